@@ -1,0 +1,169 @@
+//! The command line. Each option is checked here, by name, so that a run starts only with sound input.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench::Test;
+
+/// Largest object size of the lab: larger ones measure the system's mmap, not an allocator.
+pub(crate) const MAX_SIZE: usize = 1 << 20;
+/// Sizes of a default run: those of the kernel's test module.
+const DEFAULT_SIZES: &str = "8..16384";
+
+#[derive(Debug, Parser)]
+#[command(name = "ashlar", version, about = "The Linux slab allocators in user space: the tool and the lab")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the kernel's slab tests A to F on ashlar and its peers, and print the table
+    #[command(after_help = "Tests: A kmalloc, B kfree of the same objects, C kmalloc+kfree at once (one CPU);\n\
+        D kmalloc on all CPUs, E kmalloc+kfree at once on all CPUs, F CPU 0 frees what the others allocated.\n\
+        Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
+    Bench(BenchArgs),
+    /// One measured process; the lab starts these itself
+    #[command(hide = true)]
+    BenchChild { system: String },
+}
+
+/// Options of `ashlar bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Tests to run: any of A B C D E F
+    #[arg(value_name = "TEST", value_parser = parse_test)]
+    pub(crate) tests: Vec<Test>,
+
+    /// Systems, separated by commas, or `all`
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) systems: String,
+
+    /// Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH
+    #[arg(long, value_name = "LIST", default_value = DEFAULT_SIZES, value_parser = parse_sizes)]
+    pub(crate) sizes: SizeList,
+
+    /// Objects for each CPU and pass
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) objects: u32,
+
+    /// Threads of the concurrent tests, each pinned to a CPU [default: the CPUs this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) cpus: Option<u16>,
+
+    /// Measured rounds; every round asks each system once for each test and size
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+
+    /// Write host and records as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the records as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// `table`: one block for each test; `kernel`: the lines that the kernel's test module prints
+    #[arg(long, value_enum, default_value_t = Style::Table)]
+    pub(crate) style: Style,
+
+    /// Statistic over the rounds that ratings, ratios and targets use
+    #[arg(long, value_enum, default_value_t = Statistic::Median)]
+    pub(crate) by: Statistic,
+
+    /// Judge the speed targets of the project; exit code 1 if one is missed
+    #[arg(long)]
+    pub(crate) check_targets: bool,
+
+    /// Do not measure: take the records of an earlier run from this JSON file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "rounds", "json"])]
+    pub(crate) from: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Style {
+    Table,
+    Kernel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Statistic {
+    Min,
+    Median,
+}
+
+impl Statistic {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::Median => "median",
+        }
+    }
+}
+
+/// Sorted, without repeats, never empty. (A type of its own, because clap takes a bare `Vec` for a repeated option.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SizeList(pub(crate) Vec<usize>);
+
+fn parse_test(text: &str) -> Result<Test, String> {
+    Test::parse(text).ok_or_else(|| "expected one of A, B, C, D, E, F".to_owned())
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let expected = format!("expected a number of bytes from 1 to {MAX_SIZE}");
+    match text.trim().parse::<usize>() {
+        Ok(size) if (1..=MAX_SIZE).contains(&size) => Ok(size),
+        Ok(size) => Err(format!("size {size} is out of range: {expected}")),
+        Err(_) => Err(format!("`{}` is not a size: {expected}", text.trim())),
+    }
+}
+
+fn parse_sizes(text: &str) -> Result<SizeList, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(',') {
+        let Some((low, high)) = part.split_once("..") else {
+            sizes.push(parse_size(part)?);
+            continue;
+        };
+        let (low, high) = (parse_size(low)?, parse_size(high)?);
+        let before = sizes.len();
+        sizes.extend((0..=MAX_SIZE.ilog2()).map(|bit| 1 << bit).filter(|size| (low..=high).contains(size)));
+        if sizes.len() == before {
+            return Err(format!("`{}` holds no power of two: expected LOW..HIGH with LOW <= HIGH", part.trim()));
+        }
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(SizeList(sizes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_lists_and_ranges_of_powers_of_two() {
+        let sizes = |text| parse_sizes(text).unwrap().0;
+        assert_eq!(sizes("8"), [8]);
+        assert_eq!(sizes("64, 8,8"), [8, 64]);
+        assert_eq!(sizes("8..64"), [8, 16, 32, 64]);
+        assert_eq!(sizes("10..70,3"), [3, 16, 32, 64]);
+        assert_eq!(sizes(DEFAULT_SIZES).len(), 12);
+    }
+
+    #[test]
+    fn bad_sizes_are_refused_with_what_was_expected() {
+        for bad in ["0", "", "eight", "-8", "8,,16", "2000000", "64..8", "0..8", "9..15", "8.."] {
+            let message = parse_sizes(bad).unwrap_err();
+            assert!(message.contains("expected"), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

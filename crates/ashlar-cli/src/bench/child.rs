@@ -1,0 +1,128 @@
+//! One measured process: it serves one system until its standard input ends.
+//!
+//! The threads are started once, each pinned to its CPU, and sleep between two requests, so that the process costs
+//! nothing while another one is measured.
+
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::harness::{SpinBarrier, allowed_cpus, pin};
+use super::kernel_tests::{Pass, Slots, Ticks, run};
+use super::protocol::{Reply, Request, Setup};
+use super::systems::{self, Serve, System};
+use super::{Group, harness};
+use crate::error::CliError;
+
+/// Entry of the hidden command: serves the system called `id`.
+pub(crate) fn main(id: &str) -> Result<(), CliError> {
+    systems::serve(id)?()
+}
+
+/// A request to a thread of the pool.
+struct Job {
+    group: Group,
+    size: usize,
+    threads: usize,
+    barrier: Arc<SpinBarrier>,
+}
+
+/// Serves `S`. This is the function that is compiled once for each system.
+pub(crate) fn serve<S: System>() -> Result<(), CliError> {
+    let mut lines = std::io::stdin().lock().lines();
+    let Some(Request::Setup(setup)) = lines.next().map(read).transpose()? else {
+        return Err(CliError::Usage("bench-child: expected to be started by `ashlar bench`".to_owned()));
+    };
+    let threads = Group::Remote.threads(setup.cpus);
+    let system = match S::new(&setup, threads) {
+        Ok(system) => Arc::new(system),
+        Err(message) => {
+            say(&Reply::Failed(message))?;
+            return Ok(());
+        }
+    };
+    let slots: Arc<[Slots]> = (0..threads).map(|_| Slots::new(setup.objects)).collect();
+    let (done, results) = channel();
+    let allowed = allowed_cpus();
+    let workers: Vec<Sender<Job>> = (0..threads)
+        .map(|me| {
+            let (sender, jobs) = channel();
+            let (system, slots, done) = (Arc::clone(&system), Arc::clone(&slots), done.clone());
+            let cpu = allowed[me % allowed.len()];
+            std::thread::spawn(move || {
+                pin(cpu);
+                work(&*system, me, &slots, &jobs, &done);
+            });
+            sender
+        })
+        .collect();
+    say(&Reply::Ready(system.note()))?;
+
+    for line in lines {
+        let Request::Run { group, size } = read(line)? else {
+            return Err(CliError::Usage("bench-child: set up twice".to_owned()));
+        };
+        let reply = measure(group, size, &setup, allowed.len(), &workers, &results);
+        say(&reply)?;
+    }
+    Ok(())
+}
+
+/// A thread of the pool: takes jobs until the process ends.
+fn work<S: System>(system: &S, me: usize, slots: &[Slots], jobs: &Receiver<Job>, done: &Sender<(usize, Ticks)>) {
+    system.thread_start(me);
+    while let Ok(job) = jobs.recv() {
+        let pass = Pass { group: job.group, size: job.size, slots, barrier: &job.barrier };
+        let ticks = run(system, me, job.threads, &pass);
+        if done.send((me, ticks)).is_err() {
+            break;
+        }
+    }
+}
+
+fn measure(
+    group: Group,
+    size: usize,
+    setup: &Setup,
+    allowed: usize,
+    workers: &[Sender<Job>],
+    results: &Receiver<(usize, Ticks)>,
+) -> Reply {
+    let threads = group.threads(setup.cpus);
+    let barrier = Arc::new(harness::SpinBarrier::new(threads, threads > allowed));
+    for worker in &workers[..threads] {
+        let job = Job { group, size, threads, barrier: Arc::clone(&barrier) };
+        if worker.send(job).is_err() {
+            return Reply::Failed("a thread of the pool is gone".to_owned());
+        }
+    }
+    let (mut phase1, mut phase2) = (vec![0; threads], vec![0; threads]);
+    for _ in 0..threads {
+        let Ok((me, ticks)) = results.recv() else {
+            return Reply::Failed("a thread of the pool is gone".to_owned());
+        };
+        if !ticks.complete {
+            return Reply::Failed(format!("an allocation of {size} bytes failed"));
+        }
+        (phase1[me], phase2[me]) = (ticks.phase1, ticks.phase2);
+    }
+    Reply::Done { phase1, phase2 }
+}
+
+fn read(line: std::io::Result<String>) -> Result<Request, CliError> {
+    let line = line.map_err(|error| CliError::Failed(format!("bench-child: {error}")))?;
+    serde_json::from_str(&line)
+        .map_err(|error| CliError::Usage(format!("bench-child: `{line}` is no request: {error}")))
+}
+
+fn say(reply: &Reply) -> Result<(), CliError> {
+    let failed = |error: String| CliError::Failed(format!("bench-child: {error}"));
+    let line = serde_json::to_string(reply).map_err(|error| failed(error.to_string()))?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| failed(error.to_string()))
+}
+
+/// Where the registry of systems takes the compiled copy of [`serve`] from.
+pub(crate) const fn entry<S: System>() -> Serve {
+    serve::<S>
+}

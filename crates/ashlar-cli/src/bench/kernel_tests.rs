@@ -1,0 +1,171 @@
+//! The timed loops of the kernel's test module, generic over the system: compiled once for each, so that no
+//! dynamic call stands between the loop and the allocator.
+//!
+//! The touches (one byte of the object, with the value of the original), the count and the order of frees are those of
+//! the module. What differs: a pass that is not measured runs right before the measured one, on the same thread, because
+//! the systems take turns and each would otherwise find its memory evicted by the others.
+
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use super::Group;
+use super::harness::{SpinBarrier, hide, ticks};
+use super::systems::{Handle, System};
+
+const TOUCH_ALLOC: u8 = 22;
+const TOUCH_FREE: u8 = 23;
+const TOUCH_CONCURRENT_ALLOC: u8 = 14;
+const TOUCH_CONCURRENT_FREE: u8 = 13;
+const TOUCH_CONCURRENT_PAIR: u8 = 12;
+const TOUCH_REMOTE_ALLOC: u8 = 17;
+const TOUCH_REMOTE_FREE: u8 = 16;
+
+/// The module's `v[]` of one thread. Relaxed accesses compile to the plain loads and stores of the original;
+/// other threads look only after a barrier.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    objects: Box<[AtomicPtr<u8>]>,
+    filled: AtomicUsize,
+}
+
+impl Slots {
+    pub(crate) fn new(objects: usize) -> Self {
+        // A dangling non-null value makes the pages of the array present before the clock runs.
+        let absent = core::ptr::dangling_mut();
+        Self {
+            objects: (0..objects).map(|_| AtomicPtr::new(absent)).collect(),
+            filled: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// One pass as all its threads know it.
+#[derive(Debug)]
+pub(crate) struct Pass<'a> {
+    pub(crate) group: Group,
+    pub(crate) size: usize,
+    /// One for each thread of the child.
+    pub(crate) slots: &'a [Slots],
+    /// For as many threads as the group has.
+    pub(crate) barrier: &'a SpinBarrier,
+}
+
+/// What one thread measured. `complete` is false when the system returned null.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticks {
+    pub(crate) phase1: u64,
+    pub(crate) phase2: u64,
+    pub(crate) complete: bool,
+}
+
+/// Runs the part of thread `me`: once unmeasured, once measured.
+pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
+    let first = once(system, me, threads, pass);
+    let second = once(system, me, threads, pass);
+    Ticks { complete: first.complete && second.complete, ..second }
+}
+
+fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
+    let mut handle = system.handle(me, pass.size);
+    let own = &pass.slots[me];
+    let wanted = own.objects.len();
+    pass.barrier.wait();
+    let start = ticks();
+    let mut complete = match pass.group {
+        Group::AllocFree => fill(&mut handle, own, TOUCH_ALLOC),
+        Group::Concurrent => fill(&mut handle, own, TOUCH_CONCURRENT_ALLOC),
+        Group::Remote if me > 0 => fill(&mut handle, own, TOUCH_REMOTE_ALLOC),
+        Group::Remote => true,
+        Group::Pairs => pairs(&mut handle, wanted),
+        Group::ConcurrentPairs => pairs_touched(&mut handle, wanted),
+    };
+    let phase1 = ticks() - start;
+    pass.barrier.wait();
+    let start = ticks();
+    match pass.group {
+        // SAFETY: `own` was filled above by this handle, and only this thread takes from it.
+        Group::AllocFree => unsafe { drain(&mut handle, own, TOUCH_FREE) },
+        // SAFETY: as above.
+        Group::Concurrent => unsafe { drain(&mut handle, own, TOUCH_CONCURRENT_FREE) },
+        Group::Remote if me == 0 => {
+            for other in &pass.slots[1..threads] {
+                // SAFETY: `other` was filled by its thread from a handle of the same system and size before the
+                // barrier, and no thread but this one takes from it: the other threads have no part in phase 2.
+                unsafe { drain(&mut handle, other, TOUCH_REMOTE_FREE) };
+            }
+        }
+        Group::Remote | Group::Pairs | Group::ConcurrentPairs => {}
+    }
+    let phase2 = ticks() - start;
+    // Nobody goes on while another thread is still timed.
+    pass.barrier.wait();
+    complete &= wanted > 0;
+    Ticks { phase1, phase2, complete }
+}
+
+/// Allocates one object for each slot, touches it and stores it. False when an allocation failed.
+#[inline(never)]
+fn fill<H: Handle>(handle: &mut H, slots: &Slots, touch: u8) -> bool {
+    let mut filled = 0;
+    for slot in &slots.objects {
+        let object = hide(handle.alloc());
+        if object.is_null() {
+            break;
+        }
+        // SAFETY: the system just returned `object`, which has at least one byte and belongs to this thread.
+        unsafe { object.write_volatile(touch) };
+        slot.store(object, Ordering::Relaxed);
+        filled += 1;
+    }
+    slots.filled.store(filled, Ordering::Relaxed);
+    filled == slots.objects.len()
+}
+
+/// Touches and frees what `fill` stored, in the same order.
+///
+/// # Safety
+/// The slots were filled through a handle of the same system and size, that filling happens before this call,
+/// and nobody else takes from them.
+#[inline(never)]
+unsafe fn drain<H: Handle>(handle: &mut H, slots: &Slots, touch: u8) {
+    let filled = slots.filled.load(Ordering::Relaxed);
+    for slot in &slots.objects[..filled] {
+        let object = slot.load(Ordering::Relaxed);
+        // SAFETY: the slot holds a live object, by the contract of this function, and each slot is taken once.
+        unsafe {
+            object.write_volatile(touch);
+            handle.free(object);
+        }
+    }
+    slots.filled.store(0, Ordering::Relaxed);
+}
+
+/// Allocates and frees at once, without a touch. False when an allocation failed.
+#[inline(never)]
+fn pairs<H: Handle>(handle: &mut H, count: usize) -> bool {
+    for _ in 0..count {
+        let object = hide(handle.alloc());
+        if object.is_null() {
+            return false;
+        }
+        // SAFETY: `object` is what this handle just returned, and it is freed once.
+        unsafe { handle.free(object) };
+    }
+    true
+}
+
+/// Allocates, touches and frees at once. False when an allocation failed.
+#[inline(never)]
+fn pairs_touched<H: Handle>(handle: &mut H, count: usize) -> bool {
+    for _ in 0..count {
+        let object = hide(handle.alloc());
+        if object.is_null() {
+            return false;
+        }
+        // SAFETY: `object` is what this handle just returned: at least one byte, ours alone, freed once.
+        unsafe {
+            object.write_volatile(TOUCH_CONCURRENT_PAIR);
+            handle.free(object);
+        }
+    }
+    true
+}

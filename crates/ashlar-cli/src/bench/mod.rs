@@ -1,0 +1,152 @@
+//! The lab: tests A to F of the kernel's slab test module, run by one child process for each system.
+//!
+//! `parent` asks the children in turn, so that the systems are interleaved; `child` serves one system;
+//! `kernel_tests` holds the timed loops, compiled once for each system; `harness` pins, waits and reads the clock.
+
+pub(crate) mod child;
+mod harness;
+mod kernel_tests;
+pub(crate) mod parent;
+mod protocol;
+pub(crate) mod record;
+pub(crate) mod systems;
+
+use std::fs::File;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::{BenchArgs, Style};
+use crate::error::CliError;
+use crate::{host, report};
+pub(crate) use harness::ticks;
+use record::Report;
+
+/// A test of the kernel's module, by the letter it has in the 2007 mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Test {
+    A,
+    B,
+    C,
+    D,
+    E,
+    F,
+}
+
+impl Test {
+    pub(crate) const ALL: [Self; 6] = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|test| test.letter().eq_ignore_ascii_case(text))
+    }
+
+    pub(crate) fn letter(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+            Self::D => "D",
+            Self::E => "E",
+            Self::F => "F",
+        }
+    }
+
+    fn group(self) -> Group {
+        match self {
+            Self::A | Self::B => Group::AllocFree,
+            Self::C => Group::Pairs,
+            Self::D => Group::Concurrent,
+            Self::E => Group::ConcurrentPairs,
+            Self::F => Group::Remote,
+        }
+    }
+}
+
+/// What is measured in one pass. A and B are the two halves of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Group {
+    AllocFree,
+    Pairs,
+    Concurrent,
+    ConcurrentPairs,
+    Remote,
+}
+
+impl Group {
+    const ALL: [Self; 5] =
+        [Self::AllocFree, Self::Pairs, Self::Concurrent, Self::ConcurrentPairs, Self::Remote];
+
+    /// Threads that take part when the run is for `cpus` CPUs. A remote free needs somebody to be remote.
+    fn threads(self, cpus: usize) -> usize {
+        match self {
+            Self::AllocFree | Self::Pairs => 1,
+            Self::Concurrent | Self::ConcurrentPairs => cpus,
+            Self::Remote => cpus.max(2),
+        }
+    }
+}
+
+/// `ashlar bench`.
+pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
+    // Outputs are opened before the run: a wrong path must not cost two minutes.
+    let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
+    let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;
+
+    let (run, failures) = match &args.from {
+        Some(path) => (Report::load(path)?, Vec::new()),
+        None => measure(args)?,
+    };
+
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &run)
+            .map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+    }
+    if let Some(file) = csv {
+        report::csv::write(file, &run).map_err(|error| CliError::Failed(format!("--csv: {error}")))?;
+    }
+    let mut text = report::table::header(&run);
+    text += &match args.style {
+        Style::Table => report::table::render(&run, args.by),
+        Style::Kernel => report::kernel::render(&run, args.by),
+    };
+    let verdict = args.check_targets.then(|| report::targets::check(&run, args.by));
+    if let Some(verdict) = &verdict {
+        text += &verdict.text;
+    }
+    crate::print(&text)?;
+
+    if !failures.is_empty() {
+        return Err(CliError::Failed(failures.join("\nerror: ")));
+    }
+    match verdict {
+        Some(verdict) if !verdict.passed => Err(CliError::TargetsMissed),
+        _ => Ok(()),
+    }
+}
+
+fn create(option: &str, path: &Path) -> Result<File, CliError> {
+    File::create(path).map_err(|error| {
+        CliError::option(option, format_args!("cannot write {}: {error}; expected a path to a file", path.display()))
+    })
+}
+
+/// Runs the tests and returns the records, with a line for each system that failed on the way.
+fn measure(args: &BenchArgs) -> Result<(Report, Vec<String>), CliError> {
+    let systems = systems::select(&args.systems)?;
+    let allowed = harness::allowed_cpus();
+    let mut tests = if args.tests.is_empty() { Test::ALL.to_vec() } else { args.tests.clone() };
+    tests.sort_unstable();
+    tests.dedup();
+    let plan = parent::Plan {
+        tests,
+        systems,
+        sizes: args.sizes.0.clone(),
+        objects: args.objects as usize,
+        cpus: args.cpus.map_or(allowed.len(), usize::from),
+        allowed: allowed.len(),
+        rounds: args.rounds as usize,
+    };
+    let outcome = parent::run(&plan)?;
+    let host = host::describe(&plan, &outcome.notes);
+    Ok((Report { host, records: outcome.records }, outcome.failures))
+}

@@ -1,0 +1,271 @@
+//! Starts one child for each system and asks them in turn.
+//!
+//! Within a round, each test and size is asked of every system before the next one, so that a drift of the machine (clock,
+//! neighbours, temperature) meets all of them; every round starts with another system. Only one child runs at any time.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::harness::UNIT;
+use super::protocol::{Reply, Request, Setup};
+use super::record::Record;
+use super::systems::SystemInfo;
+use super::{Group, Test};
+use crate::error::CliError;
+
+/// A run, checked and ready to start.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) tests: Vec<Test>,
+    pub(crate) systems: Vec<&'static SystemInfo>,
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) objects: usize,
+    /// Threads of the concurrent tests.
+    pub(crate) cpus: usize,
+    /// CPUs this process may use; more threads than this are oversubscribed.
+    pub(crate) allowed: usize,
+    pub(crate) rounds: usize,
+}
+
+/// What a run brought.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) records: Vec<Record>,
+    /// What the children said about themselves, by system.
+    pub(crate) notes: BTreeMap<&'static str, String>,
+    /// One line for each system that did not finish.
+    pub(crate) failures: Vec<String>,
+}
+
+/// Samples of one cell: for each round, the cycles of each thread per operation.
+type Samples = Vec<Vec<f64>>;
+
+/// Runs the plan: one warm-up round that is not counted, then the rounds.
+pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
+    let groups: Vec<Group> =
+        Group::ALL.into_iter().filter(|group| plan.tests.iter().any(|test| test.group() == *group)).collect();
+    let mut outcome = Outcome { records: Vec::new(), notes: BTreeMap::new(), failures: Vec::new() };
+    let mut peers: Vec<Option<Connection>> = Vec::new();
+    for info in &plan.systems {
+        let connection = Connection::open(info, plan).map(|(connection, note)| {
+            outcome.notes.insert(info.id, note);
+            connection
+        });
+        peers.push(connection.map_err(|error| outcome.failures.push(error)).ok());
+    }
+
+    let mut cells: BTreeMap<(usize, Cell, usize), Samples> = BTreeMap::new();
+    let bar = progress(plan, groups.len());
+    for round in 0..=plan.rounds {
+        bar.set_message(if round == 0 { "warm-up".to_owned() } else { format!("round {round}/{}", plan.rounds) });
+        for &group in &groups {
+            for &size in &plan.sizes {
+                for turn in 0..peers.len() {
+                    let who = (round + turn) % peers.len();
+                    bar.inc(1);
+                    let Some(connection) = &mut peers[who] else { continue };
+                    match connection.measure(group, size) {
+                        Ok((phase1, phase2)) if round > 0 => {
+                            for (cell, figures) in figures(group, plan, &phase1, &phase2) {
+                                cells.entry((who, cell, size)).or_default().push(figures);
+                            }
+                        }
+                        Ok(_) => {}
+                        Err(error) => {
+                            outcome.failures.push(format!("{}: {error} ({group:?}, size {size})", plan.systems[who].id));
+                            peers[who] = None;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    bar.finish_and_clear();
+
+    // Cells of a system that gave up in the middle have too few rounds to be compared.
+    cells.retain(|_, samples| samples.len() == plan.rounds);
+    outcome.records = cells.into_iter().map(|((who, cell, size), samples)| record(plan, who, cell, size, &samples)).collect();
+    outcome.records.sort_by(|a, b| a.test.cmp(&b.test));
+    Ok(outcome)
+}
+
+fn progress(plan: &Plan, groups: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let steps = (plan.rounds + 1) * groups * plan.sizes.len() * plan.systems.len();
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3}% {msg}, {eta} left");
+    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// A kind of figure: a test of the mail, or a second phase that the mail does not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cell {
+    Of(Test),
+    DFree,
+    FAlloc,
+}
+
+impl Cell {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Of(test) => test.letter(),
+            Self::DFree => "D-free",
+            Self::FAlloc => "F-alloc",
+        }
+    }
+}
+
+/// Cycles per operation of each thread, for each kind of figure that a pass of `group` gives and the plan asks for.
+fn figures(group: Group, plan: &Plan, phase1: &[u64], phase2: &[u64]) -> Vec<(Cell, Vec<f64>)> {
+    let per_object = |ticks: &[u64]| -> Vec<f64> {
+        ticks.iter().map(|&ticks| ticks as f64 / plan.objects as f64).collect()
+    };
+    let all = match group {
+        Group::AllocFree => vec![(Cell::Of(Test::A), per_object(phase1)), (Cell::Of(Test::B), per_object(phase2))],
+        Group::Pairs => vec![(Cell::Of(Test::C), per_object(phase1))],
+        Group::Concurrent => vec![(Cell::Of(Test::D), per_object(phase1)), (Cell::DFree, per_object(phase2))],
+        Group::ConcurrentPairs => vec![(Cell::Of(Test::E), per_object(phase1))],
+        Group::Remote => {
+            // CPU 0 freed what all the others allocated: a figure is for one object, not for the kernel module's
+            // count of 10000.
+            let others = (phase1.len() - 1) as f64;
+            let freed = phase2[0] as f64 / (plan.objects as f64 * others);
+            vec![(Cell::FAlloc, per_object(&phase1[1..])), (Cell::Of(Test::F), vec![freed])]
+        }
+    };
+    all.into_iter().filter(|(cell, _)| !matches!(cell, Cell::Of(test) if !plan.tests.contains(test))).collect()
+}
+
+/// The record of one cell: least and median over the rounds, of the mean over the CPUs.
+fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -> Record {
+    let means: Vec<f64> = samples.iter().map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64).collect();
+    let per_cpu = (0..samples[0].len())
+        .map(|cpu| round2(median(&samples.iter().map(|cpus| cpus[cpu]).collect::<Vec<_>>())))
+        .collect();
+    let cpus = match cell {
+        Cell::Of(Test::A | Test::B | Test::C) => 1,
+        Cell::Of(Test::F) | Cell::FAlloc => Group::Remote.threads(plan.cpus),
+        Cell::Of(Test::D | Test::E) | Cell::DFree => plan.cpus,
+    };
+    Record {
+        test: cell.name().to_owned(),
+        system: plan.systems[who].id.to_owned(),
+        size,
+        cpus,
+        unit: UNIT.to_owned(),
+        min: round2(means.iter().copied().fold(f64::INFINITY, f64::min)),
+        median: round2(median(&means)),
+        runs: means.len(),
+        oversubscribed: cpus > plan.allowed,
+        per_cpu,
+        samples: means.iter().copied().map(round2).collect(),
+    }
+}
+
+/// Middle value, or the mean of the two middle ones. The slice is not empty.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
+}
+
+/// More digits than the clock can justify only make the files longer.
+fn round2(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// A child and the two ends of its pipes. Dropping it ends the child.
+struct Connection {
+    child: Child,
+    requests: Option<ChildStdin>,
+    replies: BufReader<ChildStdout>,
+}
+
+impl Connection {
+    fn open(info: &SystemInfo, plan: &Plan) -> Result<(Self, String), String> {
+        let fail = |error: String| format!("{}: {error}", info.id);
+        let program = std::env::current_exe().map_err(|error| fail(error.to_string()))?;
+        let mut child = Command::new(program)
+            .args(["bench-child", info.id])
+            .envs(info.env.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| fail(format!("cannot start the child: {error}")))?;
+        let requests = child.stdin.take();
+        let Some(replies) = child.stdout.take().map(BufReader::new) else {
+            return Err(fail("the child has no output".to_owned()));
+        };
+        let mut connection = Self { child, requests, replies };
+        let setup = Setup { objects: plan.objects, cpus: plan.cpus, sizes: plan.sizes.clone() };
+        match connection.ask(&Request::Setup(setup)).map_err(fail)? {
+            Reply::Ready(note) => Ok((connection, note)),
+            Reply::Failed(message) => Err(fail(message)),
+            Reply::Done { .. } => Err(fail("answered the set-up with figures".to_owned())),
+        }
+    }
+
+    fn measure(&mut self, group: Group, size: usize) -> Result<(Vec<u64>, Vec<u64>), String> {
+        match self.ask(&Request::Run { group, size })? {
+            Reply::Done { phase1, phase2 } => Ok((phase1, phase2)),
+            Reply::Failed(message) => Err(message),
+            Reply::Ready(_) => Err("answered a run with `ready`".to_owned()),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply, String> {
+        let line = serde_json::to_string(request).map_err(|error| error.to_string())?;
+        let sent = self.requests.as_mut().map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
+        let mut answer = String::new();
+        let got = self.replies.read_line(&mut answer);
+        match (sent, got) {
+            (Some(Ok(())), Ok(length)) if length > 0 => serde_json::from_str(&answer)
+                .map_err(|error| format!("cannot read the child's answer `{}`: {error}", answer.trim())),
+            _ => Err(match self.child.wait() {
+                Ok(status) => format!("the child ended: {status}"),
+                Err(error) => format!("the child ended: {error}"),
+            }),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The end of its input is the child's sign to leave.
+        self.requests = None;
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_and_even_counts() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(&[7.0]), 7.0);
+    }
+
+    fn plan(tests: &[Test]) -> Plan {
+        Plan { tests: tests.to_vec(), systems: Vec::new(), sizes: vec![8], objects: 10, cpus: 3, allowed: 2, rounds: 1 }
+    }
+
+    #[test]
+    fn remote_frees_are_counted_per_object_freed() {
+        let cells = figures(Group::Remote, &plan(&[Test::F]), &[0, 100, 200], &[400, 0, 0]);
+        assert_eq!(cells, [(Cell::FAlloc, vec![10.0, 20.0]), (Cell::Of(Test::F), vec![20.0])]);
+    }
+
+    #[test]
+    fn half_of_a_shared_pass_can_be_asked_for() {
+        let cells = figures(Group::AllocFree, &plan(&[Test::B]), &[100], &[200]);
+        assert_eq!(cells, [(Cell::Of(Test::B), vec![20.0])]);
+    }
+}

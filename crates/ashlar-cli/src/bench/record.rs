@@ -1,0 +1,137 @@
+//! A run as data: what `--json` writes and `--from` reads.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::CliError;
+
+/// Host and records of one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) host: Host,
+    pub(crate) records: Vec<Record>,
+}
+
+/// One cell: a test, a system and a size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// `A` to `F`; `D-free` is the second phase of D, `F-alloc` the first of F, per CPU that allocates.
+    pub(crate) test: String,
+    pub(crate) system: String,
+    /// Bytes.
+    pub(crate) size: usize,
+    /// Threads that took part.
+    pub(crate) cpus: usize,
+    pub(crate) unit: String,
+    /// Least over the rounds.
+    pub(crate) min: f64,
+    pub(crate) median: f64,
+    /// Measured rounds.
+    pub(crate) runs: usize,
+    /// More threads than CPUs: the figures contain waiting.
+    #[serde(default)]
+    pub(crate) oversubscribed: bool,
+    /// Median over the rounds for each CPU. For F: of CPU 0 alone.
+    #[serde(default)]
+    pub(crate) per_cpu: Vec<f64>,
+    /// The figure of each round, in the order measured.
+    #[serde(default)]
+    pub(crate) samples: Vec<f64>,
+}
+
+/// The machine, the tool and the systems of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Host {
+    pub(crate) cpu_model: String,
+    /// CPUs that the run could use.
+    pub(crate) cpus: usize,
+    pub(crate) arch: String,
+    pub(crate) kernel: String,
+    pub(crate) glibc: String,
+    /// Measured against the monotonic clock; absent where there is no time-stamp counter.
+    pub(crate) tsc_mhz: Option<f64>,
+    /// Setting of transparent huge pages.
+    pub(crate) thp: String,
+    pub(crate) ashlar_version: String,
+    /// How ashlar's CPU-local sections are protected here: rseq, lock or emulate.
+    pub(crate) ashlar_mode: String,
+    pub(crate) rustc: String,
+    /// Of the tool and of ashlar in it.
+    pub(crate) build: String,
+    /// Objects for each thread and pass.
+    pub(crate) objects: usize,
+    pub(crate) rounds: usize,
+    /// What was not counted.
+    pub(crate) warm_up: String,
+    /// In the order of the columns.
+    pub(crate) systems: Vec<String>,
+    pub(crate) peers: BTreeMap<String, Peer>,
+}
+
+/// A peer as it was linked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Peer {
+    pub(crate) version: String,
+    /// `release`, `debug`, or what is known instead.
+    pub(crate) build: String,
+    /// What its process said about itself, such as the mode; often empty.
+    #[serde(default)]
+    pub(crate) note: String,
+}
+
+impl Report {
+    /// Reads what `--json` wrote.
+    pub(crate) fn load(path: &Path) -> Result<Self, CliError> {
+        let expected = "expected a file written by `ashlar bench --json`";
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            CliError::option("--from", format_args!("cannot read {}: {error}; {expected}", path.display()))
+        })?;
+        let report: Self = serde_json::from_str(&text)
+            .map_err(|error| CliError::option("--from", format_args!("{}: {error}; {expected}", path.display())))?;
+        if report.records.is_empty() {
+            return Err(CliError::option("--from", format_args!("{} holds no records; {expected}", path.display())));
+        }
+        Ok(report)
+    }
+
+    /// Systems that have records, in the order of the run.
+    pub(crate) fn systems(&self) -> Vec<&str> {
+        let mut found: Vec<&str> = self.host.systems.iter().map(String::as_str).collect();
+        for record in &self.records {
+            if !found.contains(&record.system.as_str()) {
+                found.push(&record.system);
+            }
+        }
+        found.retain(|system| self.records.iter().any(|record| record.system == *system));
+        found
+    }
+
+    /// Names of the tests that have records, in order.
+    pub(crate) fn tests(&self) -> Vec<&str> {
+        self.sorted(|record| record.test.as_str())
+    }
+
+    /// Sizes that have records for `test`, in order.
+    pub(crate) fn sizes(&self, test: &str) -> Vec<usize> {
+        let mut sizes: Vec<usize> =
+            self.records.iter().filter(|record| record.test == test).map(|record| record.size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// The record of one cell.
+    pub(crate) fn cell(&self, test: &str, system: &str, size: usize) -> Option<&Record> {
+        self.records.iter().find(|record| record.test == test && record.system == system && record.size == size)
+    }
+
+    fn sorted<'a, K: Ord>(&'a self, key: impl Fn(&'a Record) -> K) -> Vec<K> {
+        let mut keys: Vec<K> = self.records.iter().map(key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+}

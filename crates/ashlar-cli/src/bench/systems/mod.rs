@@ -1,0 +1,317 @@
+//! The systems that the lab can run: ours, the peers, and the limit that none can beat.
+
+pub(crate) mod limit;
+mod ours;
+mod peers;
+
+use core::marker::PhantomData;
+
+use super::child::entry;
+use super::protocol::Setup;
+use crate::error::CliError;
+use crate::host;
+
+/// An allocator under test, as one process of its own sees it.
+pub(crate) trait System: Sized + Send + Sync + 'static {
+    /// What a timed loop holds.
+    type Handle<'a>: Handle;
+
+    /// Prepares the process for `threads` threads. The error says why the system cannot run.
+    fn new(setup: &Setup, threads: usize) -> Result<Self, String>;
+
+    /// Called on each thread before its first handle.
+    fn thread_start(&self, _me: usize) {}
+
+    /// A handle for objects of `size` bytes on thread `me`. Never inside the timed part.
+    fn handle(&self, me: usize, size: usize) -> Self::Handle<'_>;
+
+    /// What only the process can know about the system, for the host block.
+    fn note(&self) -> String {
+        String::new()
+    }
+}
+
+/// One size of one system on one thread.
+pub(crate) trait Handle {
+    /// A new object, or null.
+    fn alloc(&mut self) -> *mut u8;
+
+    /// Gives an object back.
+    ///
+    /// # Safety
+    /// `object` is live and came from `alloc` of a handle of the same system and size, on whatever thread.
+    unsafe fn free(&mut self, object: *mut u8);
+}
+
+/// A system that is two functions, called as its users call them.
+pub(crate) trait Calls: Send + Sync + 'static {
+    /// Called once, before any other.
+    fn process_start() -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Called on each thread before its first allocation.
+    fn thread_start() {}
+
+    fn alloc(size: usize) -> *mut u8;
+
+    /// Gives an object back. `size` is what it was allocated with; an unsized free ignores it.
+    ///
+    /// # Safety
+    /// `object` is live and came from `alloc(size)` of this system.
+    unsafe fn free(object: *mut u8, size: usize);
+
+    /// See [`System::note`].
+    fn note() -> String {
+        String::new()
+    }
+}
+
+/// Makes a [`System`] of two functions.
+#[derive(Debug)]
+pub(crate) struct Called<C>(PhantomData<C>);
+
+/// The size is a run-time value of the loop, as in a program that allocates what a request asks for.
+#[derive(Debug)]
+pub(crate) struct CalledHandle<C> {
+    size: usize,
+    calls: PhantomData<C>,
+}
+
+impl<C: Calls> System for Called<C> {
+    type Handle<'a> = CalledHandle<C>;
+
+    fn new(_setup: &Setup, _threads: usize) -> Result<Self, String> {
+        C::process_start().map(|()| Self(PhantomData))
+    }
+
+    fn thread_start(&self, _me: usize) {
+        C::thread_start();
+    }
+
+    fn handle(&self, _me: usize, size: usize) -> CalledHandle<C> {
+        CalledHandle { size: core::hint::black_box(size), calls: PhantomData }
+    }
+
+    fn note(&self) -> String {
+        C::note()
+    }
+}
+
+impl<C: Calls> Handle for CalledHandle<C> {
+    #[inline(always)]
+    fn alloc(&mut self) -> *mut u8 {
+        C::alloc(self.size)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&mut self, object: *mut u8) {
+        // SAFETY: passed on; all handles of one pass have the same size, so it is the size of the allocation.
+        unsafe { C::free(object, self.size) }
+    }
+}
+
+/// How a system stands in comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ours,
+    /// Compared with ours. `sized` peers are told the size by the caller of free, so they meet only `ashlar-sized`.
+    Peer {
+        sized: bool,
+    },
+    Limit,
+}
+
+/// The body of a child.
+pub(crate) type Serve = fn() -> Result<(), CliError>;
+
+/// One entry of the registry.
+#[derive(Debug)]
+pub(crate) struct SystemInfo {
+    pub(crate) id: &'static str,
+    pub(crate) kind: Kind,
+    /// The Cargo feature that compiles it in.
+    feature: Option<&'static str>,
+    /// Environment of its child.
+    pub(crate) env: &'static [(&'static str, &'static str)],
+    /// Whether it may run on this machine; the error says why not.
+    usable: fn() -> Result<(), String>,
+    /// Absent when the feature is off.
+    serve: Option<Serve>,
+}
+
+/// The body of a child when the feature is on.
+macro_rules! peer_entry {
+    ($feature:literal, $calls:ident) => {{
+        #[cfg(feature = $feature)]
+        {
+            Some(entry::<Called<peers::$calls>>())
+        }
+        #[cfg(not(feature = $feature))]
+        {
+            None
+        }
+    }};
+}
+
+macro_rules! peer {
+    ($id:literal, $feature:literal, $calls:ident, sized: $sized:literal) => {
+        SystemInfo {
+            id: $id,
+            kind: Kind::Peer { sized: $sized },
+            feature: Some($feature),
+            env: &[],
+            usable: always,
+            serve: peer_entry!($feature, $calls),
+        }
+    };
+}
+
+const fn built_in(id: &'static str, kind: Kind, serve: Serve) -> SystemInfo {
+    SystemInfo { id, kind, feature: None, env: &[], usable: always, serve: Some(serve) }
+}
+
+fn always() -> Result<(), String> {
+    Ok(())
+}
+
+/// All systems, in the order of the columns.
+static SYSTEMS: [SystemInfo; 16] = [
+    built_in("ashlar", Kind::Ours, entry::<Called<ours::Kmalloc>>()),
+    built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
+    built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
+    built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>()),
+    peer!("mimalloc", "peer-mimalloc", Mimalloc, sized: false),
+    peer!("jemalloc", "peer-jemalloc", Jemalloc, sized: false),
+    peer!("snmalloc", "peer-snmalloc", Snmalloc, sized: false),
+    peer!("rpmalloc", "peer-rpmalloc", Rpmalloc, sized: false),
+    peer!("tcmalloc", "peer-tcmalloc", Tcmalloc, sized: false),
+    SystemInfo {
+        id: "tcmalloc-percpu",
+        kind: Kind::Peer { sized: false },
+        feature: Some("peer-tcmalloc"),
+        // glibc must not register rseq for itself, or tcmalloc falls back to per-thread caches.
+        env: &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")],
+        usable: percpu_is_safe,
+        serve: peer_entry!("peer-tcmalloc", Tcmalloc),
+    },
+    peer!("jemalloc-sized", "peer-jemalloc", JemallocSized, sized: true),
+    peer!("snmalloc-sized", "peer-snmalloc", SnmallocSized, sized: true),
+    peer!("tcmalloc-sized", "peer-tcmalloc", TcmallocSized, sized: true),
+    peer!("mimalloc-sized", "peer-mimalloc", MimallocSized, sized: true),
+    built_in("limit", Kind::Limit, entry::<limit::Limit>()),
+    built_in("limit-called", Kind::Limit, entry::<limit::LimitCalled>()),
+];
+
+/// tcmalloc keeps a value of its own in a field of the rseq area that Linux 6.19 no longer rewrites.
+fn percpu_is_safe() -> Result<(), String> {
+    let release = host::kernel();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0u32));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 19) {
+        return Err(format!(
+            "tcmalloc's per-CPU mode hands out memory twice on Linux 6.19 and later (google/tcmalloc #292); this is {release}"
+        ));
+    }
+    Ok(())
+}
+
+impl SystemInfo {
+    /// By id, whether compiled in or not.
+    pub(crate) fn by_id(id: &str) -> Option<&'static Self> {
+        SYSTEMS.iter().find(|info| info.id == id)
+    }
+
+    /// Whether comparisons may use it against `ours`: the peers that are told as much as `ours` is.
+    pub(crate) fn is_peer_of(&self, ours: &str) -> bool {
+        self.kind == Kind::Peer { sized: ours == "ashlar-sized" }
+    }
+}
+
+fn compiled() -> impl Iterator<Item = &'static SystemInfo> {
+    SYSTEMS.iter().filter(|info| info.serve.is_some())
+}
+
+fn names(systems: impl Iterator<Item = &'static SystemInfo>) -> String {
+    systems.map(|info| info.id).collect::<Vec<_>>().join(", ")
+}
+
+/// The systems that `--systems` names.
+pub(crate) fn select(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+    if list.trim() == "all" {
+        return Ok(compiled().filter(|info| (info.usable)().is_ok()).collect());
+    }
+    let mut chosen: Vec<&'static SystemInfo> = Vec::new();
+    for id in list.split(',').map(str::trim) {
+        let info = lookup(id)?;
+        (info.usable)().map_err(|error| CliError::option("--systems", format_args!("`{id}`: {error}")))?;
+        if chosen.iter().all(|other| other.id != id) {
+            chosen.push(info);
+        }
+    }
+    Ok(chosen)
+}
+
+fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
+    let Some(info) = SystemInfo::by_id(id) else {
+        return Err(CliError::option(
+            "--systems",
+            format_args!(
+                "unknown system `{id}`; expected `all` or a comma-separated list of: {}",
+                names(SYSTEMS.iter())
+            ),
+        ));
+    };
+    match (info.serve, info.feature) {
+        (None, Some(feature)) => Err(CliError::option(
+            "--systems",
+            format_args!(
+                "`{id}` is not in this build: it needs the Cargo feature `{feature}`; in this build: {}",
+                names(compiled())
+            ),
+        )),
+        _ => Ok(info),
+    }
+}
+
+/// Finds the body of the child for `id`.
+pub(crate) fn serve(id: &str) -> Result<Serve, CliError> {
+    lookup(id)?.serve.ok_or_else(|| CliError::option("--systems", format_args!("`{id}` is not in this build")))
+}
+
+/// Version of a peer as its library tells it, or as the lock file had it at build time.
+pub(crate) fn version(id: &str) -> String {
+    peers::version(id)
+}
+
+/// Whether a peer's library was built with its assertions, where the library itself can be asked.
+pub(crate) fn told_debug(id: &str) -> Option<bool> {
+    peers::told_debug(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_all_is_not_one() {
+        for (at, info) in SYSTEMS.iter().enumerate() {
+            assert_ne!(info.id, "all");
+            assert!(SYSTEMS[..at].iter().all(|other| other.id != info.id), "{}", info.id);
+        }
+    }
+
+    #[test]
+    fn sized_peers_meet_only_the_sized_system() {
+        let sized = SystemInfo::by_id("snmalloc-sized").unwrap();
+        assert!(sized.is_peer_of("ashlar-sized") && !sized.is_peer_of("ashlar"));
+        let glibc = SystemInfo::by_id("glibc").unwrap();
+        assert!(glibc.is_peer_of("ashlar") && !glibc.is_peer_of("ashlar-sized"));
+        assert!(!SystemInfo::by_id("limit").unwrap().is_peer_of("ashlar"));
+    }
+
+    #[test]
+    fn a_list_keeps_its_order_and_drops_repeats() {
+        let ids: Vec<_> = select("limit, glibc,limit").unwrap().iter().map(|info| info.id).collect();
+        assert_eq!(ids, ["limit", "glibc"]);
+    }
+}

@@ -1,0 +1,38 @@
+//! The one error type of the tool, and the exit code of each kind.
+
+use core::fmt;
+use std::process::ExitCode;
+
+/// Why the tool did not succeed.
+#[derive(Debug)]
+pub(crate) enum CliError {
+    /// Bad input: names the option and what was expected. Exit code 2, as clap's own errors.
+    Usage(String),
+    /// The run itself failed. Exit code 1.
+    Failed(String),
+    /// The run is complete and printed, but a target was missed. Exit code 1, nothing more to say.
+    TargetsMissed,
+}
+
+impl CliError {
+    /// An error about the value of `option`.
+    pub(crate) fn option(option: &str, message: impl fmt::Display) -> Self {
+        Self::Usage(format!("{option}: {message}"))
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            Self::Failed(_) | Self::TargetsMissed => ExitCode::from(1),
+        }
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(message) | Self::Failed(message) => f.write_str(message),
+            Self::TargetsMissed => f.write_str("at least one target was missed"),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The machine and the build, for the host block of a run.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::fs;
+
+use crate::bench::parent::Plan;
+use crate::bench::record::{Host, Peer};
+use crate::bench::systems::{self, Kind};
+
+/// Text that only a build with assertions contains, for the peers that cannot be asked. Written backwards, so that the
+/// search in our own program does not find this table.
+const DEBUG_MARKS: [(&str, &str); 3] = [
+    ("mimalloc", "\"s%\" ta :deliaf noitressa :collamim"),
+    ("snmalloc", " no }{ ni }{ :liaf tressa"),
+    ("tcmalloc", ")ycilop ,ezis ,rtp(eziStcerroC"),
+];
+
+/// Describes this machine and the systems of `plan`; `notes` is what the children said about themselves.
+pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> Host {
+    let program = std::env::current_exe().and_then(fs::read).unwrap_or_default();
+    let peers = plan.systems.iter().filter(|info| matches!(info.kind, Kind::Peer { .. })).map(|info| {
+        let peer = Peer {
+            version: systems::version(info.id),
+            build: build_of(info.id, &program),
+            note: notes.get(info.id).cloned().unwrap_or_default(),
+        };
+        (info.id.to_owned(), peer)
+    });
+    Host {
+        cpu_model: cpu_model(),
+        cpus: plan.allowed,
+        arch: std::env::consts::ARCH.to_owned(),
+        kernel: kernel(),
+        glibc: glibc(),
+        tsc_mhz: tsc_mhz(),
+        thp: thp(),
+        ashlar_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ashlar_mode: ashlar::mode().to_string(),
+        rustc: env!("ASHLAR_RUSTC").to_owned(),
+        build: own_build(),
+        objects: plan.objects,
+        rounds: plan.rounds,
+        warm_up: "one round of everything, and one pass right before each measured pass".to_owned(),
+        systems: plan.systems.iter().map(|info| info.id.to_owned()).collect(),
+        peers: peers.collect(),
+    }
+}
+
+fn own_build() -> String {
+    let asserts = if cfg!(debug_assertions) { "debug" } else { "release" };
+    format!("{asserts}, opt-level {}", env!("ASHLAR_OPT_LEVEL"))
+}
+
+/// How a peer was built: asked where it can be, else found in the program.
+fn build_of(id: &str, program: &[u8]) -> String {
+    let name = id.split('-').next().unwrap_or(id);
+    let debug = match name {
+        "glibc" => return "of the distribution".to_owned(),
+        // Its crate compiles with -O2 in every profile, and its assertions are a feature that we do not enable.
+        "rpmalloc" => return "release".to_owned(),
+        _ => systems::told_debug(name).unwrap_or_else(|| has_debug_mark(name, program)),
+    };
+    if debug { "DEBUG (its figures mean nothing)" } else { "release" }.to_owned()
+}
+
+fn has_debug_mark(name: &str, program: &[u8]) -> bool {
+    DEBUG_MARKS.iter().filter(|(of, _)| *of == name).any(|(_, reversed)| {
+        let mark: Vec<u8> = reversed.bytes().rev().collect();
+        program.windows(mark.len()).any(|window| window == mark)
+    })
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+fn cpu_model() -> String {
+    let info = read("/proc/cpuinfo").unwrap_or_default();
+    info.lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+        .map_or_else(unknown, |(_, model)| model.trim().to_owned())
+}
+
+/// Release of the running kernel.
+pub(crate) fn kernel() -> String {
+    read("/proc/sys/kernel/osrelease").unwrap_or_else(unknown)
+}
+
+fn thp() -> String {
+    let text = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    chosen.map_or_else(unknown, |(setting, _)| setting.to_owned())
+}
+
+/// Version of the C library that this process runs with.
+#[cfg(target_env = "gnu")]
+pub(crate) fn glibc() -> String {
+    // SAFETY: takes nothing and returns a constant string that ends with a zero byte.
+    unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned()
+}
+
+/// Version of the C library that this process runs with.
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn glibc() -> String {
+    "none".to_owned()
+}
+
+/// Frequency of the time-stamp counter against the monotonic clock.
+#[cfg(target_arch = "x86_64")]
+fn tsc_mhz() -> Option<f64> {
+    use crate::bench::ticks;
+    use std::time::{Duration, Instant};
+    let (clock, start) = (Instant::now(), ticks());
+    std::thread::sleep(Duration::from_millis(50));
+    let (elapsed, cycles) = (clock.elapsed(), ticks() - start);
+    Some((cycles as f64 / elapsed.as_secs_f64() / 1e5).round() / 10.0)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn tsc_mhz() -> Option<f64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_found_in_a_program_and_the_table_itself_is_none() {
+        assert!(has_debug_mark("snmalloc", b"xx assert fail: {} in {} on {}"));
+        assert!(!has_debug_mark("snmalloc", DEBUG_MARKS[1].1.as_bytes()));
+        assert!(!has_debug_mark("glibc", b"assert fail: {} in {} on "));
+    }
+}

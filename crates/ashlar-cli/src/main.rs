@@ -1,0 +1,41 @@
+//! `ashlar`, the tool. Its first command is the lab: `ashlar bench` runs the kernel's slab tests A to F
+//! on ashlar and on other allocators, one process for each, and prints the table of the 2007 mail.
+
+mod args;
+mod bench;
+mod error;
+mod host;
+mod report;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use error::CliError;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchChild { system } => bench::child::main(&system),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+/// Writes to standard output. A reader that went away (`ashlar bench | head`) is no error.
+fn print(text: &str) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(CliError::Failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,205 @@
+//! The table of the 2007 mail: a block for each test, sizes down, systems across, and a rating in the last column.
+
+use core::fmt::Write;
+
+use super::{best_peer, figure, geometric_mean, value};
+use crate::args::Statistic;
+use crate::bench::record::Report;
+
+/// The system that the rating is about.
+const RATED: &str = "ashlar";
+/// Within this much of the best peer is "equal".
+const EQUAL: f64 = 0.05;
+/// Upper ends of one, two and three signs; above the last there are four, and at twofold a number.
+const STEPS: [f64; 3] = [0.20, 0.40, 0.70];
+
+const TITLES: [(&str, &str); 8] = [
+    ("A", "Single threaded kmalloc"),
+    ("B", "Single threaded kfree of the objects of test A"),
+    ("C", "Short lived object: alloc and free at once"),
+    ("D", "Concurrent kmalloc"),
+    ("D-free", "Concurrent kfree of the own objects of test D"),
+    ("E", "Short lived object: concurrent alloc and free at once"),
+    ("F", "Remote free: CPU 0 frees what the others allocated, per object freed"),
+    ("F-alloc", "Allocation on the other CPUs before test F"),
+];
+
+/// The mail's ratings follow no single rule. This is ours, printed under the tables.
+const RULE: &str = "\
+Rating: `ashlar` against the best peer of the row that is not told the size (`ashlar-*` and `limit*` are no peers).
+With r = slower / faster - 1:  =  r up to 5 %;  + or -  up to 20 %;  ++ or --  up to 40 %;  +++ or ---  up to 70 %;
+++++ or ----  above;  N *  `ashlar` is N times faster or more (2 to 10);  > 10 *  more than ten times.
+";
+
+/// Rates `ours` against `peer`, both costs.
+fn rating(ours: f64, peer: f64) -> String {
+    let (sign, ratio) = if ours <= peer { ("+", peer / ours) } else { ("-", ours / peer) };
+    if sign == "+" && ratio > 10.0 {
+        return "> 10 *".to_owned();
+    }
+    if sign == "+" && ratio >= 2.0 {
+        return format!("{} *", ratio.floor());
+    }
+    let by = ratio - 1.0;
+    if by <= EQUAL {
+        return "=".to_owned();
+    }
+    sign.repeat(1 + STEPS.iter().filter(|step| by > **step).count())
+}
+
+/// Machine, build and peers.
+pub(crate) fn header(run: &Report) -> String {
+    let host = &run.host;
+    let mut text = String::new();
+    let tsc = host.tsc_mhz.map_or_else(String::new, |mhz| format!(", tsc {mhz} MHz"));
+    let _ = writeln!(text, "{} ({}), {} CPUs{tsc}", host.cpu_model, host.arch, host.cpus);
+    let _ = writeln!(text, "Linux {}, glibc {}, transparent huge pages: {}", host.kernel, host.glibc, host.thp);
+    let _ = writeln!(
+        text,
+        "ashlar {} ({}), mode {}, {}",
+        host.ashlar_version, host.build, host.ashlar_mode, host.rustc
+    );
+    for (id, peer) in &host.peers {
+        let note = if peer.note.is_empty() { String::new() } else { format!(", {}", peer.note) };
+        let _ = writeln!(text, "  {id}: {}, {}{note}", peer.version, peer.build);
+    }
+    let _ = writeln!(
+        text,
+        "{} objects a CPU and pass, {} rounds, systems in turn; not counted: {}",
+        host.objects, host.rounds, host.warm_up
+    );
+    if host.build.starts_with("debug") {
+        text += "WARNING: this is a debug build; its figures mean nothing (use cargo run --release).\n";
+    }
+    text
+}
+
+/// All tables, the rule and a line for each test.
+pub(crate) fn render(run: &Report, by: Statistic) -> String {
+    let mut text = String::new();
+    for test in run.tests() {
+        block(&mut text, run, test, by);
+    }
+    text.push('\n');
+    text += RULE;
+    text.push('\n');
+    for test in run.tests() {
+        summary(&mut text, run, test, by);
+    }
+    text
+}
+
+fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
+    let systems = run.systems();
+    let of_test = || run.records.iter().filter(|record| record.test == test);
+    let title = TITLES.iter().find(|(id, _)| *id == test).map_or("", |(_, title)| title);
+    let cpus = of_test().map(|record| record.cpus).max().unwrap_or(1);
+    let unit = of_test().next().map_or("", |record| record.unit.as_str());
+    let over = if of_test().any(|record| record.oversubscribed) {
+        format!("; OVERSUBSCRIBED: {cpus} threads on {} CPUs, figures contain waiting", run.host.cpus)
+    } else {
+        String::new()
+    };
+    let head = format!("Test {test}: {title} ({cpus} CPU{})", if cpus == 1 { "" } else { "s" });
+    let _ = writeln!(text, "\n{head}\n{}\n{unit}, median/min{over}\n", "=".repeat(head.len()));
+
+    let mut rows = vec![vec![String::new()]];
+    rows[0].extend(systems.iter().map(|&id| id.to_owned()));
+    for size in run.sizes(test) {
+        let mut row = vec![size.to_string()];
+        row.extend(systems.iter().map(|id| {
+            run.cell(test, id, size)
+                .map_or_else(|| "?".to_owned(), |record| format!("{}/{}", figure(record.median), figure(record.min)))
+        }));
+        let rated = run.cell(test, RATED, size).zip(best_peer(run, RATED, test, size, by));
+        row.push(rated.map_or_else(String::new, |(ours, (_, peer))| rating(value(ours, by), peer)));
+        rows.push(row);
+    }
+    let widths: Vec<usize> = (0..=systems.len()).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:>width$}  ");
+        }
+        if let Some(rating) = row.get(widths.len()) {
+            line += rating;
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+fn summary(text: &mut String, run: &Report, test: &str, by: Statistic) {
+    let mut ratios = Vec::new();
+    let mut worst = (0.0, 0, "");
+    for size in run.sizes(test) {
+        let Some((ours, (id, peer))) = run.cell(test, RATED, size).zip(best_peer(run, RATED, test, size, by)) else {
+            continue;
+        };
+        let ratio = value(ours, by) / peer;
+        if ratio > worst.0 {
+            worst = (ratio, size, id);
+        }
+        ratios.push(ratio);
+    }
+    if ratios.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "Test {test}: {RATED} / best peer {:.2} (geometric mean of {} sizes by {}; worst {:.2} at {} against {})",
+        geometric_mean(&ratios),
+        ratios.len(),
+        by.name(),
+        worst.0,
+        worst.1,
+        worst.2
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rating_follows_the_printed_rule() {
+        let table = [
+            (100.0, 100.0, "="),
+            (100.0, 105.0, "="),
+            (105.0, 100.0, "="),
+            (100.0, 106.0, "+"),
+            (106.0, 100.0, "-"),
+            (100.0, 120.0, "+"),
+            (100.0, 121.0, "++"),
+            (121.0, 100.0, "--"),
+            (100.0, 141.0, "+++"),
+            (170.0, 100.0, "---"),
+            (100.0, 171.0, "++++"),
+            (500.0, 100.0, "----"),
+            (100.0, 199.9, "++++"),
+            (100.0, 200.0, "2 *"),
+            (100.0, 399.0, "3 *"),
+            (100.0, 1000.0, "10 *"),
+            (100.0, 1001.0, "> 10 *"),
+        ];
+        for (ours, peer, expected) in table {
+            assert_eq!(rating(ours, peer), expected, "{ours} against {peer}");
+        }
+    }
+
+    #[test]
+    fn a_block_has_a_row_for_each_size_and_the_rating_last() {
+        let run = super::super::sample(&[
+            ("A", "ashlar", 8, 10.0),
+            ("A", "glibc", 8, 35.0),
+            ("A", "jemalloc", 8, 20.0),
+            ("A", "ashlar", 64, 300.0),
+            ("A", "limit", 8, 1.0),
+        ]);
+        let text = render(&run, Statistic::Median);
+        let row = |size: &str| text.lines().find(|line| line.trim_start().starts_with(size)).unwrap();
+        assert!(row("8 ").ends_with("2 *"), "{text}");
+        assert!(row("64 ").contains("300/300") && row("64 ").contains('?'), "{text}");
+        assert!(text.contains("Test A: ashlar / best peer 0.50") && text.contains("against jemalloc"), "{text}");
+        assert!(text.contains("Rating:"));
+    }
+}
