@@ -49,5 +49,8 @@ fn find_lock() -> Option<PathBuf> {
 fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
     let mut lines = lock.lines();
     lines.find(|line| *line == format!("name = \"{package}\""))?;
-    lines.next()?.strip_prefix("version = \"")?.strip_suffix('"')
+    lines
+        .next()?
+        .strip_prefix("version = \"")?
+        .strip_suffix('"')
 }

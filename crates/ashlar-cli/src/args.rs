@@ -12,7 +12,11 @@ pub(crate) const MAX_SIZE: usize = 1 << 20;
 const DEFAULT_SIZES: &str = "8..16384";
 
 #[derive(Debug, Parser)]
-#[command(name = "ashlar", version, about = "The Linux slab allocators in user space: the tool and the lab")]
+#[command(
+    name = "ashlar",
+    version,
+    about = "The Linux slab allocators in user space: the tool and the lab"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -21,9 +25,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the kernel's slab tests A to F on ashlar and its peers, and print the table
-    #[command(after_help = "Tests: A kmalloc, B kfree of the same objects, C kmalloc+kfree at once (one CPU);\n\
+    #[command(
+        after_help = "Tests: A kmalloc, B kfree of the same objects, C kmalloc+kfree at once (one CPU);\n\
         D kmalloc on all CPUs, E kmalloc+kfree at once on all CPUs, F CPU 0 frees what the others allocated.\n\
-        Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
+        Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input."
+    )]
     Bench(BenchArgs),
     /// One measured process; the lab starts these itself
     #[command(hide = true)]
@@ -129,9 +135,16 @@ fn parse_sizes(text: &str) -> Result<SizeList, String> {
         };
         let (low, high) = (parse_size(low)?, parse_size(high)?);
         let before = sizes.len();
-        sizes.extend((0..=MAX_SIZE.ilog2()).map(|bit| 1 << bit).filter(|size| (low..=high).contains(size)));
+        sizes.extend(
+            (0..=MAX_SIZE.ilog2())
+                .map(|bit| 1 << bit)
+                .filter(|size| (low..=high).contains(size)),
+        );
         if sizes.len() == before {
-            return Err(format!("`{}` holds no power of two: expected LOW..HIGH with LOW <= HIGH", part.trim()));
+            return Err(format!(
+                "`{}` holds no power of two: expected LOW..HIGH with LOW <= HIGH",
+                part.trim()
+            ));
         }
     }
     sizes.sort_unstable();
@@ -155,7 +168,9 @@ mod tests {
 
     #[test]
     fn bad_sizes_are_refused_with_what_was_expected() {
-        for bad in ["0", "", "eight", "-8", "8,,16", "2000000", "64..8", "0..8", "9..15", "8.."] {
+        for bad in [
+            "0", "", "eight", "-8", "8,,16", "2000000", "64..8", "0..8", "9..15", "8..",
+        ] {
             let message = parse_sizes(bad).unwrap_err();
             assert!(message.contains("expected"), "{bad}: {message}");
         }

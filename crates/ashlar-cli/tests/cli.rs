@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn ashlar(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ashlar")).args(args).output().expect("the tool runs")
+    Command::new(env!("CARGO_BIN_EXE_ashlar"))
+        .args(args)
+        .output()
+        .expect("the tool runs")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -31,10 +34,19 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--style", "fancy"], "--style"),
         (&["--by", "max"], "--by"),
         (&["G"], "expected one of A, B, C, D, E, F"),
-        (&["--systems", "nosuch"], "--systems: unknown system `nosuch`"),
+        (
+            &["--systems", "nosuch"],
+            "--systems: unknown system `nosuch`",
+        ),
         (&["--systems", ""], "--systems: unknown system ``"),
-        (&["--json", "/no/such/directory/out.json"], "--json: cannot write"),
-        (&["--csv", "/no/such/directory/out.csv"], "--csv: cannot write"),
+        (
+            &["--json", "/no/such/directory/out.json"],
+            "--json: cannot write",
+        ),
+        (
+            &["--csv", "/no/such/directory/out.csv"],
+            "--csv: cannot write",
+        ),
         (&["--from", "/no/such/file.json"], "--from: cannot read"),
         (&["--from", "x.json", "--rounds", "3"], "--from"),
         (&["--nonsense"], "--nonsense"),
@@ -44,7 +56,10 @@ fn bad_input_is_named_and_exits_with_2() {
         let out = ashlar(&args);
         let message = text(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains(expected), "{args:?}: no `{expected}` in: {message}");
+        assert!(
+            message.contains(expected),
+            "{args:?}: no `{expected}` in: {message}"
+        );
         assert!(out.stdout.is_empty(), "{args:?} printed a result");
     }
 }
@@ -52,7 +67,13 @@ fn bad_input_is_named_and_exits_with_2() {
 #[test]
 fn an_unknown_system_is_answered_with_the_known_ones() {
     let message = text(&ashlar(&["bench", "--systems", "glibc,gnulibc"]).stderr);
-    for id in ["ashlar", "ashlar-cache", "glibc", "mimalloc", "limit-called"] {
+    for id in [
+        "ashlar",
+        "ashlar-cache",
+        "glibc",
+        "mimalloc",
+        "limit-called",
+    ] {
         assert!(message.contains(id), "no {id} in: {message}");
     }
 }
@@ -62,25 +83,58 @@ fn an_unknown_system_is_answered_with_the_known_ones() {
 fn a_system_left_out_of_the_build_is_told_with_its_feature() {
     let out = ashlar(&["bench", "--systems", "mimalloc"]);
     assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("`peer-mimalloc`"), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).contains("`peer-mimalloc`"),
+        "{}",
+        text(&out.stderr)
+    );
 }
 
-const TINY: [&str; 9] = ["bench", "--objects", "100", "--rounds", "1", "--systems", "glibc,limit", "--sizes", "8,64"];
+const TINY: [&str; 9] = [
+    "bench",
+    "--objects",
+    "100",
+    "--rounds",
+    "1",
+    "--systems",
+    "glibc,limit",
+    "--sizes",
+    "8,64",
+];
 
 #[test]
 fn a_tiny_run_writes_the_json_schema_and_the_csv() {
     let (json, csv) = (scratch("run.json"), scratch("run.csv"));
     let mut args = TINY.to_vec();
-    args.extend(["--json", json.to_str().unwrap(), "--csv", csv.to_str().unwrap()]);
+    args.extend([
+        "--json",
+        json.to_str().unwrap(),
+        "--csv",
+        csv.to_str().unwrap(),
+    ]);
     let out = ashlar(&args);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
 
-    let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let run: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     let host = &run["host"];
-    for key in ["cpu_model", "cpus", "kernel", "glibc", "thp", "ashlar_mode", "rustc", "build", "peers"] {
+    for key in [
+        "cpu_model",
+        "cpus",
+        "kernel",
+        "glibc",
+        "thp",
+        "ashlar_mode",
+        "rustc",
+        "build",
+        "peers",
+    ] {
         assert!(!host[key].is_null(), "host has no {key}");
     }
-    assert!(host["peers"]["glibc"]["version"].is_string() && host["peers"]["glibc"]["build"].is_string());
+    assert!(
+        host["peers"]["glibc"]["version"].is_string()
+            && host["peers"]["glibc"]["build"].is_string()
+    );
 
     let records = run["records"].as_array().unwrap();
     for test in ["A", "B", "C", "D", "D-free", "E", "F", "F-alloc"] {
@@ -99,7 +153,10 @@ fn a_tiny_run_writes_the_json_schema_and_the_csv() {
             }
         }
     }
-    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 1 + records.len());
+    assert_eq!(
+        std::fs::read_to_string(&csv).unwrap().lines().count(),
+        1 + records.len()
+    );
 
     // The table again, and the targets, from the file.
     let from = ["bench", "--from", json.to_str().unwrap()];
@@ -107,7 +164,11 @@ fn a_tiny_run_writes_the_json_schema_and_the_csv() {
     assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
     assert_eq!(text(&again.stdout), text(&out.stdout));
     let judged = ashlar(&[from[0], from[1], from[2], "--check-targets"]);
-    assert_eq!(judged.status.code(), Some(1), "ashlar was not measured, so its targets are missed");
+    assert_eq!(
+        judged.status.code(),
+        Some(1),
+        "ashlar was not measured, so its targets are missed"
+    );
     assert!(text(&judged.stdout).contains("MISS"));
     for path in [json, csv] {
         let _ = std::fs::remove_file(path);
@@ -119,8 +180,15 @@ fn the_kernel_style_prints_the_lines_of_the_module() {
     let mut args = TINY.to_vec();
     args.extend(["--style", "kernel", "--cpus", "2"]);
     let out = text(&ashlar(&args).stdout);
-    for start in ["100 times kmalloc(8) -> ", "100 times kmalloc(64)/kfree -> ", "Kmalloc N*alloc N*free(8): 0="] {
-        assert!(out.lines().any(|line| line.starts_with(start)), "no line `{start}` in:\n{out}");
+    for start in [
+        "100 times kmalloc(8) -> ",
+        "100 times kmalloc(64)/kfree -> ",
+        "Kmalloc N*alloc N*free(8): 0=",
+    ] {
+        assert!(
+            out.lines().any(|line| line.starts_with(start)),
+            "no line `{start}` in:\n{out}"
+        );
     }
     assert!(out.contains(" Average="));
 }
@@ -130,7 +198,13 @@ fn only_the_tests_asked_for_are_reported() {
     let mut args = TINY.to_vec();
     args.extend(["b", "C"]);
     let out = text(&ashlar(&args).stdout);
-    assert!(out.contains("Test B:") && out.contains("Test C:") && !out.contains("Test A:") && !out.contains("Test D"), "{out}");
+    assert!(
+        out.contains("Test B:")
+            && out.contains("Test C:")
+            && !out.contains("Test A:")
+            && !out.contains("Test D"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -149,5 +223,9 @@ fn a_file_that_is_no_run_is_refused_by_name() {
     let out = ashlar(&["bench", "--from", path.to_str().unwrap()]);
     let _ = std::fs::remove_file(&path);
     assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("--from"), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).contains("--from"),
+        "{}",
+        text(&out.stderr)
+    );
 }

@@ -61,7 +61,10 @@ pub(crate) struct Ticks {
 pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
     let first = once(system, me, threads, pass);
     let second = once(system, me, threads, pass);
-    Ticks { complete: first.complete && second.complete, ..second }
+    Ticks {
+        complete: first.complete && second.complete,
+        ..second
+    }
 }
 
 fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
@@ -99,7 +102,11 @@ fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ti
     // Nobody goes on while another thread is still timed.
     pass.barrier.wait();
     complete &= wanted > 0;
-    Ticks { phase1, phase2, complete }
+    Ticks {
+        phase1,
+        phase2,
+        complete,
+    }
 }
 
 /// Allocates one object for each slot, touches it and stores it. False when an allocation failed.

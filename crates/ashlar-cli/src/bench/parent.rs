@@ -45,28 +45,44 @@ type Samples = Vec<Vec<f64>>;
 
 /// Runs the plan: one warm-up round that is not counted, then the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
-    let groups: Vec<Group> =
-        Group::ALL.into_iter().filter(|group| plan.tests.iter().any(|test| test.group() == *group)).collect();
-    let mut outcome = Outcome { records: Vec::new(), notes: BTreeMap::new(), failures: Vec::new() };
+    let groups: Vec<Group> = Group::ALL
+        .into_iter()
+        .filter(|group| plan.tests.iter().any(|test| test.group() == *group))
+        .collect();
+    let mut outcome = Outcome {
+        records: Vec::new(),
+        notes: BTreeMap::new(),
+        failures: Vec::new(),
+    };
     let mut peers: Vec<Option<Connection>> = Vec::new();
     for info in &plan.systems {
         let connection = Connection::open(info, plan).map(|(connection, note)| {
             outcome.notes.insert(info.id, note);
             connection
         });
-        peers.push(connection.map_err(|error| outcome.failures.push(error)).ok());
+        peers.push(
+            connection
+                .map_err(|error| outcome.failures.push(error))
+                .ok(),
+        );
     }
 
     let mut cells: BTreeMap<(usize, Cell, usize), Samples> = BTreeMap::new();
     let bar = progress(plan, groups.len());
     for round in 0..=plan.rounds {
-        bar.set_message(if round == 0 { "warm-up".to_owned() } else { format!("round {round}/{}", plan.rounds) });
+        bar.set_message(if round == 0 {
+            "warm-up".to_owned()
+        } else {
+            format!("round {round}/{}", plan.rounds)
+        });
         for &group in &groups {
             for &size in &plan.sizes {
                 for turn in 0..peers.len() {
                     let who = (round + turn) % peers.len();
                     bar.inc(1);
-                    let Some(connection) = &mut peers[who] else { continue };
+                    let Some(connection) = &mut peers[who] else {
+                        continue;
+                    };
                     match connection.measure(group, size) {
                         Ok((phase1, phase2)) if round > 0 => {
                             for (cell, figures) in figures(group, plan, &phase1, &phase2) {
@@ -75,7 +91,10 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
                         }
                         Ok(_) => {}
                         Err(error) => {
-                            outcome.failures.push(format!("{}: {error} ({group:?}, size {size})", plan.systems[who].id));
+                            outcome.failures.push(format!(
+                                "{}: {error} ({group:?}, size {size})",
+                                plan.systems[who].id
+                            ));
                             peers[who] = None;
                         }
                     }
@@ -87,7 +106,10 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
 
     // Cells of a system that gave up in the middle have too few rounds to be compared.
     cells.retain(|_, samples| samples.len() == plan.rounds);
-    outcome.records = cells.into_iter().map(|((who, cell, size), samples)| record(plan, who, cell, size, &samples)).collect();
+    outcome.records = cells
+        .into_iter()
+        .map(|((who, cell, size), samples)| record(plan, who, cell, size, &samples))
+        .collect();
     outcome.records.sort_by(|a, b| a.test.cmp(&b.test));
     Ok(outcome)
 }
@@ -98,7 +120,8 @@ fn progress(plan: &Plan, groups: usize) -> ProgressBar {
     }
     let steps = (plan.rounds + 1) * groups * plan.sizes.len() * plan.systems.len();
     let style = ProgressStyle::with_template("{bar:40} {percent:>3}% {msg}, {eta} left");
-    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    ProgressBar::new(steps as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// A kind of figure: a test of the mail, or a second phase that the mail does not show.
@@ -122,29 +145,50 @@ impl Cell {
 /// Cycles per operation of each thread, for each kind of figure that a pass of `group` gives and the plan asks for.
 fn figures(group: Group, plan: &Plan, phase1: &[u64], phase2: &[u64]) -> Vec<(Cell, Vec<f64>)> {
     let per_object = |ticks: &[u64]| -> Vec<f64> {
-        ticks.iter().map(|&ticks| ticks as f64 / plan.objects as f64).collect()
+        ticks
+            .iter()
+            .map(|&ticks| ticks as f64 / plan.objects as f64)
+            .collect()
     };
     let all = match group {
-        Group::AllocFree => vec![(Cell::Of(Test::A), per_object(phase1)), (Cell::Of(Test::B), per_object(phase2))],
+        Group::AllocFree => vec![
+            (Cell::Of(Test::A), per_object(phase1)),
+            (Cell::Of(Test::B), per_object(phase2)),
+        ],
         Group::Pairs => vec![(Cell::Of(Test::C), per_object(phase1))],
-        Group::Concurrent => vec![(Cell::Of(Test::D), per_object(phase1)), (Cell::DFree, per_object(phase2))],
+        Group::Concurrent => vec![
+            (Cell::Of(Test::D), per_object(phase1)),
+            (Cell::DFree, per_object(phase2)),
+        ],
         Group::ConcurrentPairs => vec![(Cell::Of(Test::E), per_object(phase1))],
         Group::Remote => {
             // CPU 0 freed what all the others allocated: a figure is for one object, not for the kernel module's
             // count of 10000.
             let others = (phase1.len() - 1) as f64;
             let freed = phase2[0] as f64 / (plan.objects as f64 * others);
-            vec![(Cell::FAlloc, per_object(&phase1[1..])), (Cell::Of(Test::F), vec![freed])]
+            vec![
+                (Cell::FAlloc, per_object(&phase1[1..])),
+                (Cell::Of(Test::F), vec![freed]),
+            ]
         }
     };
-    all.into_iter().filter(|(cell, _)| !matches!(cell, Cell::Of(test) if !plan.tests.contains(test))).collect()
+    all.into_iter()
+        .filter(|(cell, _)| !matches!(cell, Cell::Of(test) if !plan.tests.contains(test)))
+        .collect()
 }
 
 /// The record of one cell: least and median over the rounds, of the mean over the CPUs.
 fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -> Record {
-    let means: Vec<f64> = samples.iter().map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64).collect();
+    let means: Vec<f64> = samples
+        .iter()
+        .map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64)
+        .collect();
     let per_cpu = (0..samples[0].len())
-        .map(|cpu| round2(median(&samples.iter().map(|cpus| cpus[cpu]).collect::<Vec<_>>())))
+        .map(|cpu| {
+            round2(median(
+                &samples.iter().map(|cpus| cpus[cpu]).collect::<Vec<_>>(),
+            ))
+        })
         .collect();
     let cpus = match cell {
         Cell::Of(Test::A | Test::B | Test::C) => 1,
@@ -171,7 +215,11 @@ fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let half = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
+    if sorted.len() % 2 == 1 {
+        sorted[half]
+    } else {
+        f64::midpoint(sorted[half - 1], sorted[half])
+    }
 }
 
 /// More digits than the clock can justify only make the files longer.
@@ -201,8 +249,16 @@ impl Connection {
         let Some(replies) = child.stdout.take().map(BufReader::new) else {
             return Err(fail("the child has no output".to_owned()));
         };
-        let mut connection = Self { child, requests, replies };
-        let setup = Setup { objects: plan.objects, cpus: plan.cpus, sizes: plan.sizes.clone() };
+        let mut connection = Self {
+            child,
+            requests,
+            replies,
+        };
+        let setup = Setup {
+            objects: plan.objects,
+            cpus: plan.cpus,
+            sizes: plan.sizes.clone(),
+        };
         match connection.ask(&Request::Setup(setup)).map_err(fail)? {
             Reply::Ready(note) => Ok((connection, note)),
             Reply::Failed(message) => Err(fail(message)),
@@ -220,12 +276,21 @@ impl Connection {
 
     fn ask(&mut self, request: &Request) -> Result<Reply, String> {
         let line = serde_json::to_string(request).map_err(|error| error.to_string())?;
-        let sent = self.requests.as_mut().map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
+        let sent = self
+            .requests
+            .as_mut()
+            .map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
         let mut answer = String::new();
         let got = self.replies.read_line(&mut answer);
         match (sent, got) {
-            (Some(Ok(())), Ok(length)) if length > 0 => serde_json::from_str(&answer)
-                .map_err(|error| format!("cannot read the child's answer `{}`: {error}", answer.trim())),
+            (Some(Ok(())), Ok(length)) if length > 0 => {
+                serde_json::from_str(&answer).map_err(|error| {
+                    format!(
+                        "cannot read the child's answer `{}`: {error}",
+                        answer.trim()
+                    )
+                })
+            }
             _ => Err(match self.child.wait() {
                 Ok(status) => format!("the child ended: {status}"),
                 Err(error) => format!("the child ended: {error}"),
@@ -254,13 +319,32 @@ mod tests {
     }
 
     fn plan(tests: &[Test]) -> Plan {
-        Plan { tests: tests.to_vec(), systems: Vec::new(), sizes: vec![8], objects: 10, cpus: 3, allowed: 2, rounds: 1 }
+        Plan {
+            tests: tests.to_vec(),
+            systems: Vec::new(),
+            sizes: vec![8],
+            objects: 10,
+            cpus: 3,
+            allowed: 2,
+            rounds: 1,
+        }
     }
 
     #[test]
     fn remote_frees_are_counted_per_object_freed() {
-        let cells = figures(Group::Remote, &plan(&[Test::F]), &[0, 100, 200], &[400, 0, 0]);
-        assert_eq!(cells, [(Cell::FAlloc, vec![10.0, 20.0]), (Cell::Of(Test::F), vec![20.0])]);
+        let cells = figures(
+            Group::Remote,
+            &plan(&[Test::F]),
+            &[0, 100, 200],
+            &[400, 0, 0],
+        );
+        assert_eq!(
+            cells,
+            [
+                (Cell::FAlloc, vec![10.0, 20.0]),
+                (Cell::Of(Test::F), vec![20.0])
+            ]
+        );
     }
 
     #[test]

@@ -35,10 +35,7 @@ pub(crate) enum Reply {
     /// Set up; the text says what only the process itself can know, such as its mode. May be empty.
     Ready(String),
     /// Ticks for each thread of the first and of the second phase; a thread that had no part in a phase has 0.
-    Done {
-        phase1: Vec<u64>,
-        phase2: Vec<u64>,
-    },
+    Done { phase1: Vec<u64>, phase2: Vec<u64> },
     /// The system could not do it, for instance because it ran out of memory.
     Failed(String),
 }

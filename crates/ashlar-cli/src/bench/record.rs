@@ -87,12 +87,22 @@ impl Report {
     pub(crate) fn load(path: &Path) -> Result<Self, CliError> {
         let expected = "expected a file written by `ashlar bench --json`";
         let text = std::fs::read_to_string(path).map_err(|error| {
-            CliError::option("--from", format_args!("cannot read {}: {error}; {expected}", path.display()))
+            CliError::option(
+                "--from",
+                format_args!("cannot read {}: {error}; {expected}", path.display()),
+            )
         })?;
-        let report: Self = serde_json::from_str(&text)
-            .map_err(|error| CliError::option("--from", format_args!("{}: {error}; {expected}", path.display())))?;
+        let report: Self = serde_json::from_str(&text).map_err(|error| {
+            CliError::option(
+                "--from",
+                format_args!("{}: {error}; {expected}", path.display()),
+            )
+        })?;
         if report.records.is_empty() {
-            return Err(CliError::option("--from", format_args!("{} holds no records; {expected}", path.display())));
+            return Err(CliError::option(
+                "--from",
+                format_args!("{} holds no records; {expected}", path.display()),
+            ));
         }
         Ok(report)
     }
@@ -116,8 +126,12 @@ impl Report {
 
     /// Sizes that have records for `test`, in order.
     pub(crate) fn sizes(&self, test: &str) -> Vec<usize> {
-        let mut sizes: Vec<usize> =
-            self.records.iter().filter(|record| record.test == test).map(|record| record.size).collect();
+        let mut sizes: Vec<usize> = self
+            .records
+            .iter()
+            .filter(|record| record.test == test)
+            .map(|record| record.size)
+            .collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes
@@ -125,7 +139,9 @@ impl Report {
 
     /// The record of one cell.
     pub(crate) fn cell(&self, test: &str, system: &str, size: usize) -> Option<&Record> {
-        self.records.iter().find(|record| record.test == test && record.system == system && record.size == size)
+        self.records
+            .iter()
+            .find(|record| record.test == test && record.system == system && record.size == size)
     }
 
     fn sorted<'a, K: Ord>(&'a self, key: impl Fn(&'a Record) -> K) -> Vec<K> {

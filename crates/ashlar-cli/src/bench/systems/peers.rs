@@ -158,7 +158,12 @@ pub(super) fn version(id: &str) -> String {
 fn mimalloc_version() -> String {
     // SAFETY: takes nothing, returns a constant.
     let version = unsafe { libmimalloc_sys::mi_version() };
-    format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
+    format!(
+        "{}.{}.{}",
+        version / 10_000,
+        version / 100 % 100,
+        version % 100
+    )
 }
 
 #[cfg(not(feature = "peer-mimalloc"))]
@@ -177,7 +182,13 @@ unsafe fn mallctl<T: Copy>(name: &core::ffi::CStr, initial: T) -> Option<T> {
     // SAFETY: `name` ends with a zero byte; `value` has room for `length` bytes, is of the type jemalloc writes by the
     // contract of this function, and nothing is written to the tree (null, 0).
     let rc = unsafe {
-        tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut length, core::ptr::null_mut(), 0)
+        tikv_jemalloc_sys::mallctl(
+            name.as_ptr(),
+            (&raw mut value).cast(),
+            &raw mut length,
+            core::ptr::null_mut(),
+            0,
+        )
     };
     (rc == 0 && length == size_of::<T>()).then_some(value)
 }
@@ -186,7 +197,9 @@ unsafe fn mallctl<T: Copy>(name: &core::ffi::CStr, initial: T) -> Option<T> {
 fn jemalloc_version() -> String {
     // SAFETY: the manual gives `const char *` for "version".
     let version = unsafe { mallctl::<*const core::ffi::c_char>(c"version", core::ptr::null()) };
-    let Some(text) = version.filter(|text| !text.is_null()) else { return "unknown".to_owned() };
+    let Some(text) = version.filter(|text| !text.is_null()) else {
+        return "unknown".to_owned();
+    };
     // SAFETY: jemalloc returns a constant string that ends with a zero byte.
     let text = unsafe { core::ffi::CStr::from_ptr(text) }.to_string_lossy();
     // The rest is the commit.
