@@ -1,7 +1,7 @@
 //! The machine and the build, for the host block of a run.
 
+use core::ffi::CStr;
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::fs;
 
 use crate::bench::parent::Plan;
@@ -138,7 +138,8 @@ pub(crate) fn glibc() -> String {
 #[cfg(target_arch = "x86_64")]
 fn tsc_mhz() -> Option<f64> {
     use crate::bench::ticks;
-    use std::time::{Duration, Instant};
+    use core::time::Duration;
+    use std::time::Instant;
     let (clock, start) = (Instant::now(), ticks());
     std::thread::sleep(Duration::from_millis(50));
     let (elapsed, cycles) = (clock.elapsed(), ticks() - start);

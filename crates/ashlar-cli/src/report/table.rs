@@ -47,7 +47,8 @@ fn rating(ours: f64, peer: f64) -> String {
     if sign == "+" && ratio >= 2.0 {
         return format!("{} *", ratio.floor());
     }
-    let by = ratio - 1.0;
+    // 105 / 100 - 1 is a little more than 0.05 in binary: a millionth decides nothing.
+    let by = ratio - 1.0 - 1e-6;
     if by <= EQUAL {
         return "=".to_owned();
     }

@@ -14,7 +14,7 @@ use crate::bench::protocol::Setup;
 
 /// Granule of the page map.
 const PAGE: usize = 4096;
-/// Granule of the size table.
+/// Alignment of the objects.
 const GRANULE: usize = 8;
 /// Each stack starts on a cache line of its own, and no stack has offset 0, which stands for "none".
 const LINE: usize = 64;
@@ -196,12 +196,12 @@ impl System for LimitCalled {
 
     fn new(setup: &Setup, threads: usize) -> Result<Self, String> {
         let stacks = Stacks::new(setup, threads)?;
-        let mut sizes = vec![0u32; MAX_SIZE / GRANULE + 1];
+        let mut sizes = vec![0u32; MAX_SIZE + 1];
         let mut pages = vec![0u32; stacks.zone_share * threads / PAGE];
         for (at, class) in stacks.sizes.iter().enumerate() {
             let offset = u32::try_from(class.stack)
                 .map_err(|_| "too many objects for 32-bit offsets".to_owned())?;
-            sizes[class.size.div_ceil(GRANULE)] = offset;
+            sizes[class.size] = offset;
             let end = stacks
                 .sizes
                 .get(at + 1)
@@ -256,8 +256,8 @@ extern "C" fn limit_malloc(size: usize) -> *mut u8 {
     if size > MAX_SIZE || sizes.is_null() {
         return core::ptr::null_mut();
     }
-    // SAFETY: the table has MAX_SIZE / GRANULE + 1 entries and lives for ever.
-    let offset = unsafe { *sizes.add(size.div_ceil(GRANULE)) };
+    // SAFETY: the table has MAX_SIZE + 1 entries and lives for ever.
+    let offset = unsafe { *sizes.add(size) };
     if offset == 0 {
         return core::ptr::null_mut();
     }
