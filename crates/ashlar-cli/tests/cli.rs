@@ -229,3 +229,27 @@ fn a_file_that_is_no_run_is_refused_by_name() {
         text(&out.stderr)
     );
 }
+
+#[test]
+fn a_system_that_cannot_run_is_told_by_name_and_the_run_fails() {
+    // 10^7 objects of 1 MiB on each of 64 CPUs: more than the address space holds.
+    let args = [
+        "bench",
+        "C",
+        "--systems",
+        "limit",
+        "--sizes",
+        "1048576",
+        "--objects",
+        "10000000",
+        "--cpus",
+        "64",
+    ];
+    let out = ashlar(&args);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).contains("limit: cannot map"),
+        "{}",
+        text(&out.stderr)
+    );
+}
