@@ -1,0 +1,159 @@
+//! Boot: brings the layers up, once, at the first slow path.
+//!
+//! | state | meaning |
+//! |---|---|
+//! | down | nothing exists; every fast path falls through to a slow path, which calls [`ensure`] |
+//! | booting | one thread builds; others wait; the builder itself never allocates |
+//! | up | everything exists, for ever |
+//! | failed | memory for the basic structures was refused; every request is out of memory |
+
+use crate::options::Options;
+use crate::page::PageSource;
+use crate::page::meta::META;
+use crate::page::zone::ZONE;
+use crate::percpu::{self, area::PERCPU};
+use crate::slab::OrderRule;
+use crate::sync::{AtomicU32, Ordering, SpinLock};
+use crate::units::MAX_NODES;
+
+const DOWN: u32 = 0;
+const BOOTING: u32 = 1;
+const UP: u32 = 2;
+const FAILED: u32 = 3;
+
+static STATE: AtomicU32 = AtomicU32::new(DOWN);
+static OPTIONS: SpinLock<Options> = SpinLock::new(Options::DEFAULT);
+static CPUS: AtomicU32 = AtomicU32::new(1);
+
+/// The allocator has started already: options and page source are fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlreadyStarted;
+
+impl core::fmt::Display for AlreadyStarted {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the allocator has started already")
+    }
+}
+
+impl core::error::Error for AlreadyStarted {}
+
+/// Makes sure that the allocator is up; false when it cannot be had.
+#[inline]
+pub(crate) fn ensure() -> bool {
+    STATE.load(Ordering::Acquire) == UP || ensure_slow()
+}
+
+#[cold]
+fn ensure_slow() -> bool {
+    #[cfg(feature = "os")]
+    return boot(|| {
+        use crate::os::LinuxSource;
+        static SOURCE: LinuxSource = LinuxSource::new();
+        options_from_environment();
+        let options = options();
+        let mut cpu_to_node = [0u8; 1024];
+        let topology = crate::os::read_topology(&mut cpu_to_node);
+        let fake = options.nodes != 0;
+        SOURCE.configure(options.hugepages, !fake && topology.nodes > 1);
+        let nodes = if fake { options.nodes } else { topology.nodes.min(MAX_NODES as u32) };
+        let node_of = |cpu: usize| {
+            if fake { (cpu as u32 % nodes) as u8 } else { cpu_to_node.get(cpu).copied().unwrap_or(0) }
+        };
+        build(&SOURCE, topology.possible_cpus, topology.present_cpus, nodes, node_of)
+    });
+    #[cfg(not(feature = "os"))]
+    false
+}
+
+fn boot(build: impl FnOnce() -> bool) -> bool {
+    if STATE.compare_exchange(DOWN, BOOTING, Ordering::Acquire, Ordering::Acquire).is_ok() {
+        let built = build();
+        STATE.store(if built { UP } else { FAILED }, Ordering::Release);
+        return built;
+    }
+    let mut waited = 0u32;
+    loop {
+        match STATE.load(Ordering::Acquire) {
+            UP => return true,
+            FAILED => return false,
+            _ => {
+                waited = waited.saturating_add(1);
+                crate::sync::relax(waited);
+            }
+        }
+    }
+}
+
+fn build(source: &'static dyn PageSource, cpus: u32, present: u32, nodes: u32, node_of: impl Fn(usize) -> u8) -> bool {
+    let options = options();
+    crate::report::set_on_error(options.on_error);
+    CPUS.store(present, Ordering::Relaxed);
+    if !ZONE.init(source, nodes as usize) {
+        return false;
+    }
+    let zone_bytes = crate::page::memmap::MEMMAP.nr_pages.load(Ordering::Relaxed) * crate::units::PAGE_SIZE;
+    let meta_bytes = (zone_bytes / 32).clamp(64 << 10, 16 << 30);
+    if !PERCPU.init(source, cpus, nodes, node_of) || !META.init(source, meta_bytes) {
+        return false;
+    }
+    percpu::start(options.percpu);
+    if !crate::kmalloc::create_caches() {
+        return false;
+    }
+    #[cfg(feature = "os")]
+    if options.reaper {
+        crate::background::enable(crate::cache::reaper::tick);
+    }
+    true
+}
+
+/// Starts the allocator on a page source of the caller's, for one CPU: the way for programs without an
+/// operating system, and for tests. Must come before the first allocation.
+///
+/// # Errors
+/// [`AlreadyStarted`] when the allocator runs already. A source without enough memory leaves the allocator in a
+/// state where every request is out of memory.
+pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted> {
+    if STATE.load(Ordering::Acquire) != DOWN {
+        return Err(AlreadyStarted);
+    }
+    Ok(boot(|| build(source, 1, 1, 1, |_| 0)))
+}
+
+/// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`; the environment is read after
+/// and wins.
+///
+/// # Errors
+/// The first part that is no option; the others are applied.
+pub fn configure(text: &str) -> Result<(), crate::options::OptionError<'_>> {
+    let mut options = OPTIONS.lock();
+    let mut first = None;
+    if STATE.load(Ordering::Acquire) != DOWN {
+        return Err(crate::options::OptionError { part: text, expected: "to be set before the first allocation" });
+    }
+    crate::options::parse(text, &mut options, |error| {
+        first.get_or_insert(error);
+    });
+    first.map_or(Ok(()), Err)
+}
+
+#[cfg(feature = "os")]
+fn options_from_environment() {
+    let Some(bytes) = crate::os::secure_env(c"ASHLAR_OPTIONS") else { return };
+    let Ok(text) = core::str::from_utf8(bytes) else {
+        return crate::report::warn(format_args!("ASHLAR_OPTIONS: expected UTF-8"));
+    };
+    crate::options::parse(text, &mut OPTIONS.lock(), |error| {
+        crate::report::warn(format_args!("ASHLAR_OPTIONS: {error}"));
+    });
+}
+
+/// The options in force.
+pub(crate) fn options() -> Options {
+    *OPTIONS.lock()
+}
+
+/// The order rule in force and the number of CPUs it is for.
+pub(crate) fn order_rule() -> (OrderRule, u32) {
+    (options().order, CPUS.load(Ordering::Relaxed))
+}

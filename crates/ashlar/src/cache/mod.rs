@@ -1,0 +1,320 @@
+//! Layer 5, caches: `kmem_cache` as programs see it.
+//!
+//! * [`KmemCache`]: a cache of objects of one size.
+//! * [`Cache`]: the same for one Rust type, with [`CacheBox`] that drops back into it.
+//! * [`registry`]: all caches; [`reaper`]: giving memory back in the background.
+
+pub(crate) mod reaper;
+pub(crate) mod registry;
+mod typed;
+
+pub use typed::{Cache, CacheBox, Constructed};
+
+use core::ptr::NonNull;
+
+use crate::engine::{self, Constructor, MAX_NAME, RawCache, Usage, tunable};
+use crate::error::{CreateError, DestroyError};
+use crate::options::Options;
+use crate::percpu;
+use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
+use crate::slab::OrderRule;
+use crate::slab::geometry::Geometry;
+
+/// How a cache is made; the kernel's `kmem_cache_args` and flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CacheArgs {
+    /// Alignment of objects in bytes, a power of two up to 4096; 0 for the default of 8.
+    pub align: usize,
+    /// Align to cache lines, to a fraction of one for small objects (`SLAB_HWCACHE_ALIGN`).
+    pub hwcache_align: bool,
+    /// Called once for each object when it is first carved. Objects must come back in constructed state.
+    pub ctor: Option<Constructor>,
+    /// Objects in a sheaf, 1 to 254; `None`: by object size.
+    pub sheaf_capacity: Option<usize>,
+    /// Empty slabs that each node keeps; `None`: by object size.
+    pub min_partial: Option<usize>,
+    /// Smallest order of slabs, 0 to 9; `None`: the option of the process.
+    pub min_order: Option<u8>,
+    /// Largest order of slabs, 0 to 9; `None`: the option of the process.
+    pub max_order: Option<u8>,
+}
+
+/// A cache of objects of one size: the kernel's `struct kmem_cache`.
+///
+/// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they are;
+/// [`destroy`](KmemCache::destroy) ends it.
+#[derive(Debug)]
+pub struct KmemCache {
+    raw: &'static RawCache,
+    /// Address of CPU 0's slot: what the critical sections take.
+    slot: usize,
+    /// The same for frees: slot 0, which is always full, where frees must look at the node first.
+    free_slot: usize,
+}
+
+/// Bytes of objects that one sheaf should cover.
+const SHEAF_OBJECT_BYTES: usize = 64 << 10;
+
+/// Objects in a sheaf by stride: 64 KiB of objects, at least 8 objects and at most a whole sheaf.
+fn sheaf_capacity(stride: usize) -> usize {
+    (SHEAF_OBJECT_BYTES / stride).clamp(8, MAX_SHEAF_CAPACITY)
+}
+
+/// The kernel's rule: half of log2 of the size, between 5 and 10.
+fn min_partial(stride: usize) -> usize {
+    (stride.ilog2() as usize / 2).clamp(5, 10)
+}
+
+/// Creates a cache and enters it.
+pub(crate) fn create_raw(
+    name: &str,
+    size: usize,
+    args: &CacheArgs,
+    built_in: bool,
+) -> Result<&'static RawCache, CreateError> {
+    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+        return Err(CreateError::Name);
+    }
+    let options = crate::boot::options();
+    let (rule, cpus) = crate::boot::order_rule();
+    let rule = order_rule(rule, args)?;
+    let geometry = Geometry::new(size, args.align, args.hwcache_align, args.ctor.is_some(), rule, cpus)?;
+    let capacity = match args.sheaf_capacity.or(options.sheaf) {
+        Some(n) if n > MAX_SHEAF_CAPACITY || (n == 0 && args.sheaf_capacity.is_some()) => {
+            return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
+        }
+        Some(n) => n,
+        None => sheaf_capacity(geometry.stride),
+    };
+    let partial = args.min_partial.or(options.min_partial).unwrap_or_else(|| min_partial(geometry.stride));
+    let barn_limit = barn_limit(&options, capacity, geometry.stride);
+    registry::register(&registry::NewCache {
+        name,
+        geometry,
+        ctor: args.ctor,
+        sheaf_capacity: capacity,
+        barn_limit,
+        min_partial: partial,
+        built_in,
+    })
+}
+
+fn barn_limit(options: &Options, capacity: usize, stride: usize) -> usize {
+    if capacity == 0 { 0 } else { (options.barn / (capacity * stride)).max(1) }
+}
+
+fn order_rule(rule: OrderRule, args: &CacheArgs) -> Result<OrderRule, CreateError> {
+    let rule = OrderRule {
+        min_order: args.min_order.unwrap_or(rule.min_order),
+        max_order: args.max_order.unwrap_or(rule.max_order),
+        ..rule
+    };
+    if rule.max_order > 9 {
+        return Err(CreateError::Option("max_order: expected 0 to 9"));
+    }
+    if rule.min_order > rule.max_order {
+        return Err(CreateError::Option("min_order: expected at most max_order"));
+    }
+    Ok(rule)
+}
+
+impl KmemCache {
+    /// Creates a cache named `name` for objects of `size` bytes (`kmem_cache_create`).
+    ///
+    /// # Errors
+    /// See [`CreateError`]; nothing is created then.
+    pub fn create(name: &str, size: usize, args: &CacheArgs) -> Result<KmemCache, CreateError> {
+        if !crate::boot::ensure() {
+            return Err(CreateError::OutOfMemory);
+        }
+        create_raw(name, size, args, false).map(KmemCache::from_raw)
+    }
+
+    pub(crate) fn from_raw(raw: &'static RawCache) -> KmemCache {
+        KmemCache { raw, slot: percpu::slot0(raw.slot), free_slot: percpu::slot0(raw.page_slot()) }
+    }
+
+    /// One object (`kmem_cache_alloc`); `None` when memory ends. Its contents are those of its last use, or
+    /// what the constructor left.
+    #[inline(always)]
+    pub fn alloc(&self) -> Option<NonNull<u8>> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(object) = NonNull::new(percpu::sections::pop(self.slot) as *mut u8) {
+            return Some(object);
+        }
+        self.alloc_slow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&self) -> Option<NonNull<u8>> {
+        NonNull::new(engine::alloc(self.raw))
+    }
+
+    /// One object, all bytes zero (`kmem_cache_zalloc`). Not for caches with a constructor.
+    pub fn zalloc(&self) -> Option<NonNull<u8>> {
+        let object = self.alloc()?;
+        #[expect(unsafe_code, reason = "clears fresh memory")]
+        // SAFETY: the object is `object_size` writable bytes that were just allocated.
+        unsafe {
+            object.as_ptr().write_bytes(0, self.raw.geometry.object_size);
+        }
+        Some(object)
+    }
+
+    /// Gives an object back (`kmem_cache_free`).
+    ///
+    /// # Safety
+    /// The object was allocated from this cache, was not freed since, and nobody uses it any more. With a
+    /// constructor it is in constructed state.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "an object may be freed only once")]
+    pub unsafe fn free(&self, object: NonNull<u8>) {
+        #[cfg(target_arch = "x86_64")]
+        if percpu::sections::push(self.free_slot, object.as_ptr() as usize) {
+            return;
+        }
+        self.free_slow(object);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_slow(&self, object: NonNull<u8>) {
+        engine::free(self.raw, object.as_ptr() as usize);
+    }
+
+    /// Fills `out` with objects; all or nothing (`kmem_cache_alloc_bulk`). False when memory ends: then `out`
+    /// holds nothing that is allocated.
+    pub fn alloc_bulk(&self, out: &mut [*mut u8]) -> bool {
+        #[expect(unsafe_code, reason = "views pointers as addresses")]
+        // SAFETY: a raw pointer and an address have the same size and alignment, and every value of one is a
+        // value of the other.
+        let addresses = unsafe { core::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<usize>(), out.len()) };
+        engine::alloc_bulk(self.raw, addresses)
+    }
+
+    /// Gives objects back (`kmem_cache_free_bulk`).
+    ///
+    /// # Safety
+    /// As for [`free`](KmemCache::free), for each of them; none occurs twice and none is null.
+    #[expect(unsafe_code, reason = "objects may be freed only once")]
+    pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
+        // SAFETY: as in `alloc_bulk`.
+        let addresses = unsafe { core::slice::from_raw_parts(objects.as_ptr().cast::<usize>(), objects.len()) };
+        engine::free_bulk(self.raw, addresses);
+    }
+
+    /// Gives free slabs back to the page layer (`kmem_cache_shrink`). True when no slab is left.
+    pub fn shrink(&self) -> bool {
+        engine::shrink(self.raw) == 0
+    }
+
+    /// Ends the cache (`kmem_cache_destroy`).
+    ///
+    /// # Errors
+    /// With live objects nothing is lost: a line on standard error reports them and the handle comes back.
+    pub fn destroy(self) -> Result<(), (KmemCache, DestroyError)> {
+        if self.raw.built_in {
+            return Err((self, DestroyError::BuiltIn));
+        }
+        let drained = engine::flush(self.raw);
+        let left = engine::shrink(self.raw);
+        if left == 0 {
+            registry::unregister(self.raw);
+            return Ok(());
+        }
+        let live = engine::usage(self.raw).live;
+        if !drained && live == 0 {
+            return Err((self, DestroyError::CannotDrain));
+        }
+        crate::report::warn(format_args!("cache {}: destroyed while {live} objects are in use: it stays", self.name()));
+        Err((self, DestroyError::LiveObjects(live)))
+    }
+
+    /// Name of the cache.
+    pub fn name(&self) -> &str {
+        self.raw.name()
+    }
+
+    /// Bytes of an object that the user may use (`kmem_cache_size`).
+    pub fn object_size(&self) -> usize {
+        self.raw.geometry.object_size
+    }
+
+    /// Shape, tunables and figures of this moment.
+    pub fn info(&self) -> CacheInfo {
+        info(self.raw)
+    }
+}
+
+/// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
+#[derive(Clone, Copy)]
+pub struct CacheInfo {
+    name: [u8; MAX_NAME],
+    name_len: usize,
+    /// Bytes that the user may use.
+    pub object_size: usize,
+    /// Bytes from one object to the next.
+    pub stride: usize,
+    /// Alignment of objects in bytes.
+    pub align: usize,
+    /// Objects in a slab.
+    pub objects_per_slab: usize,
+    /// Order of a slab: 2^order pages of 4 KiB.
+    pub order: u8,
+    /// Objects in a sheaf.
+    pub sheaf_capacity: usize,
+    /// Full sheaves that each barn may hold.
+    pub barn_limit: usize,
+    /// Empty slabs that each node keeps.
+    pub min_partial: usize,
+    /// Slabs, objects, bytes.
+    pub usage: Usage,
+    /// What happened at the barns.
+    pub barn: crate::engine::slub::barn::BarnStats,
+}
+
+impl CacheInfo {
+    /// Name of the cache.
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(&self.name[..self.name_len]).unwrap_or("?")
+    }
+}
+
+impl core::fmt::Debug for CacheInfo {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}: {:?}", self.name(), self.usage)
+    }
+}
+
+fn info(raw: &'static RawCache) -> CacheInfo {
+    let mut name = [0; MAX_NAME];
+    name[..raw.name().len()].copy_from_slice(raw.name().as_bytes());
+    let mut barn = crate::engine::slub::barn::BarnStats::default();
+    for node in raw.nodes {
+        let stats = node.barn.stats();
+        barn.get += stats.get;
+        barn.get_fail += stats.get_fail;
+        barn.put += stats.put;
+        barn.put_fail += stats.put_fail;
+    }
+    CacheInfo {
+        name,
+        name_len: raw.name().len(),
+        object_size: raw.geometry.object_size,
+        stride: raw.geometry.stride,
+        align: raw.geometry.align,
+        objects_per_slab: usize::from(raw.geometry.objects(raw.geometry.order)),
+        order: raw.geometry.order.0,
+        sheaf_capacity: tunable(&raw.sheaf_capacity),
+        barn_limit: tunable(&raw.barn_limit),
+        min_partial: tunable(&raw.min_partial),
+        usage: engine::usage(raw),
+        barn,
+    }
+}
+
+/// Calls `each` for every cache, oldest first. `each` must not create or destroy caches.
+pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
+    registry::for_each(|raw| each(&info(raw)));
+}

@@ -1,0 +1,52 @@
+//! The reaper: what the background thread does each tick, and what [`crate::reap`] does at once.
+//!
+//! Barns that nobody used for a while give their objects back to slabs. When no barn of any cache is in use,
+//! the program is idle: then the sheaves of all CPUs are drained too and everything free goes back to the system.
+//! Free pages of a busy program go back when their block has seen no free for the decay time.
+
+use super::registry;
+use crate::background::TICK_MS;
+use crate::engine::{self, slub};
+use crate::page::zone::ZONE;
+use crate::sync::{AtomicU32, Ordering};
+
+/// Barns are looked at every so many ticks: half a second.
+const BARN_TICKS: u32 = 2;
+
+/// Set when an idle program has been drained already.
+static DRAINED: AtomicU32 = AtomicU32::new(0);
+
+/// One tick of the background thread; true while there is more to come.
+pub(crate) fn tick() -> bool {
+    let now = ZONE.tick.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    let mut busy = true;
+    if now.is_multiple_of(BARN_TICKS) {
+        busy = false;
+        registry::for_each(|cache| busy |= slub::reap_idle_barns(cache));
+        if busy {
+            DRAINED.store(0, Ordering::Relaxed);
+        } else if DRAINED.swap(1, Ordering::Relaxed) == 0 {
+            drain_everything();
+            ZONE.purge(u32::MAX);
+        }
+    }
+    let decay = (crate::boot::options().decay_ms / TICK_MS).max(1);
+    let (_, left) = ZONE.purge(now.saturating_sub(decay));
+    busy || left > 0
+}
+
+fn drain_everything() {
+    registry::for_each(|cache| {
+        if engine::usage(cache).cached > 0 {
+            engine::flush(cache);
+            slub::reap_idle_barns(cache);
+        }
+        slub::trim_slabs(cache);
+    });
+}
+
+/// Gives everything that is free back to the system now; pages given back.
+pub(crate) fn reap_now() -> usize {
+    drain_everything();
+    ZONE.purge(u32::MAX).0
+}

@@ -1,0 +1,207 @@
+//! `Cache<T>`: a cache for one Rust type.
+#![allow(unsafe_code, reason = "turns raw objects into values")]
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+use super::{CacheArgs, CacheInfo, KmemCache};
+use crate::engine::MAX_NAME;
+use crate::error::{AllocError, CreateError, DestroyError};
+
+/// A type whose free objects stay constructed: made once when an object is carved, and used again and again.
+pub trait Constructed: Sized {
+    /// The value of an object that was never used.
+    fn construct() -> Self;
+}
+
+/// A cache of values of `T`.
+///
+/// ```
+/// let cache = ashlar::Cache::<[u64; 4]>::new("quads")?;
+/// let mut quad = cache.alloc([1, 2, 3, 4]).expect("memory");
+/// quad[0] = 7;
+/// drop(quad); // back into the cache
+/// cache.destroy().map_err(|(_, e)| e).expect("no object is left");
+/// # Ok::<(), ashlar::CreateError>(())
+/// ```
+pub struct Cache<T> {
+    raw: KmemCache,
+    /// The cache hands out values of `T` and drops none itself.
+    marker: PhantomData<fn() -> T>,
+}
+
+impl<T> fmt::Debug for Cache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("name", &self.raw.name()).finish_non_exhaustive()
+    }
+}
+
+unsafe extern "C" fn construct<T: Constructed>(object: *mut u8) {
+    // SAFETY: the cache was made for objects of T's size and alignment, and hands each to this function
+    // before anyone else sees it.
+    unsafe { object.cast::<T>().write(T::construct()) };
+}
+
+impl<T> Cache<T> {
+    fn args() -> CacheArgs {
+        CacheArgs { align: align_of::<T>().max(8), ..CacheArgs::default() }
+    }
+
+    /// A cache of values of `T`, named for reports and statistics.
+    ///
+    /// # Errors
+    /// See [`CreateError`]; types aligned to more than a page are refused.
+    pub fn new(name: &str) -> Result<Cache<T>, CreateError> {
+        Self::with_args(name, &CacheArgs::default())
+    }
+
+    /// As [`new`](Cache::new) with arguments; size and alignment are the type's, the constructor is ignored.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn with_args(name: &str, args: &CacheArgs) -> Result<Cache<T>, CreateError> {
+        let args = CacheArgs { align: args.align.max(Self::args().align), ctor: None, ..*args };
+        let raw = KmemCache::create(name, size_of::<T>().max(1), &args)?;
+        Ok(Cache { raw, marker: PhantomData })
+    }
+
+    /// A value in the cache; it drops and goes back with the box.
+    ///
+    /// # Errors
+    /// The value comes back when memory ends.
+    #[inline]
+    pub fn alloc(&self, value: T) -> Result<CacheBox<'_, T>, T> {
+        match self.alloc_uninit() {
+            Some(object) => {
+                let object = object.cast::<T>();
+                // SAFETY: fresh memory for a T.
+                unsafe { object.as_ptr().write(value) };
+                Ok(CacheBox { object, cache: self, run_drop: true })
+            }
+            None => Err(value),
+        }
+    }
+
+    /// Memory for a value; `None` when memory ends.
+    #[inline(always)]
+    pub fn alloc_uninit(&self) -> Option<NonNull<MaybeUninit<T>>> {
+        self.raw.alloc().map(NonNull::cast)
+    }
+
+    /// Gives memory back without dropping what is in it.
+    ///
+    /// # Safety
+    /// The memory came from this cache (also by [`CacheBox::into_raw`]), was not given back since, and nobody
+    /// uses it any more.
+    #[inline(always)]
+    pub unsafe fn free_uninit(&self, object: NonNull<MaybeUninit<T>>) {
+        // SAFETY: the caller's promise is that of `KmemCache::free`.
+        unsafe { self.raw.free(object.cast()) };
+    }
+
+    /// The untyped cache underneath.
+    pub fn as_raw(&self) -> &KmemCache {
+        &self.raw
+    }
+
+    /// Shape and figures.
+    pub fn info(&self) -> CacheInfo {
+        self.raw.info()
+    }
+
+    /// Ends the cache; see [`KmemCache::destroy`].
+    ///
+    /// # Errors
+    /// With live objects the cache comes back.
+    pub fn destroy(self) -> Result<(), (Cache<T>, DestroyError)> {
+        self.raw.destroy().map_err(|(raw, error)| (Cache { raw, marker: PhantomData }, error))
+    }
+}
+
+impl<T: Constructed> Cache<T> {
+    /// A cache whose free objects stay constructed. [`get`](Cache::get) hands them out as they were left.
+    ///
+    /// # Errors
+    /// See [`CreateError`]. A type that must be dropped is refused at compile time: free objects are never dropped.
+    pub fn constructed(name: &str) -> Result<Cache<T>, CreateError> {
+        const { assert!(!core::mem::needs_drop::<T>(), "free objects of a constructed cache are never dropped") };
+        let args = CacheArgs { ctor: Some(construct::<T>), ..Self::args() };
+        let raw = KmemCache::create(name, size_of::<T>().max(1), &args)?;
+        Ok(Cache { raw, marker: PhantomData })
+    }
+
+    /// A constructed object, in the state its last user left it in.
+    ///
+    /// # Errors
+    /// [`AllocError`] when memory ends.
+    #[inline]
+    pub fn get(&self) -> Result<CacheBox<'_, T>, AllocError> {
+        if self.raw.raw.ctor.is_none() {
+            return self.alloc(T::construct()).map_err(|_| AllocError);
+        }
+        let object = self.alloc_uninit().ok_or(AllocError)?.cast::<T>();
+        Ok(CacheBox { object, cache: self, run_drop: false })
+    }
+}
+
+/// A value that lives in a [`Cache`] and goes back there when dropped.
+pub struct CacheBox<'a, T> {
+    object: NonNull<T>,
+    cache: &'a Cache<T>,
+    run_drop: bool,
+}
+
+// SAFETY: a box owns its value like `Box` does, and caches may be used from any thread.
+unsafe impl<T: Send> Send for CacheBox<'_, T> {}
+// SAFETY: shared access to the box gives shared access to the value only.
+unsafe impl<T: Sync> Sync for CacheBox<'_, T> {}
+
+impl<T> CacheBox<'_, T> {
+    /// Gives up the box; the memory goes back by [`Cache::free_uninit`].
+    pub fn into_raw(self) -> NonNull<T> {
+        let object = self.object;
+        core::mem::forget(self);
+        object
+    }
+}
+
+impl<T> Deref for CacheBox<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the box owns an initialised T.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T> DerefMut for CacheBox<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the box owns an initialised T and is borrowed mutably.
+        unsafe { self.object.as_mut() }
+    }
+}
+
+impl<T> Drop for CacheBox<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the value is initialised and never touched again; its memory came from this cache.
+        unsafe {
+            if self.run_drop {
+                self.object.drop_in_place();
+            }
+            self.cache.free_uninit(self.object.cast());
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for CacheBox<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+const _: () = assert!(MAX_NAME < u8::MAX as usize, "name lengths are stored in a byte");

@@ -1,0 +1,116 @@
+//! The barn: a node's store of full and empty sheaves of one cache.
+//!
+//! The bound on full sheaves is in bytes of objects, not in sheaves: a barn of small objects may hold many.
+//! Lock: the *barn lock*, one a node and cache, held for a few instructions; nothing is taken under it.
+
+use crate::percpu::sheaf::{Sheaf, SheafList};
+use crate::sync::SpinLock;
+
+/// Empty sheaves that a barn keeps; more go to the pool. The kernel's MAX_EMPTY_SHEAVES.
+const MAX_EMPTY: usize = 10;
+
+/// What happened at a barn; each line counts since the cache was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BarnStats {
+    /// Full sheaves taken.
+    pub get: u64,
+    /// Times that no full sheaf was there.
+    pub get_fail: u64,
+    /// Full sheaves put in.
+    pub put: u64,
+    /// Times that the barn was full.
+    pub put_fail: u64,
+}
+
+struct Inner {
+    full: SheafList,
+    empty: SheafList,
+    stats: BarnStats,
+    /// Used since the reaper looked last.
+    touched: bool,
+}
+
+/// See the module.
+pub(crate) struct Barn(SpinLock<Inner>);
+
+impl Barn {
+    pub(crate) const fn new() -> Self {
+        Barn(SpinLock::new(Inner {
+            full: SheafList::new(),
+            empty: SheafList::new(),
+            stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0 },
+            touched: false,
+        }))
+    }
+
+    /// A full sheaf, if there is one.
+    pub(crate) fn get_full(&self) -> Option<Sheaf> {
+        let mut barn = self.0.lock();
+        barn.touched = true;
+        let sheaf = barn.full.pop_full();
+        if sheaf.is_some() {
+            barn.stats.get += 1;
+        } else {
+            barn.stats.get_fail += 1;
+        }
+        sheaf
+    }
+
+    /// Stores a full sheaf unless `limit` are there already; then gives it back.
+    pub(crate) fn put_full(&self, sheaf: Sheaf, limit: usize) -> Result<(), Sheaf> {
+        let mut barn = self.0.lock();
+        barn.touched = true;
+        if barn.full.len() >= limit {
+            barn.stats.put_fail += 1;
+            return Err(sheaf);
+        }
+        barn.stats.put += 1;
+        barn.full.push(sheaf);
+        Ok(())
+    }
+
+    /// An empty sheaf, if there is one.
+    pub(crate) fn get_empty(&self) -> Option<Sheaf> {
+        self.0.lock().empty.pop_empty()
+    }
+
+    /// Stores an empty sheaf, or gives it back when there are enough.
+    pub(crate) fn put_empty(&self, sheaf: Sheaf) -> Result<(), Sheaf> {
+        let mut barn = self.0.lock();
+        if barn.empty.len() >= MAX_EMPTY {
+            return Err(sheaf);
+        }
+        barn.empty.push(sheaf);
+        Ok(())
+    }
+
+    /// True if nobody used the barn since the last call.
+    pub(crate) fn idle(&self) -> bool {
+        let mut barn = self.0.lock();
+        !core::mem::take(&mut barn.touched)
+    }
+
+    /// Objects in full sheaves are `full_sheaves` times the capacity.
+    pub(crate) fn full_sheaves(&self) -> usize {
+        self.0.lock().full.len()
+    }
+
+    pub(crate) fn stats(&self) -> BarnStats {
+        self.0.lock().stats
+    }
+
+    /// Takes the barn lock, for fork.
+    pub(crate) fn raw_lock(&self) {
+        self.0.lock_raw();
+    }
+
+    /// Releases what [`Self::raw_lock`] took.
+    ///
+    /// # Safety
+    /// This thread, or its parent's across fork, called `raw_lock`.
+    #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
+    pub(crate) unsafe fn raw_unlock(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.0.unlock_raw() };
+    }
+}

@@ -1,0 +1,156 @@
+//! Flush: from object addresses back to slabs, grouped so that each slab costs one compare-and-swap.
+//!
+//! A group is the kernel's *detached freelist*. Groups form in a small direct-mapped table, so objects of a
+//! slab find each other however the array is mixed, without sorting and without touching the objects. The
+//! links are written when the group is published; not at all when the group empties its slab.
+#![allow(unsafe_code, reason = "writes free links")]
+
+use super::node::{Chain, Freed};
+use super::{Node, discard};
+use crate::engine::{RawCache, tunable};
+use crate::page::memmap::{MEMMAP, PageKind};
+use crate::report;
+use crate::slab::freelist::write_link;
+use crate::units::PageIndex;
+
+/// Objects handled in one go: as many as one sheaf.
+const BATCH: usize = 256;
+const GROUPS: usize = 32;
+const END: u8 = u8::MAX;
+/// Slabs given back to the zone under one lock.
+const DISCARDS: usize = 16;
+
+#[derive(Clone, Copy)]
+struct Group {
+    page: PageIndex,
+    /// Position of the group's latest object; the others follow through `Batch::next`.
+    first: u8,
+    count: u16,
+}
+
+const EMPTY: Group = Group { page: PageIndex::NONE, first: END, count: 0 };
+
+struct Batch<'a> {
+    cache: &'static RawCache,
+    objects: &'a [usize],
+    next: [u8; BATCH],
+    /// Empty slabs to give back, all of one node.
+    discards: [PageIndex; DISCARDS],
+    nr_discards: usize,
+    discard_node: u8,
+}
+
+/// Frees objects of `cache` to their slabs.
+pub(super) fn flush(cache: &'static RawCache, objects: &[usize]) {
+    for part in objects.chunks(BATCH - 1) {
+        let mut batch = Batch {
+            cache,
+            objects: part,
+            next: [END; BATCH],
+            discards: [PageIndex::NONE; DISCARDS],
+            nr_discards: 0,
+            discard_node: 0,
+        };
+        batch.run();
+    }
+}
+
+impl Batch<'_> {
+    fn run(&mut self) {
+        let mut groups = [EMPTY; GROUPS];
+        let order = self.cache.geometry.order.0;
+        for (position, &object) in self.objects.iter().enumerate() {
+            let Some(page) = self.slab_of(object) else { continue };
+            let slot = (page.0 >> order) as usize % GROUPS;
+            if groups[slot].page != page {
+                if groups[slot].count > 0 {
+                    self.publish(groups[slot]);
+                }
+                groups[slot] = Group { page, ..EMPTY };
+            }
+            let group = &mut groups[slot];
+            self.next[position] = group.first;
+            group.first = position as u8;
+            group.count += 1;
+        }
+        for group in groups {
+            if group.count > 0 {
+                self.publish(group);
+            }
+        }
+        self.discard_all();
+    }
+
+    /// The head page of an object's slab; `None`, with a report, for what is no object of this cache.
+    fn slab_of(&self, object: usize) -> Option<PageIndex> {
+        let page = MEMMAP.page_of(object)?;
+        let class = MEMMAP.class_of(page);
+        let first = PageIndex(page.0.wrapping_sub(class.back()));
+        if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == core::ptr::from_ref(self.cache) as usize {
+            return Some(first);
+        }
+        report::not_of_cache(self.cache.name(), object);
+        None
+    }
+
+    fn publish(&mut self, group: Group) {
+        let (cache, page) = (self.cache, group.page);
+        let base = MEMMAP.address_of(page);
+        let head = MEMMAP.head(page);
+        // Every object must start where an object starts, and occur once.
+        let mut seen = [0u64; 8];
+        let mut at = group.first;
+        while at != END {
+            let object = self.objects[usize::from(at)];
+            let index = cache.geometry.index_of(object - base).filter(|&i| i < head.objects());
+            let Some(index) = index else { return report::misaligned(cache.name(), object) };
+            if let Some(word) = seen.get_mut(usize::from(index) / 64) {
+                let bit = 1u64 << (index % 64);
+                if *word & bit != 0 {
+                    return report::double_free(cache.name(), object);
+                }
+                *word |= bit;
+            }
+            at = self.next[usize::from(at)];
+        }
+        let index_at = |position: u8| {
+            let offset = self.objects[usize::from(position)] - base;
+            cache.geometry.index_of(offset).unwrap_or(0)
+        };
+        let link = |prior: u16| {
+            let mut at = group.first;
+            while at != END {
+                let next = self.next[usize::from(at)];
+                let to = if next == END { prior } else { index_at(next) };
+                let place = self.objects[usize::from(at)] + cache.geometry.link_offset;
+                // SAFETY: the object was given to us to free and checked above to be one of this slab;
+                // until the chain is published nobody else touches it.
+                unsafe { write_link(place, cache.secret, to) };
+                at = next;
+            }
+        };
+        let chain = Chain { head: index_at(group.first), count: group.count };
+        let node = &cache.nodes[usize::from(head.node()) % cache.nodes.len()];
+        let min_partial = tunable(&cache.min_partial);
+        match node.list.free_chain(&MEMMAP, page, chain, min_partial, cache.ctor.is_none(), link) {
+            Freed::Kept => {}
+            Freed::Discard => self.queue_discard(head.node(), page),
+            Freed::Corrupt => report::double_free(cache.name(), self.objects[usize::from(group.first)]),
+        }
+    }
+
+    fn queue_discard(&mut self, node: u8, page: PageIndex) {
+        if self.nr_discards == DISCARDS || (self.nr_discards > 0 && self.discard_node != node) {
+            self.discard_all();
+        }
+        self.discard_node = node;
+        self.discards[self.nr_discards] = page;
+        self.nr_discards += 1;
+    }
+
+    fn discard_all(&mut self) {
+        let node: &Node = &self.cache.nodes[usize::from(self.discard_node) % self.cache.nodes.len()];
+        discard(node, &self.discards[..self.nr_discards]);
+        self.nr_discards = 0;
+    }
+}

@@ -1,0 +1,459 @@
+//! The `slub` engine in its default form: sheaves, barns, partial slabs.
+//!
+//! ```text
+//!  CPU slot:  main sheaf, spare sheaf          critical sections, no lock
+//!  node:      barn of full and empty sheaves   barn lock, once a sheaf
+//!             partial slabs                    list_lock, once a refill, once a slab
+//!  zone:      pages                            zone lock, once a batch of slabs
+//! ```
+//!
+//! An allocation pops the main sheaf. When it is empty the spare takes its place, then a full sheaf of the
+//! barn, then a sheaf refilled from slabs. A free pushes, whatever slab the object is from; when the main
+//! sheaf is full the spare takes its place, then an empty sheaf, and the full one goes to the barn, or, when
+//! the barn holds enough, its objects to their slabs. Two sheaves a CPU are what keeps a program that
+//! allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of 6.18 and 7.0.
+//!
+//! Objects of another NUMA node are not put on sheaves: they go straight to their slab.
+//!
+//! A sheaf has one owner at any time: a CPU's slot, a barn, the pool, or the thread that holds the [`Sheaf`].
+#![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
+
+pub(crate) mod barn;
+mod flush;
+pub(crate) mod node;
+mod refill;
+
+use super::{RawCache, Usage, tunable};
+use crate::page::head::PageHead;
+use crate::page::memmap::{ClassWord, MEMMAP, MemMap};
+use crate::page::zone::ZONE;
+use crate::percpu::area::{PERCPU, null_top};
+use crate::percpu::sheaf::{Sheaf, new_sheaf, retire_sheaf};
+use crate::percpu::{self, View};
+use crate::slab::state::SlabState;
+use crate::sync::{AtomicUsize, Ordering};
+use crate::units::{CpuId, PageIndex};
+use barn::Barn;
+use node::{Heads, NodeList};
+
+/// Attempts at the slot before an operation does without it; each failure means that somebody else on this
+/// CPU made progress.
+const ATTEMPTS: usize = 8;
+
+/// What a cache keeps for one node.
+pub(crate) struct Node {
+    pub(crate) list: NodeList,
+    pub(crate) barn: Barn,
+    pub(crate) nr_slabs: AtomicUsize,
+    pub(crate) nr_objects: AtomicUsize,
+}
+
+impl Node {
+    pub(crate) const fn new() -> Node {
+        Node {
+            list: NodeList::new(),
+            barn: Barn::new(),
+            nr_slabs: AtomicUsize::new(0),
+            nr_objects: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Heads for MemMap {
+    #[inline]
+    fn head(&self, page: PageIndex) -> &PageHead {
+        MemMap::head(self, page)
+    }
+}
+
+/// See [`super::alloc`].
+pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
+    percpu::adopt_thread();
+    for _ in 0..ATTEMPTS {
+        let object = percpu::pop(cache.slot);
+        if object != 0 {
+            return object as *mut u8;
+        }
+        let Some(view) = percpu::read(cache.slot) else { break };
+        match refresh_main(cache, &view) {
+            Refreshed::Again => {}
+            Refreshed::Object(object) => return object as *mut u8,
+            Refreshed::OutOfMemory => return core::ptr::null_mut(),
+            Refreshed::NoSheaves => break,
+        }
+    }
+    alloc_from_slab(cache)
+}
+
+enum Refreshed {
+    /// The main sheaf has objects now, or somebody else changed it.
+    Again,
+    /// An object was had on the way.
+    Object(usize),
+    OutOfMemory,
+    /// The cache works without sheaves.
+    NoSheaves,
+}
+
+/// Gives this CPU a main sheaf with objects in it.
+fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
+    if !is_empty(view.main) {
+        return Refreshed::Again;
+    }
+    if view.spare != 0 && !is_empty(view.spare) {
+        let old = if view.main == null_top() { 0 } else { view.main };
+        percpu::exchange(cache.slot, view, view.spare, old);
+        return Refreshed::Again;
+    }
+    let (id, node) = cache.node_of_cpu(view.cpu);
+    if let Some(full) = node.barn.get_full() {
+        let top = full.into_top();
+        if let Err(full) = install(cache, node, view, top)
+            && node.barn.put_full(full, usize::MAX).is_err()
+        {
+            unreachable!("a barn without limit takes every sheaf");
+        }
+        return Refreshed::Again;
+    }
+    let capacity = tunable(&cache.sheaf_capacity);
+    if capacity == 0 {
+        return Refreshed::NoSheaves;
+    }
+    let Some(mut sheaf) = empty_sheaf(node, capacity) else { return Refreshed::NoSheaves };
+    let got = refill::refill(cache, id, sheaf.room());
+    if got < sheaf.capacity() {
+        // The room was filled from its start; objects must end at the sentinel.
+        let room = sheaf.room();
+        let capacity = room.len();
+        room.copy_within(..got, capacity - got);
+    }
+    sheaf.set_len(got);
+    let Some(object) = sheaf.pop() else {
+        put_empty(node, sheaf);
+        return Refreshed::OutOfMemory;
+    };
+    if let Err(mut sheaf) = install(cache, node, view, sheaf.into_top()) {
+        // Moved to another CPU meanwhile, which has objects of its own.
+        flush::flush(cache, sheaf.objects());
+        sheaf.set_len(0);
+        put_empty(node, sheaf);
+    }
+    Refreshed::Object(object)
+}
+
+/// Makes the sheaf at `top` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
+/// sheaf back when the slot has changed.
+fn install(cache: &RawCache, node: &Node, view: &View, top: usize) -> Result<(), Sheaf> {
+    let old = if view.main == null_top() { 0 } else { view.main };
+    let spare = if view.spare == 0 { old } else { view.spare };
+    if !percpu::exchange(cache.slot, view, top, spare) {
+        // SAFETY: the sheaf came from `into_top` and was not stored.
+        return Err(unsafe { Sheaf::from_top(top) });
+    }
+    if view.spare != 0 {
+        // SAFETY: the exchange took the old main out of the slot and did not put it back.
+        if let Some(empty) = unsafe { percpu::owned(old) } {
+            put_empty(node, empty);
+        }
+    }
+    Ok(())
+}
+
+/// True for the top of an empty sheaf that the view's owner may look at.
+fn is_empty(top: usize) -> bool {
+    // SAFETY: tops point to a word of a sheaf; sheaves are never unmapped, so the worst a stale top can give
+    // is a stale answer, and every use of the answer is checked by the exchange that follows.
+    unsafe { (top as *const usize).read_volatile() == 0 }
+}
+
+/// One object straight from a slab.
+fn alloc_from_slab(cache: &'static RawCache) -> *mut u8 {
+    let (id, _) = cache.node_of_cpu(percpu::this_cpu());
+    let mut one = [0usize];
+    refill::refill(cache, id, &mut one);
+    one[0] as *mut u8
+}
+
+/// See [`super::free`].
+pub(crate) fn free(cache: &'static RawCache, object: usize) {
+    percpu::adopt_thread();
+    if cache.nodes.len() > 1 && !is_local(cache, object) {
+        return flush::flush(cache, &[object]);
+    }
+    for _ in 0..ATTEMPTS {
+        if percpu::push(cache.slot, object) {
+            return;
+        }
+        let Some(view) = percpu::read(cache.slot) else { break };
+        if make_room(cache, &view, object) {
+            return;
+        }
+        if tunable(&cache.sheaf_capacity) == 0 {
+            break;
+        }
+    }
+    flush::flush(cache, &[object]);
+}
+
+fn is_local(cache: &RawCache, object: usize) -> bool {
+    let (here, _) = cache.node_of_cpu(percpu::this_cpu());
+    MEMMAP.page_of(object).is_none_or(|page| ZONE.node_of(page) == here)
+}
+
+/// Gives this CPU a main sheaf with room, with `object` on it already if that is true.
+fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
+    if !percpu::is_full(view.main) {
+        return false;
+    }
+    if view.spare != 0 && !percpu::is_full(view.spare) {
+        // A full main may be the null sheaf, which must never become a spare.
+        let old = if view.main == null_top() { 0 } else { view.main };
+        percpu::exchange(cache.slot, view, view.spare, old);
+        return false;
+    }
+    let (_, node) = cache.node_of_cpu(view.cpu);
+    let capacity = tunable(&cache.sheaf_capacity);
+    if capacity == 0 {
+        return false;
+    }
+    let Some(mut sheaf) = empty_sheaf(node, capacity) else { return false };
+    sheaf.push(object);
+    // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
+    let (spare, leaving) = if view.main == null_top() { (view.spare, 0) } else { (view.main, view.spare) };
+    let top = sheaf.into_top();
+    if !percpu::exchange(cache.slot, view, top, spare) {
+        // SAFETY: the sheaf came from `into_top` and was not stored.
+        let mut sheaf = unsafe { Sheaf::from_top(top) };
+        sheaf.pop();
+        put_empty(node, sheaf);
+        return false;
+    }
+    // SAFETY: the exchange took the old spare out of the slot.
+    if let Some(full) = unsafe { percpu::owned(leaving) } {
+        store_full(cache, node, full);
+    }
+    true
+}
+
+/// Puts a full sheaf into the barn, or its objects back to their slabs when the barn holds enough.
+fn store_full(cache: &'static RawCache, node: &Node, full: Sheaf) {
+    if let Err(mut full) = node.barn.put_full(full, tunable(&cache.barn_limit)) {
+        flush::flush(cache, full.objects());
+        full.set_len(0);
+        put_empty(node, full);
+    }
+}
+
+fn empty_sheaf(node: &Node, capacity: usize) -> Option<Sheaf> {
+    match node.barn.get_empty() {
+        Some(mut sheaf) => {
+            if sheaf.capacity() != capacity {
+                sheaf.set_capacity(capacity);
+            }
+            Some(sheaf)
+        }
+        None => new_sheaf(capacity),
+    }
+}
+
+fn put_empty(node: &Node, sheaf: Sheaf) {
+    if let Err(sheaf) = node.barn.put_empty(sheaf) {
+        retire_sheaf(sheaf);
+    }
+}
+
+/// See [`super::alloc_bulk`].
+pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
+    let mut got = percpu::pop_batch(cache.slot, out);
+    while got < out.len() {
+        let rest = &mut out[got..];
+        let capacity = tunable(&cache.sheaf_capacity);
+        if capacity == 0 || rest.len() >= capacity {
+            // More than a sheaf: straight from the slabs, without a detour over sheaves.
+            let (id, _) = cache.node_of_cpu(percpu::this_cpu());
+            let had = refill::refill(cache, id, rest);
+            got += had;
+            if had > 0 {
+                continue;
+            }
+        } else {
+            let object = alloc(cache);
+            if !object.is_null() {
+                rest[0] = object as usize;
+                got += 1;
+                got += percpu::pop_batch(cache.slot, &mut out[got..]);
+                continue;
+            }
+        }
+        free_bulk(cache, &out[..got]);
+        return false;
+    }
+    true
+}
+
+/// See [`super::free_bulk`].
+pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
+    if cache.nodes.len() > 1 || tunable(&cache.sheaf_capacity) == 0 {
+        for &object in objects {
+            free(cache, object);
+        }
+        return;
+    }
+    let mut given = percpu::push_batch(cache.slot, objects);
+    while given < objects.len() {
+        free(cache, objects[given]);
+        given += 1;
+        given += percpu::push_batch(cache.slot, &objects[given..]);
+    }
+}
+
+/// Gives empty slabs, all of one node, back to the zone.
+fn discard(node: &Node, pages: &[PageIndex]) {
+    if pages.is_empty() {
+        return;
+    }
+    let mut runs = [(PageIndex::NONE, 0usize); 16];
+    let mut objects = 0;
+    for part in pages.chunks(runs.len()) {
+        for (run, &page) in runs.iter_mut().zip(part) {
+            let head = MEMMAP.head(page);
+            let count = 1usize << head.order();
+            objects += usize::from(head.objects());
+            MEMMAP.set_class(page, count, ClassWord::FREE, |_| ClassWord::FREE);
+            *run = (page, count);
+        }
+        if ZONE.free_many(&runs[..part.len()]) {
+            crate::background::wake();
+        }
+    }
+    node.nr_slabs.fetch_sub(pages.len(), Ordering::Relaxed);
+    node.nr_objects.fetch_sub(objects, Ordering::Relaxed);
+}
+
+/// Flushes one sheaf that was taken from a CPU or a barn.
+fn flush_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
+    flush::flush(cache, sheaf.objects());
+    sheaf.set_len(0);
+    retire_sheaf(sheaf);
+}
+
+/// See [`super::flush`].
+pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
+    let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| flush_sheaf(cache, sheaf));
+    for node in cache.nodes {
+        flush_barn(cache, node);
+    }
+    all
+}
+
+/// Brings the objects of a barn back to their slabs; its empty sheaves go to the pool.
+fn flush_barn(cache: &'static RawCache, node: &Node) {
+    while let Some(sheaf) = node.barn.get_full() {
+        flush_sheaf(cache, sheaf);
+    }
+    while let Some(sheaf) = node.barn.get_empty() {
+        retire_sheaf(sheaf);
+    }
+}
+
+/// Flushes the barns that nobody used since the last call; true if any was in use.
+pub(crate) fn reap_idle_barns(cache: &'static RawCache) -> bool {
+    let mut busy = false;
+    for node in cache.nodes {
+        if !node.barn.idle() {
+            busy = true;
+        } else if node.barn.full_sheaves() > 0 {
+            flush_barn(cache, node);
+            node.barn.idle();
+        }
+    }
+    busy
+}
+
+/// Gives the empty slabs of every node back and orders the partial lists; the slabs that remain.
+pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
+    let mut left = 0;
+    for node in cache.nodes {
+        loop {
+            let mut empty = [PageIndex::NONE; 16];
+            let count = node.list.take_empty(&MEMMAP, &mut empty);
+            discard(node, &empty[..count]);
+            if count < empty.len() {
+                break;
+            }
+        }
+        node.list.lock().promote_fullest(&MEMMAP);
+        left += node.nr_slabs.load(Ordering::Relaxed);
+    }
+    left
+}
+
+/// See [`super::shrink`].
+pub(crate) fn shrink(cache: &'static RawCache) -> usize {
+    flush_all(cache);
+    trim_slabs(cache)
+}
+
+/// See [`super::usage`].
+pub(crate) fn usage(cache: &'static RawCache) -> Usage {
+    let mut usage = Usage::default();
+    let mut free = 0;
+    for node in cache.nodes {
+        let list = node.list.lock();
+        usage.partial += list.count;
+        let mut page = list.first();
+        while page != PageIndex::NONE {
+            let head = MEMMAP.head(page);
+            free += usize::from(head.objects() - SlabState(head.state.load(Ordering::Relaxed)).inuse());
+            page = head.next();
+        }
+        drop(list);
+        usage.slabs += node.nr_slabs.load(Ordering::Relaxed);
+        usage.objects += node.nr_objects.load(Ordering::Relaxed);
+        usage.cached += node.barn.full_sheaves() * tunable(&cache.sheaf_capacity);
+    }
+    for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
+        usage.cached += cached_on(CpuId(cpu), cache.slot);
+    }
+    usage.live = usage.objects.saturating_sub(free).saturating_sub(usage.cached);
+    usage.bytes = usage.slabs * cache.geometry.order.bytes();
+    usage
+}
+
+/// Objects in the sheaves of one CPU; a racy look.
+fn cached_on(cpu: CpuId, slot: u16) -> usize {
+    let place = PERCPU.slot(cpu, slot);
+    // SAFETY: reads the two words of a committed slot.
+    let tops = unsafe { [place.read_volatile(), place.add(1).read_volatile()] };
+    tops.into_iter()
+        .filter(|&top| top != 0 && top != null_top())
+        .map(|top| {
+            // SAFETY: only the info word and the address are read, of sheaf memory that is never unmapped; the
+            // handle is forgotten as it has no destructor.
+            let sheaf = unsafe { Sheaf::from_top(top) };
+            sheaf.len().min(sheaf.capacity())
+        })
+        .sum()
+}
+
+/// The node entries that fork handlers lock.
+pub(crate) fn lock_nodes(nodes: &[Node]) {
+    for node in nodes {
+        node.list.raw().lock_raw();
+        node.barn.raw_lock();
+    }
+}
+
+/// Releases what [`lock_nodes`] took.
+///
+/// # Safety
+/// This thread, or its parent's across fork, called `lock_nodes` on the same nodes.
+pub(crate) unsafe fn unlock_nodes(nodes: &[Node]) {
+    for node in nodes {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            node.barn.raw_unlock();
+            node.list.raw().unlock_raw();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Small error enums. No strings are built here: the allocator never allocates to say what is wrong.
+
+use core::fmt;
+
+/// Memory could not be had: the page source refused or the zone is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocError;
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("out of memory")
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// Why a cache could not be created. Source of the rules: `kmem_cache_create` of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The name is empty, longer than [`crate::MAX_NAME`] bytes, or holds a control character.
+    Name,
+    /// The object size is 0 or larger than [`crate::MAX_OBJECT_SIZE`] bytes.
+    Size,
+    /// The alignment is no power of two, or larger than a page.
+    Align,
+    /// An option is out of its range; the field names it and its allowed range.
+    Option(&'static str),
+    /// All cache slots are taken (see [`crate::MAX_CACHES`]).
+    TooManyCaches,
+    /// No memory for the cache's own structures.
+    OutOfMemory,
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::Name => write!(f, "name: expected 1 to 47 bytes without control characters"),
+            CreateError::Size => write!(f, "size: expected 1 byte to 2 MiB"),
+            CreateError::Align => write!(f, "align: expected a power of two of at most 4096"),
+            CreateError::Option(what) => f.write_str(what),
+            CreateError::TooManyCaches => write!(f, "too many caches"),
+            CreateError::OutOfMemory => write!(f, "out of memory"),
+        }
+    }
+}
+
+impl core::error::Error for CreateError {}
+
+/// Why a cache could not be destroyed; it stays usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DestroyError {
+    /// So many objects are still allocated.
+    LiveObjects(usize),
+    /// The per-CPU sheaves of other CPUs could not be drained (no membarrier, affinity refused).
+    CannotDrain,
+    /// The cache belongs to kmalloc.
+    BuiltIn,
+}
+
+impl fmt::Display for DestroyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DestroyError::LiveObjects(n) => write!(f, "cache still has {n} objects"),
+            DestroyError::CannotDrain => write!(f, "the sheaves of other CPUs cannot be drained"),
+            DestroyError::BuiltIn => write!(f, "a kmalloc cache is never destroyed"),
+        }
+    }
+}
+
+impl core::error::Error for DestroyError {}

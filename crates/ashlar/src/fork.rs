@@ -1,0 +1,51 @@
+//! Fork: all locks are taken before, in lock order, and released after, in parent and child.
+//!
+//! So the child finds every structure whole. What other threads of the parent had in hand at that moment (a
+//! sheaf being refilled) is lost to the child, a few kilobytes at most. Critical sections need nothing: each is
+//! either committed or did not happen. The background thread is gone in the child and starts anew when needed.
+#![allow(unsafe_code, reason = "locks are held across fork")]
+
+use crate::cache::registry;
+use crate::page::{direct, meta::META, zone::ZONE};
+use crate::percpu::{drain, sheaf};
+
+/// To be called before `fork`, in the forking thread.
+pub fn prepare() {
+    registry::lock_all();
+    drain::lock_all();
+    registry::for_each_locked(true);
+    sheaf::lock_pool();
+    ZONE.lock_all();
+    direct::lock_all();
+    META.lock_all();
+}
+
+fn release() {
+    // SAFETY: `prepare` took exactly these locks, in this thread or, in a child, in its copy in the parent.
+    unsafe {
+        META.unlock_all();
+        direct::unlock_all();
+        ZONE.unlock_all();
+        sheaf::unlock_pool();
+        registry::for_each_locked(false);
+        drain::unlock_all();
+        registry::unlock_all();
+    }
+}
+
+/// To be called after `fork` in the parent.
+///
+/// # Safety
+/// [`prepare`] was called before, in this thread.
+pub unsafe fn after_in_parent() {
+    release();
+}
+
+/// To be called after `fork` in the child.
+///
+/// # Safety
+/// [`prepare`] was called before, in the thread that forked.
+pub unsafe fn after_in_child() {
+    release();
+    crate::background::after_fork_in_child();
+}

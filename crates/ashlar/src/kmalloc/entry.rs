@@ -1,0 +1,166 @@
+//! The entry points with their fast paths: what runs when a sheaf has what is asked for.
+//!
+//! On x86-64 they are naked functions, so that the number of instructions is the one written here and not
+//! what a compiler makes of it this week; the sections are those of [`crate::percpu::sections`]. Each reads:
+//! look the cache's slot up (by size, or by page), enter the section, take or put one pointer, return. Whatever
+//! is not right (a size too large, an address outside the zone, an empty or full sheaf, a closed gate, an allocator
+//! that is not up) ends in a jump to the slow path with the arguments as they came.
+#![allow(unsafe_code, reason = "naked functions")]
+
+use super::{kfree_slow, kmalloc_slow};
+use crate::sync::AtomicUsize;
+
+/// Sized frees up to this many bytes take the fast path; 0 where frees must look at the page.
+pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+#[cfg(target_arch = "x86_64")]
+mod fast {
+    use super::{SIZED_FREE_LIMIT, kfree_slow, kmalloc_slow};
+    use crate::kmalloc::{KMALLOC_MAX_CACHE_SIZE, SIZE_SLOT};
+    use crate::page::memmap::{MEMMAP, MemMap};
+    use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu};
+    use crate::percpu::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
+    use core::arch::naked_asm;
+    use core::mem::offset_of;
+
+    /// Memory of at least `size` bytes; null when memory ends, [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) for a size
+    /// of 0. Sizes that are powers of two are naturally aligned up to a page, others to their largest
+    /// power-of-two divisor among the size classes (at least 8). Source: the kernel's `kmalloc`.
+    #[unsafe(naked)]
+    pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
+        // rdi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: scratch, then CPU offset. rax: object.
+        naked_asm!(
+            "cmp rdi, {max}",
+            "ja {slow}",
+            "lea rcx, [rip + {sizes}]",
+            "movzx r8d, word ptr [rcx + rdi*2]",
+            "add r8, [rip + {percpu} + {base}]",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            section_open!("rcx", "rdx"),
+            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "mov rax, [r8 + rcx]",
+            "mov rax, [rax]",
+            "test rax, rax",
+            "jz {slow}",
+            "add qword ptr [r8 + rcx], 8",
+            section_close!(),
+            "ret",
+            max = const KMALLOC_MAX_CACHE_SIZE,
+            sizes = sym SIZE_SLOT,
+            percpu = sym PERCPU,
+            base = const offset_of!(PerCpu, base),
+            rseq = const offset_of!(PerCpu, rseq_offset),
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            slow = sym kmalloc_slow,
+        )
+    }
+
+    /// Gives an object of kmalloc, or of any cache, back. Null and [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) are
+    /// ignored. An address that was never handed out is reported and ends the program. Source: the kernel's `kfree`.
+    ///
+    /// # Safety
+    /// `ptr` was allocated here, was not freed since, and nobody uses it any more.
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn kfree(ptr: *mut u8) {
+        // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset.
+        naked_asm!(
+            "mov rax, rdi",
+            "sub rax, [rip + {map} + {zone}]",
+            "shr rax, 12",
+            "cmp rax, [rip + {map} + {pages}]",
+            "jae {slow}",
+            "mov rcx, [rip + {map} + {class}]",
+            "movzx r8d, word ptr [rcx + rax*4]",
+            "add r8, [rip + {percpu} + {base}]",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            section_open!("rcx", "rdx"),
+            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "mov rax, [r8 + rcx]",
+            "test eax, {full}",
+            "jz {slow}",
+            "mov [rax - 8], rdi",
+            "sub qword ptr [r8 + rcx], 8",
+            section_close!(),
+            "ret",
+            map = sym MEMMAP,
+            zone = const offset_of!(MemMap, zone_base),
+            pages = const offset_of!(MemMap, nr_pages),
+            class = const offset_of!(MemMap, class),
+            percpu = sym PERCPU,
+            base = const offset_of!(PerCpu, base),
+            rseq = const offset_of!(PerCpu, rseq_offset),
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            full = const FULL_MASK,
+            slow = sym kfree_slow,
+        )
+    }
+
+    /// As [`kfree`], told the size that was asked for: no look-up of the page.
+    ///
+    /// # Safety
+    /// As for [`kfree`]; `size` is what [`kmalloc`] was given for this object.
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn kfree_sized(ptr: *mut u8, size: usize) {
+        // rdi: object. rsi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset. rax: top.
+        naked_asm!(
+            "cmp rsi, [rip + {limit}]",
+            "ja {slow}",
+            "lea rcx, [rip + {sizes}]",
+            "movzx r8d, word ptr [rcx + rsi*2]",
+            "add r8, [rip + {percpu} + {base}]",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            section_open!("rcx", "rdx"),
+            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "mov rax, [r8 + rcx]",
+            "test eax, {full}",
+            "jz {slow}",
+            "mov [rax - 8], rdi",
+            "sub qword ptr [r8 + rcx], 8",
+            section_close!(),
+            "ret",
+            limit = sym SIZED_FREE_LIMIT,
+            sizes = sym SIZE_SLOT,
+            percpu = sym PERCPU,
+            base = const offset_of!(PerCpu, base),
+            rseq = const offset_of!(PerCpu, rseq_offset),
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            full = const FULL_MASK,
+            slow = sym kfree_slow,
+        )
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod fast {
+    use super::{kfree_slow, kmalloc_slow};
+
+    /// Memory of at least `size` bytes; see the x86-64 version.
+    pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
+        kmalloc_slow(size)
+    }
+
+    /// Gives an object back; see the x86-64 version.
+    ///
+    /// # Safety
+    /// `ptr` was allocated here, was not freed since, and nobody uses it any more.
+    pub unsafe extern "C" fn kfree(ptr: *mut u8) {
+        kfree_slow(ptr);
+    }
+
+    /// As [`kfree`], told the size.
+    ///
+    /// # Safety
+    /// As for [`kfree`]; `size` is what [`kmalloc`] was given for this object.
+    pub unsafe extern "C" fn kfree_sized(ptr: *mut u8, size: usize) {
+        let _ = size;
+        kfree_slow(ptr);
+    }
+}
+
+pub use fast::{kfree, kfree_sized, kmalloc};

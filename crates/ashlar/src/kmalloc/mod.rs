@@ -1,0 +1,357 @@
+//! Layer 6, kmalloc: objects of any size.
+//!
+//! Sizes up to 8 KiB come from caches, one for each of the kernel's size classes; larger ones are runs of pages
+//! of the zone; those above 32 MiB are mappings of their own. Source: the kernel's `kmalloc_info` and
+//! `kmalloc_index`.
+//!
+//! * [`entry`]: the entry points `kmalloc`, `kfree` and `kfree_sized` with their fast paths.
+//! * this file: the size classes and everything behind the fast paths.
+#![allow(unsafe_code, reason = "hands out and takes back raw memory")]
+
+pub(crate) mod entry;
+
+use core::ptr::NonNull;
+
+use crate::cache::{CacheArgs, create_raw, registry};
+use crate::engine::{self, RawCache};
+use crate::page::direct;
+use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::page::zone::{DIRECT_BYTES, ZONE};
+use crate::percpu::{self, area::PERCPU};
+use crate::report;
+use crate::sync::{AtomicPtr, AtomicU16, Ordering};
+use crate::units::{PAGE_SIZE, PageIndex};
+pub use entry::{kfree, kfree_sized, kmalloc};
+
+/// Largest size served by a cache, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
+pub const KMALLOC_MAX_CACHE_SIZE: usize = 2 * PAGE_SIZE;
+/// Largest size at all, in bytes; larger requests fail.
+pub const KMALLOC_MAX_SIZE: usize = isize::MAX as usize - DIRECT_BYTES;
+/// What a request of 0 bytes returns: no memory, but not null either. Freeing it is a no-op.
+pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
+
+/// The size classes: the kernel's.
+const CLASSES: [(usize, &str); 13] = [
+    (8, "kmalloc-8"),
+    (16, "kmalloc-16"),
+    (32, "kmalloc-32"),
+    (64, "kmalloc-64"),
+    (96, "kmalloc-96"),
+    (128, "kmalloc-128"),
+    (192, "kmalloc-192"),
+    (256, "kmalloc-256"),
+    (512, "kmalloc-512"),
+    (1024, "kmalloc-1k"),
+    (2048, "kmalloc-2k"),
+    (4096, "kmalloc-4k"),
+    (8192, "kmalloc-8k"),
+];
+
+static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
+/// For each size up to 8 KiB the slot offset of its cache; 0 (the slot that is always empty) for size 0.
+pub(crate) static SIZE_SLOT: [AtomicU16; KMALLOC_MAX_CACHE_SIZE + 1] =
+    [const { AtomicU16::new(0) }; KMALLOC_MAX_CACHE_SIZE + 1];
+
+/// The class of a size of 1 to 8192 bytes.
+fn class_of(size: usize) -> usize {
+    CLASSES.iter().position(|&(class, _)| size <= class).unwrap_or(CLASSES.len() - 1)
+}
+
+/// Creates the kmalloc caches. Called once, by the boot.
+pub(crate) fn create_caches() -> bool {
+    let mut from = 1;
+    for (cache, (size, name)) in CACHES.iter().zip(CLASSES) {
+        // The largest power of two that divides the size: what the kernel promises.
+        let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
+        let args = CacheArgs { align, ..CacheArgs::default() };
+        let Ok(raw) = create_raw(name, size, &args, true) else { return false };
+        cache.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+        for entry in &SIZE_SLOT[from..=size] {
+            entry.store(raw.slot, Ordering::Relaxed);
+        }
+        from = size + 1;
+    }
+    // Sized frees must look at the node of the object where there are several.
+    let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE };
+    entry::SIZED_FREE_LIMIT.store(limit, Ordering::Release);
+    true
+}
+
+fn cache(class: usize) -> &'static RawCache {
+    // SAFETY: the boot stored a cache for every class before anything could be allocated, and caches of
+    // kmalloc are never destroyed.
+    unsafe { &*CACHES[class].load(Ordering::Acquire) }
+}
+
+/// `kmalloc` when the fast path had nothing.
+pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
+    if size == 0 {
+        return ZERO_SIZE_PTR;
+    }
+    if !crate::boot::ensure() {
+        return core::ptr::null_mut();
+    }
+    if size > KMALLOC_MAX_CACHE_SIZE {
+        return alloc_large(size, PAGE_SIZE).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
+    }
+    engine::alloc(cache(class_of(size)))
+}
+
+/// Pages for `size` bytes at a multiple of `align` (up to 2 MiB); also whether they read as zeros.
+fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
+    if size > KMALLOC_MAX_SIZE {
+        return None;
+    }
+    if size.max(align) > DIRECT_BYTES {
+        return direct::map(size).map(|at| (at, true));
+    }
+    // A run of pages is aligned to its size rounded up to a power of two, at most to 2 MiB.
+    let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
+    let home = PERCPU.node_of(percpu::this_cpu());
+    let nodes = ZONE.nodes() as u8;
+    let run = (0..nodes).find_map(|i| {
+        let node = crate::units::NodeId((home.0 + i) % nodes);
+        ZONE.alloc(node, pages).map(|run| (run, node))
+    });
+    let Some((run, node)) = run else {
+        // The zone is full; a mapping of its own is still better than nothing.
+        return direct::map(size).map(|at| (at, true));
+    };
+    let head = MEMMAP.head(run.first);
+    head.init(0, 0, 0, node.0);
+    head.state.store(pages as u64, Ordering::Relaxed);
+    MEMMAP.set_class(run.first, 1, ClassWord::new(PageKind::LargeHead, 0, 0), |_| ClassWord::FREE);
+    NonNull::new(MEMMAP.address_of(run.first) as *mut u8).map(|at| (at, run.zeroed))
+}
+
+/// What an address that a caller wants freed, or measured, turns out to be.
+enum Found {
+    Object(&'static RawCache),
+    Large(PageIndex, usize),
+    Direct(usize),
+}
+
+/// Finds what starts at `address`. Reports, and returns `None` for, what was not allocated here.
+fn find(function: &str, address: usize) -> Option<Found> {
+    let Some(page) = MEMMAP.page_of(address) else {
+        if let Some(bytes) = direct::size_of_mapping(address) {
+            return Some(Found::Direct(bytes));
+        }
+        report::invalid_pointer(function, address, None);
+        return None;
+    };
+    match MEMMAP.class_of(page).kind() {
+        PageKind::Slab => {
+            let cache = registry::cache_of_address(address)?;
+            match cache.locate(address) {
+                Ok(_) => return Some(Found::Object(cache)),
+                Err(_) => report::invalid_pointer(function, address, Some(cache.name())),
+            }
+        }
+        PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => {
+            let pages = MEMMAP.head(page).state.load(Ordering::Relaxed) as usize;
+            return Some(Found::Large(page, pages));
+        }
+        _ => report::invalid_pointer(function, address, None),
+    }
+    None
+}
+
+/// `kfree` when the fast path could not take the object.
+pub(crate) extern "C" fn kfree_slow(ptr: *mut u8) {
+    let address = ptr as usize;
+    if address <= ZERO_SIZE_PTR as usize {
+        return;
+    }
+    match find("kfree", address) {
+        Some(Found::Object(cache)) => engine::free(cache, address),
+        Some(Found::Large(page, pages)) => free_large(page, pages),
+        Some(Found::Direct(_)) => {
+            if let Some(at) = NonNull::new(ptr) {
+                // SAFETY: the caller of kfree gives the mapping up; the table knows its size.
+                unsafe { direct::unmap(at) };
+            }
+        }
+        None => {}
+    }
+}
+
+fn free_large(page: PageIndex, pages: usize) {
+    MEMMAP.set_class(page, 1, ClassWord::FREE, |_| ClassWord::FREE);
+    if ZONE.free(page, pages) {
+        crate::background::wake();
+    }
+}
+
+/// As [`kmalloc`], with all bytes zero.
+pub fn kzalloc(size: usize) -> *mut u8 {
+    if size > KMALLOC_MAX_CACHE_SIZE {
+        if !crate::boot::ensure() {
+            return core::ptr::null_mut();
+        }
+        let Some((at, zeroed)) = alloc_large(size, PAGE_SIZE) else { return core::ptr::null_mut() };
+        if !zeroed {
+            // SAFETY: `size` fresh bytes.
+            unsafe { at.as_ptr().write_bytes(0, size) };
+        }
+        return at.as_ptr();
+    }
+    let ptr = kmalloc(size);
+    if !ptr.is_null() && size > 0 {
+        // SAFETY: `size` fresh bytes.
+        unsafe { ptr.write_bytes(0, size) };
+    }
+    ptr
+}
+
+/// Memory for `count` elements of `size` bytes; null when the product overflows.
+pub fn kmalloc_array(count: usize, size: usize) -> *mut u8 {
+    count.checked_mul(size).map_or(core::ptr::null_mut(), |bytes| kmalloc(bytes))
+}
+
+/// As [`kmalloc_array`], with all bytes zero.
+pub fn kcalloc(count: usize, size: usize) -> *mut u8 {
+    count.checked_mul(size).map_or(core::ptr::null_mut(), kzalloc)
+}
+
+/// Memory of any size; the kernel's name for what may be mapped rather than taken from the page allocator.
+/// Here kmalloc does that itself.
+pub fn kvmalloc(size: usize) -> *mut u8 {
+    kmalloc(size)
+}
+
+/// Memory of `size` bytes at a multiple of `align`, a power of two of at most 2 MiB; null otherwise.
+pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
+    if align <= 8 {
+        return kmalloc(size);
+    }
+    if !align.is_power_of_two() || align > crate::units::BLOCK_SIZE || size > KMALLOC_MAX_SIZE {
+        return core::ptr::null_mut();
+    }
+    // Classes that are powers of two are naturally aligned; 96 and 192 are not aligned enough.
+    let fitting = size.max(align).next_power_of_two();
+    if align <= PAGE_SIZE && fitting <= KMALLOC_MAX_CACHE_SIZE {
+        return kmalloc(fitting);
+    }
+    if !crate::boot::ensure() {
+        return core::ptr::null_mut();
+    }
+    alloc_large(size.max(1), align).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr())
+}
+
+/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for null and for
+/// [`ZERO_SIZE_PTR`].
+///
+/// # Safety
+/// `ptr` came from this module, or is null, and was not freed.
+pub unsafe fn ksize(ptr: *const u8) -> usize {
+    let address = ptr as usize;
+    if address <= ZERO_SIZE_PTR as usize {
+        return 0;
+    }
+    match find("ksize", address) {
+        Some(Found::Object(cache)) => cache.geometry.object_size,
+        Some(Found::Large(_, pages)) => pages * PAGE_SIZE,
+        Some(Found::Direct(bytes)) => bytes,
+        None => 0,
+    }
+}
+
+/// Changes the size of an object, moving it if need be. A null pointer allocates; a size of 0 frees and
+/// returns [`ZERO_SIZE_PTR`]. Stays in place whenever the new size fits what the object has, as the kernel's does.
+/// Null when memory ends; the old object is untouched then.
+///
+/// # Safety
+/// As for [`kfree`]; on success the old pointer is dead.
+pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    if size == 0 {
+        // SAFETY: the caller's promise is that of kfree.
+        unsafe { kfree(ptr) };
+        return ZERO_SIZE_PTR;
+    }
+    // SAFETY: the caller's promise includes that of ksize.
+    let old = unsafe { ksize(ptr) };
+    if old == 0 || ptr as usize <= ZERO_SIZE_PTR as usize {
+        return kmalloc(size);
+    }
+    if size <= old {
+        return ptr;
+    }
+    if size > DIRECT_BYTES
+        && MEMMAP.page_of(ptr as usize).is_none()
+        && let Some(at) = NonNull::new(ptr)
+    {
+        // SAFETY: an address outside the zone that ksize knows starts a direct mapping; the caller lets it move.
+        if let Some(moved) = unsafe { direct::remap(at, size) } {
+            return moved.as_ptr();
+        }
+    }
+    let new = kmalloc(size);
+    if !new.is_null() {
+        // SAFETY: both are live, `old` bytes are readable, and `new` has more; they do not overlap.
+        unsafe {
+            new.copy_from_nonoverlapping(ptr, old);
+            kfree(ptr);
+        }
+    }
+    new
+}
+
+/// Frees objects of any caches and sizes; neighbours of one cache go back together. Null entries are skipped.
+///
+/// # Safety
+/// As for [`kfree`], for each of them; none occurs twice.
+pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
+    const BATCH: usize = 64;
+    let mut batch = [0usize; BATCH];
+    let mut count = 0;
+    let mut owner: Option<&'static RawCache> = None;
+    for &object in objects {
+        let cache = registry::cache_of_address(object as usize).filter(|c| c.locate(object as usize).is_ok());
+        let same = match (cache, owner) {
+            (Some(a), Some(b)) => core::ptr::eq(a, b),
+            _ => false,
+        };
+        if !same || count == BATCH {
+            if let Some(cache) = owner {
+                engine::free_bulk(cache, &batch[..count]);
+            }
+            count = 0;
+            owner = cache;
+        }
+        if cache.is_some() {
+            batch[count] = object as usize;
+            count += 1;
+        } else {
+            // SAFETY: the caller's promise is that of kfree.
+            unsafe { kfree(object) };
+        }
+    }
+    if let Some(cache) = owner {
+        engine::free_bulk(cache, &batch[..count]);
+    }
+}
+
+/// Bytes that [`kmalloc`] really sets aside for a request (the kernel's `kmalloc_size_roundup`).
+pub fn kmalloc_size_roundup(size: usize) -> usize {
+    match size {
+        0 => 0,
+        _ if size <= KMALLOC_MAX_CACHE_SIZE => CLASSES[class_of(size)].0,
+        _ => crate::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_the_kernels() {
+        for (size, class) in [(1, 8), (8, 8), (9, 16), (65, 96), (97, 128), (129, 192), (193, 256), (257, 512)] {
+            assert_eq!(kmalloc_size_roundup(size), class, "size {size}");
+        }
+        assert_eq!(kmalloc_size_roundup(8192), 8192);
+        assert_eq!(kmalloc_size_roundup(8193), 12288);
+        assert_eq!(kmalloc_size_roundup(0), 0);
+    }
+}

@@ -1,0 +1,124 @@
+//! The Linux slab allocators as a library: named object caches, `kmalloc`, and the layers under them.
+//!
+//! ```
+//! let cache = ashlar::KmemCache::create("packet", 256, &ashlar::CacheArgs::default())?;
+//! let packet = cache.alloc().expect("memory");
+//! // SAFETY: allocated just above, and not used again.
+//! unsafe { cache.free(packet) };
+//! let buffer = ashlar::kmalloc(100);
+//! // SAFETY: as above.
+//! unsafe { ashlar::kfree(buffer) };
+//! # Ok::<(), ashlar::CreateError>(())
+//! ```
+//!
+//! ## Layers, lowest first; an import only ever points down
+//!
+//! | layer | module | what it owns |
+//! |---|---|---|
+//! | 0 | `units` `sync` `error` `os` `report` `background` `options` | numbers, atomics and locks, errors, the system |
+//! | 1 | `page` | where memory comes from: the zone, its blocks, memmap |
+//! | 2 | `slab` | one slab: geometry, state word, freelist |
+//! | 3 | `percpu` | CPU-local sections, sheaves |
+//! | 4 | `engine` | strategies; `slub`: barns, partial slabs, refill and flush |
+//! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
+//! | 6 | `kmalloc` | size classes and large objects |
+//! | 7 | `global` `fork` `boot` | faces, fork handlers, start |
+//!
+//! ## Lock order
+//! registry lock, drain lock, list_lock or barn lock (never both, but for fork, which takes a node's list_lock
+//! first), sheaf pool lock, zone lock, direct lock, meta lock. A paragraph for each stands at the head of the
+//! module that owns it; [`fork`] takes them in this order.
+//!
+//! The fast paths (`kmalloc`, `kfree`, [`KmemCache::alloc`], [`KmemCache::free`]) take no lock and execute no
+//! atomic read-modify-write instruction.
+#![no_std]
+#![deny(unsafe_code)]
+#![cfg_attr(ashlar_loom, allow(dead_code, unused_imports, reason = "models use a part of the crate"))]
+
+#[cfg(any(test, ashlar_loom))]
+extern crate std;
+
+#[cfg(not(ashlar_loom))]
+mod background;
+#[cfg(not(ashlar_loom))]
+mod boot;
+#[cfg(not(ashlar_loom))]
+mod cache;
+#[cfg(not(ashlar_loom))]
+mod engine;
+#[cfg(not(ashlar_loom))]
+mod error;
+#[cfg(not(ashlar_loom))]
+pub mod fork;
+#[cfg(not(ashlar_loom))]
+mod global;
+#[cfg(not(ashlar_loom))]
+mod kmalloc;
+#[cfg(not(ashlar_loom))]
+mod options;
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+mod os;
+mod page;
+#[cfg(not(ashlar_loom))]
+mod percpu;
+#[cfg(not(ashlar_loom))]
+mod report;
+mod slab;
+mod sync;
+mod units;
+
+#[cfg(not(ashlar_loom))]
+pub use api::*;
+
+#[cfg(not(ashlar_loom))]
+mod api {
+    pub use crate::boot::{AlreadyStarted, configure, start_on};
+    pub use crate::cache::{Cache, CacheArgs, CacheBox, CacheInfo, Constructed, KmemCache, for_each_cache};
+    pub use crate::engine::slub::barn::BarnStats;
+    pub use crate::engine::{Constructor, Engine, MAX_NAME, Usage};
+    pub use crate::error::{AllocError, CreateError, DestroyError};
+    pub use crate::global::Ashlar;
+    pub use crate::kmalloc::{
+        KMALLOC_MAX_CACHE_SIZE, KMALLOC_MAX_SIZE, ZERO_SIZE_PTR, kcalloc, kfree, kfree_bulk, kfree_sized, kmalloc,
+        kmalloc_aligned, kmalloc_array, kmalloc_size_roundup, krealloc, ksize, kvmalloc, kzalloc,
+    };
+    pub use crate::options::OptionError;
+    pub use crate::page::PageSource;
+    pub use crate::page::arena::ArenaSource;
+    pub use crate::page::zone::ZoneStats;
+    pub use crate::percpu::Mode;
+    pub use crate::percpu::area::MAX_CACHES;
+    pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
+    pub use crate::slab::{MAX_OBJECT_SIZE, OrderRule};
+    pub use crate::units::NodeId;
+
+    /// The version of this library.
+    pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    /// Starts the allocator if it is not up, and tells how CPU-local sections are protected.
+    pub fn mode() -> Mode {
+        crate::boot::ensure();
+        crate::percpu::mode()
+    }
+
+    /// Figures of the page layer.
+    pub fn zone_stats() -> ZoneStats {
+        crate::page::zone::ZONE.stats()
+    }
+
+    /// Bytes in objects too large for the zone.
+    pub fn direct_bytes() -> usize {
+        crate::page::direct::total_bytes()
+    }
+
+    /// Bytes of metadata that were handed out: caches, sheaves, tables (not memmap).
+    pub fn metadata_bytes() -> usize {
+        crate::page::meta::META.used()
+    }
+
+    /// Brings every cached object back to its slab and gives all free memory back to the system, at once.
+    /// Returns the number of 4 KiB pages given back.
+    pub fn reap() -> usize {
+        crate::cache::reaper::reap_now()
+    }
+}

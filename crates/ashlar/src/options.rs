@@ -1,0 +1,177 @@
+//! Options of the whole allocator: `key=value` pairs, separated by commas.
+//!
+//! They come from the environment variable `ASHLAR_OPTIONS` or from [`crate::configure`], and hold from the start.
+
+use crate::percpu::Wanted;
+use crate::report::OnError;
+use crate::slab::OrderRule;
+use crate::units::MAX_NODES;
+
+/// All options with their values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) percpu: Wanted,
+    /// Fake NUMA nodes; 0: those of the machine.
+    pub(crate) nodes: u32,
+    pub(crate) hugepages: bool,
+    /// Milliseconds before free memory goes back to the system.
+    pub(crate) decay_ms: u32,
+    pub(crate) reaper: bool,
+    pub(crate) order: OrderRule,
+    /// Objects in a sheaf; `None`: by object size.
+    pub(crate) sheaf: Option<usize>,
+    /// Bytes of objects in the full sheaves of one barn.
+    pub(crate) barn: usize,
+    /// Empty slabs that a node keeps; `None`: by object size.
+    pub(crate) min_partial: Option<usize>,
+    pub(crate) on_error: OnError,
+}
+
+impl Options {
+    pub(crate) const DEFAULT: Options = Options {
+        percpu: Wanted::Auto,
+        nodes: 0,
+        hugepages: false,
+        decay_ms: 1000,
+        reaper: true,
+        order: OrderRule::DEFAULT,
+        sheaf: None,
+        barn: 1 << 20,
+        min_partial: None,
+        on_error: OnError::Abort,
+    };
+}
+
+/// A part of an option string that could not be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionError<'a> {
+    /// The part, up to the next comma.
+    pub part: &'a str,
+    /// What was expected there.
+    pub expected: &'static str,
+}
+
+impl core::fmt::Display for OptionError<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "option `{}`: expected {}", self.part, self.expected)
+    }
+}
+
+impl core::error::Error for OptionError<'_> {}
+
+const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, decay, reaper, min_order, max_order, \
+                    min_objects, sheaf, barn, min_partial, on_error";
+
+/// Applies `text` to `options`; calls `bad` for each part that is none, and leaves that option as it was.
+pub(crate) fn parse<'a>(text: &'a str, options: &mut Options, mut bad: impl FnMut(OptionError<'a>)) {
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        if let Err(expected) = apply(key.trim(), value.trim(), options) {
+            bad(OptionError { part, expected });
+        }
+    }
+    if options.order.min_order > options.order.max_order {
+        bad(OptionError { part: "min_order", expected: "a value of at most max_order" });
+        options.order = OrderRule::DEFAULT;
+    }
+}
+
+fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static str> {
+    match key {
+        "engine" => match value {
+            "slub" | "ashlar" => {}
+            _ => return Err("engine=slub or engine=ashlar"),
+        },
+        "percpu" => {
+            options.percpu = match value {
+                "auto" | "rseq" => Wanted::Auto,
+                "lock" => Wanted::Lock,
+                "emulate" => Wanted::Emulate,
+                _ => return Err("percpu=auto, percpu=lock or percpu=emulate"),
+            }
+        }
+        "nodes" => options.nodes = number(value, 1, MAX_NODES).ok_or("nodes=1 to nodes=64")? as u32,
+        "hugepages" => options.hugepages = switch(value).ok_or("hugepages=on or hugepages=off")?,
+        "decay" => options.decay_ms = number(value, 0, 3_600_000).ok_or("decay=0 to 3600000 (milliseconds)")? as u32,
+        "reaper" => options.reaper = switch(value).ok_or("reaper=on or reaper=off")?,
+        "min_order" => options.order.min_order = number(value, 0, 9).ok_or("min_order=0 to min_order=9")? as u8,
+        "max_order" => options.order.max_order = number(value, 0, 9).ok_or("max_order=0 to max_order=9")? as u8,
+        "min_objects" => {
+            options.order.min_objects = number(value, 0, 32767).ok_or("min_objects=0 to 32767")? as u32;
+        }
+        "sheaf" => options.sheaf = Some(number(value, 0, 254).ok_or("sheaf=0 to sheaf=254 (objects)")?),
+        "barn" => options.barn = number(value, 0, 1 << 40).ok_or("barn=BYTES, as 1048576 or 1M")?,
+        "min_partial" => {
+            options.min_partial = Some(number(value, 0, 1 << 20).ok_or("min_partial=0 to 1048576 (slabs)")?);
+        }
+        "on_error" => {
+            options.on_error = match value {
+                "abort" => OnError::Abort,
+                "quarantine" => OnError::Quarantine,
+                _ => return Err("on_error=abort or on_error=quarantine"),
+            }
+        }
+        _ => return Err(KEYS),
+    }
+    Ok(())
+}
+
+fn switch(value: &str) -> Option<bool> {
+    match value {
+        "on" | "yes" | "1" | "true" => Some(true),
+        "off" | "no" | "0" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// A number with an optional suffix K, M or G, inside a range.
+fn number(value: &str, low: usize, high: usize) -> Option<usize> {
+    let (digits, unit) = match value.as_bytes().last()? {
+        b'K' | b'k' => (&value[..value.len() - 1], 1 << 10),
+        b'M' | b'm' => (&value[..value.len() - 1], 1 << 20),
+        b'G' | b'g' => (&value[..value.len() - 1], 1 << 30),
+        _ => (value, 1),
+    };
+    let n = digits.parse::<usize>().ok()?.checked_mul(unit)?;
+    (low..=high).contains(&n).then_some(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::prelude::rust_2024::*;
+
+    fn parsed(text: &str) -> (Options, Vec<String>) {
+        let mut options = Options::DEFAULT;
+        let mut errors = Vec::new();
+        parse(text, &mut options, |e| errors.push(e.to_string()));
+        (options, errors)
+    }
+
+    #[test]
+    fn good_options_are_taken() {
+        let (o, e) = parsed("engine=slub, percpu=lock,nodes=4,barn=2M,sheaf=60,decay=50,max_order=5");
+        assert_eq!(e, Vec::<String>::new());
+        assert_eq!((o.percpu, o.nodes, o.barn, o.sheaf, o.decay_ms), (Wanted::Lock, 4, 2 << 20, Some(60), 50));
+        assert_eq!(o.order.max_order, 5);
+    }
+
+    #[test]
+    fn bad_options_are_named_and_leave_the_default() {
+        for (text, names) in [
+            ("colour=blue", "colour=blue"),
+            ("nodes=0", "nodes=0"),
+            ("nodes=65", "nodes=65"),
+            ("percpu=magic", "percpu=magic"),
+            ("barn=12Q", "barn=12Q"),
+            ("barn=99999999999999999999", "barn=99999999999999999999"),
+            ("sheaf", "sheaf"),
+            ("min_order=5", "min_order"),
+        ] {
+            let (o, e) = parsed(text);
+            assert_eq!(o, Options::DEFAULT, "{text}");
+            assert_eq!(e.len(), 1, "{text}");
+            assert!(e[0].contains(names), "{}", e[0]);
+        }
+    }
+}

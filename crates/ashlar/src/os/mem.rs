@@ -1,0 +1,127 @@
+//! `LinuxSource`: the page source that maps memory from Linux.
+
+use core::ptr::NonNull;
+
+use crate::page::PageSource;
+use crate::sync::{AtomicU8, AtomicUsize, Ordering};
+use crate::units::{BLOCK_SIZE, NodeId};
+
+/// Memory from `mmap`. Reservations are `PROT_NONE`, which no overcommit mode charges for; committing
+/// is `mprotect`, so a strict system (overcommit mode 2) refuses there and the zone sees it as out of memory.
+pub(crate) struct LinuxSource {
+    page_size: AtomicUsize,
+    huge_pages: AtomicU8,
+    real_nodes: AtomicU8,
+}
+
+impl LinuxSource {
+    pub(crate) const fn new() -> Self {
+        LinuxSource { page_size: AtomicUsize::new(0), huge_pages: AtomicU8::new(0), real_nodes: AtomicU8::new(0) }
+    }
+
+    /// Reads the system's page size and takes the options that concern memory.
+    pub(crate) fn configure(&self, huge_pages: bool, bind_nodes: bool) {
+        // SAFETY: sysconf has no preconditions.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        self.page_size.store(usize::try_from(size).unwrap_or(4096), Ordering::Relaxed);
+        self.huge_pages.store(u8::from(huge_pages), Ordering::Relaxed);
+        self.real_nodes.store(u8::from(bind_nodes), Ordering::Relaxed);
+    }
+}
+
+fn map(bytes: usize, protection: i32) -> Option<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice changes no existing memory.
+    let at = unsafe { libc::mmap(core::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
+}
+
+// SAFETY: reservations come from anonymous mmap at addresses of the kernel's choice, so they overlap
+// nothing; anonymous memory is zero at first touch; mprotect and madvise act on the given range only;
+// no system call here re-enters the allocator.
+unsafe impl PageSource for LinuxSource {
+    fn page_size(&self) -> usize {
+        self.page_size.load(Ordering::Relaxed)
+    }
+
+    fn zone_bytes(&self, nodes: usize) -> usize {
+        // SAFETY: a zeroed rlimit is valid and getrlimit writes into it.
+        let limit = unsafe {
+            let mut limit: libc::rlimit = core::mem::zeroed();
+            if libc::getrlimit(libc::RLIMIT_AS, &mut limit) == 0 { limit.rlim_cur } else { libc::RLIM_INFINITY }
+        };
+        if limit != libc::RLIM_INFINITY {
+            // Half of what the program may map: its stacks, files and direct mappings need the rest.
+            let half = usize::try_from(limit / 2).unwrap_or(usize::MAX) / nodes;
+            return (half & !(BLOCK_SIZE - 1)).max(2 * BLOCK_SIZE);
+        }
+        // SAFETY: sysconf has no preconditions.
+        let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }.max(1) as usize;
+        let memory = pages.saturating_mul(self.page_size());
+        (memory.saturating_mul(2) / nodes).next_power_of_two().clamp(64 << 30, 4 << 40)
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let padded = bytes.checked_add(align)?;
+        let at = map(padded, libc::PROT_NONE)?.as_ptr() as usize;
+        let aligned = crate::units::align_up(at, align);
+        // SAFETY: both cut-off pieces belong to the mapping just made, and nobody knows of it yet.
+        unsafe {
+            if aligned > at {
+                libc::munmap(at as *mut libc::c_void, aligned - at);
+            }
+            let end = aligned + bytes;
+            if at + padded > end {
+                libc::munmap(end as *mut libc::c_void, at + padded - end);
+            }
+        }
+        NonNull::new(aligned as *mut u8)
+    }
+
+    fn reserve_readable(&self, bytes: usize) -> Option<NonNull<u8>> {
+        map(bytes, libc::PROT_READ)
+    }
+
+    unsafe fn commit(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the caller owns the reservation around the range; nothing is mapped over.
+        let done = unsafe { libc::mprotect(at.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 };
+        if done && bytes >= BLOCK_SIZE && self.huge_pages.load(Ordering::Relaxed) != 0 {
+            // SAFETY: MADV_HUGEPAGE is a hint that changes no contents.
+            unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        done
+    }
+
+    unsafe fn release(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the caller gives up the contents of this committed range.
+        unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }
+    }
+
+    unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId) {
+        if self.real_nodes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mask: u64 = 1 << u64::from(node.0);
+        const MPOL_PREFERRED: usize = 1;
+        // SAFETY: mbind reads one mask word and sets the policy of a range that the caller owns.
+        unsafe { libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, MPOL_PREFERRED, &raw const mask, 65usize, 0usize) };
+    }
+
+    fn map_direct(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new anonymous mapping changes no existing memory.
+        let at = unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
+    }
+
+    unsafe fn unmap_direct(&self, at: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller gives the whole range of one map_direct back.
+        unsafe { libc::munmap(at.as_ptr().cast(), bytes) };
+    }
+
+    unsafe fn remap_direct(&self, at: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
+        // SAFETY: the range is one of map_direct and the caller expects it to move.
+        let to = unsafe { libc::mremap(at.as_ptr().cast(), old, new, libc::MREMAP_MAYMOVE) };
+        if to == libc::MAP_FAILED { None } else { NonNull::new(to.cast()) }
+    }
+}

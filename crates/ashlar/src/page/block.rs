@@ -1,0 +1,313 @@
+//! One 2 MiB block of pages: which of its 512 pages are free, and which of the free ones hold memory.
+//!
+//! This is the buddy rule kept as a bitmap: a run of order k starts at a multiple of 2^k pages, and two
+//! free buddies are one free run simply because their bits stand side by side; nothing is ever merged.
+//! `word_order` caches, for each 64-page word, the largest run inside it, so that a search reads eight bytes.
+//!
+//! Invariants: `free_count` is the number of set bits of `free`; `dirty` is a subset of `free` (a *dirty*
+//! page is free and may be resident; a free page that is not dirty reads as zeros); `word_order[i]` is 0 for
+//! no free page in word i, else one more than the order of its largest free run.
+
+use crate::units::{BLOCK_PAGES, PageIndex};
+
+const WORDS: usize = BLOCK_PAGES / 64;
+/// Bits at multiples of 2^k, for k of 0 to 6: where a run of order k may start inside a word.
+const STARTS: [u64; 7] = [
+    !0,
+    0x5555_5555_5555_5555,
+    0x1111_1111_1111_1111,
+    0x0101_0101_0101_0101,
+    0x0001_0001_0001_0001,
+    0x0000_0001_0000_0001,
+    1,
+];
+/// Levels of fullness that the zone tells apart; level 0 is the fullest.
+pub(crate) const LEVELS: usize = 8;
+
+/// State of one block; see the module's invariants.
+pub(crate) struct Block {
+    free: [u64; WORDS],
+    dirty: [u64; WORDS],
+    word_order: [u8; WORDS],
+    free_count: u16,
+    /// One more than the order of the largest free run; 0 when the block is full.
+    pub(crate) max_order: u8,
+    /// Which list of the zone the block stands on, by fullness.
+    pub(crate) level: u8,
+    /// Reaper tick of the last free into this block.
+    pub(crate) freed_at: u32,
+    pub(crate) next: u32,
+    pub(crate) prev: u32,
+}
+
+/// Positions in `word` where a run of 2^order set bits starts, aligned.
+#[inline]
+fn run_starts(word: u64, order: u8) -> u64 {
+    let mut w = word;
+    for k in 0..order {
+        w &= w >> (1 << k) & STARTS[usize::from(k) + 1];
+    }
+    w
+}
+
+/// One more than the largest order of a run inside `word`, 0 if it has no set bit.
+#[inline]
+fn largest_run(word: u64) -> u8 {
+    let mut w = word;
+    let mut order = 0;
+    while w != 0 {
+        order += 1;
+        if order == 7 {
+            break;
+        }
+        w &= w >> (1 << (order - 1)) & STARTS[usize::from(order)];
+    }
+    order
+}
+
+impl Block {
+    /// Makes the block empty: all pages of `range` free, the others never to be handed out.
+    pub(crate) fn init(&mut self, range: core::ops::Range<usize>) {
+        *self = Block {
+            free: [0; WORDS],
+            dirty: [0; WORDS],
+            word_order: [0; WORDS],
+            free_count: 0,
+            max_order: 0,
+            level: 0,
+            freed_at: 0,
+            next: PageIndex::NONE.0,
+            prev: PageIndex::NONE.0,
+        };
+        each_word(range.start, range.len(), |word, mask| self.free[word] |= mask);
+        self.free_count = range.len() as u16;
+        self.refresh(0, WORDS - 1);
+    }
+
+    /// Free pages.
+    pub(crate) fn free_count(&self) -> usize {
+        usize::from(self.free_count)
+    }
+
+    /// Free pages that may be resident.
+    #[cfg(test)]
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    /// Fullness level: 0 for nearly full, `LEVELS - 1` for nearly empty.
+    pub(crate) fn fullness_level(&self) -> u8 {
+        ((self.free_count() * LEVELS).saturating_sub(1) / BLOCK_PAGES) as u8
+    }
+
+    /// The first page of a free run of 2^order pages, `None` if there is none.
+    pub(crate) fn find(&self, order: u8) -> Option<usize> {
+        if order <= 6 {
+            // Best fit among words: the smallest run that is large enough keeps large runs whole.
+            let mut best: Option<(u8, usize)> = None;
+            for (i, &has) in self.word_order.iter().enumerate() {
+                if has > order && best.is_none_or(|(b, _)| has < b) {
+                    best = Some((has, i));
+                    if has == order + 1 {
+                        break;
+                    }
+                }
+            }
+            let (_, i) = best?;
+            return Some(i * 64 + run_starts(self.free[i], order).trailing_zeros() as usize);
+        }
+        let full = self.full_words();
+        let starts = match order {
+            7 => full & full >> 1 & 0x55,
+            8 => {
+                let pairs = full & full >> 1 & 0x55;
+                pairs & pairs >> 2 & 0x11
+            }
+            _ => u8::from(full == 0xff),
+        };
+        (starts != 0).then(|| starts.trailing_zeros() as usize * 64)
+    }
+
+    /// Takes `count` free pages from `first`; how many of them were dirty. With 0 all read as zeros.
+    pub(crate) fn take(&mut self, first: usize, count: usize) -> usize {
+        let mut was_dirty = 0;
+        each_word(first, count, |word, mask| {
+            debug_assert_eq!(self.free[word] & mask, mask, "taking pages that are not free");
+            self.free[word] &= !mask;
+            was_dirty += (self.dirty[word] & mask).count_ones() as usize;
+            self.dirty[word] &= !mask;
+        });
+        self.free_count -= count as u16;
+        self.refresh(first / 64, (first + count - 1) / 64);
+        was_dirty
+    }
+
+    /// Gives `count` pages from `first` back; `dirty` says whether they may be resident.
+    pub(crate) fn put(&mut self, first: usize, count: usize, dirty: bool) {
+        each_word(first, count, |word, mask| {
+            debug_assert_eq!(self.free[word] & mask, 0, "pages freed twice");
+            self.free[word] |= mask;
+            if dirty {
+                self.dirty[word] |= mask;
+            }
+        });
+        self.free_count += count as u16;
+        self.refresh(first / 64, (first + count - 1) / 64);
+    }
+
+    /// The next run of dirty pages at or after `from` that covers whole units of `granule` pages
+    /// (the system's page size over ours), as (first, count).
+    pub(crate) fn dirty_run(&self, from: usize, granule: usize) -> Option<(usize, usize)> {
+        let whole = |unit: usize| {
+            let mut all_free = true;
+            let mut any_dirty = false;
+            for page in unit * granule..(unit + 1) * granule {
+                let bit = 1u64 << (page % 64);
+                all_free &= self.free[page / 64] & bit != 0;
+                any_dirty |= self.dirty[page / 64] & bit != 0;
+            }
+            all_free && any_dirty
+        };
+        let units = BLOCK_PAGES / granule;
+        let mut unit = from.div_ceil(granule);
+        while unit < units && !whole(unit) {
+            unit += 1;
+        }
+        let first = unit;
+        while unit < units && whole(unit) {
+            unit += 1;
+        }
+        (unit > first).then_some((first * granule, (unit - first) * granule))
+    }
+
+    fn full_words(&self) -> u8 {
+        let mut full = 0;
+        for (i, &order) in self.word_order.iter().enumerate() {
+            full |= u8::from(order == 7) << i;
+        }
+        full
+    }
+
+    fn refresh(&mut self, first_word: usize, last_word: usize) {
+        for word in first_word..=last_word {
+            self.word_order[word] = largest_run(self.free[word]);
+        }
+        let max = self.word_order.iter().copied().max().unwrap_or(0);
+        self.max_order = if max < 7 {
+            max
+        } else {
+            let full = self.full_words();
+            let pairs = full & full >> 1 & 0x55;
+            match () {
+                () if full == 0xff => 10,
+                () if pairs & pairs >> 2 & 0x11 != 0 => 9,
+                () if pairs != 0 => 8,
+                () => 7,
+            }
+        };
+    }
+}
+
+/// Calls `f(word, mask)` for the words that the pages `first..first + count` touch.
+#[inline]
+fn each_word(first: usize, count: usize, mut f: impl FnMut(usize, u64)) {
+    let mut page = first;
+    let end = first + count;
+    while page < end {
+        let bit = page % 64;
+        let len = (64 - bit).min(end - page);
+        let mask = if len == 64 { !0 } else { ((1u64 << len) - 1) << bit };
+        f(page / 64, mask);
+        page += len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::prelude::rust_2024::*;
+
+    fn empty() -> Block {
+        // Written over by init at once; the literal only gives it a place.
+        let mut b = Block {
+            free: [0; WORDS],
+            dirty: [0; WORDS],
+            word_order: [0; WORDS],
+            free_count: 0,
+            max_order: 0,
+            level: 0,
+            freed_at: 0,
+            next: 0,
+            prev: 0,
+        };
+        b.init(0..BLOCK_PAGES);
+        b
+    }
+
+    #[test]
+    fn an_empty_block_is_one_run_of_order_nine() {
+        let b = empty();
+        assert_eq!(b.max_order, 10);
+        assert_eq!(b.find(9), Some(0));
+        assert_eq!(b.fullness_level(), 7);
+    }
+
+    #[test]
+    fn buddies_are_one_run_again_when_both_are_free() {
+        let mut b = empty();
+        b.take(0, 1);
+        assert_eq!(b.find(9), None);
+        assert_eq!(b.find(8), Some(256));
+        b.put(0, 1, true);
+        assert_eq!(b.find(9), Some(0));
+        assert_eq!(b.dirty_count(), 1);
+        assert_eq!(b.take(0, 512), 1, "page 0 is dirty");
+    }
+
+    #[test]
+    fn dirty_runs_cover_whole_system_pages_only() {
+        let mut b = empty();
+        b.take(0, 64);
+        b.put(2, 9, true);
+        assert_eq!(b.dirty_run(0, 1), Some((2, 9)));
+        assert_eq!(b.dirty_run(0, 4), Some((4, 4)), "16 KiB system pages");
+        assert_eq!(b.dirty_run(0, 16), None, "64 KiB system pages");
+        assert_eq!(b.dirty_run(11, 1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn runs_found_are_aligned_free_and_as_large_as_claimed(
+            ops in proptest::collection::vec((0u8..=9, any::<bool>(), any::<proptest::sample::Index>()), 1..200)
+        ) {
+            let mut b = empty();
+            let mut live: Vec<(usize, usize)> = Vec::new();
+            let mut model = [true; BLOCK_PAGES];
+            for (order, free, pick) in ops {
+                if free && !live.is_empty() {
+                    let (first, count) = live.swap_remove(pick.index(live.len()));
+                    b.put(first, count, true);
+                    model[first..first + count].fill(true);
+                } else if let Some(first) = b.find(order) {
+                    let count = 1usize << order;
+                    prop_assert_eq!(first % count, 0);
+                    prop_assert!(model[first..first + count].iter().all(|f| *f));
+                    b.take(first, count);
+                    model[first..first + count].fill(false);
+                    live.push((first, count));
+                } else {
+                    let count = 1usize << order;
+                    let any = (0..BLOCK_PAGES / count).any(|i| model[i * count..(i + 1) * count].iter().all(|f| *f));
+                    prop_assert!(!any, "a run of order {} exists but was not found", order);
+                }
+                prop_assert_eq!(b.free_count(), model.iter().filter(|f| **f).count());
+                let largest = (0..=9u8).rev().find(|o| {
+                    let count = 1usize << o;
+                    (0..BLOCK_PAGES / count).any(|i| model[i * count..(i + 1) * count].iter().all(|f| *f))
+                });
+                prop_assert_eq!(b.max_order, largest.map_or(0, |o| o + 1));
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Direct mappings: objects too large for the zone, one mapping of the page source each.
+//!
+//! They lie outside the zone, so a small table finds them by address. It is an open hash of nodes taken
+//! from [`super::meta`]; mappings this large are rare and cost a system call each, so one lock is enough.
+//! Lock: the *direct lock*, a leaf; the page source is called outside it.
+#![allow(unsafe_code, reason = "nodes are raw metadata memory")]
+
+use core::ptr::NonNull;
+
+use super::meta::META;
+use super::zone::ZONE;
+use crate::sync::SpinLock;
+use crate::units::checked_align_up;
+
+const BUCKETS: usize = 256;
+
+struct Node {
+    next: *mut Node,
+    start: usize,
+    bytes: usize,
+}
+
+struct Table {
+    buckets: [*mut Node; BUCKETS],
+    spare: *mut Node,
+    bytes: usize,
+}
+
+// SAFETY: the nodes belong to the table alone and are reached only under its lock.
+unsafe impl Send for Table {}
+
+static TABLE: SpinLock<Table> =
+    SpinLock::new(Table { buckets: [core::ptr::null_mut(); BUCKETS], spare: core::ptr::null_mut(), bytes: 0 });
+
+fn bucket(start: usize) -> usize {
+    (start >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize) >> (usize::BITS - 8)
+}
+
+impl Table {
+    fn insert(&mut self, start: usize, bytes: usize) -> bool {
+        let mut node = self.spare;
+        if node.is_null() {
+            let Some(fresh) = META.alloc(size_of::<Node>(), align_of::<Node>()) else { return false };
+            node = fresh.as_ptr().cast();
+        } else {
+            // SAFETY: nodes on the spare list are valid and unused.
+            self.spare = unsafe { (*node).next };
+        }
+        let b = bucket(start);
+        // SAFETY: `node` is a private, writable node.
+        unsafe { node.write(Node { next: self.buckets[b], start, bytes }) };
+        self.buckets[b] = node;
+        self.bytes += bytes;
+        true
+    }
+
+    fn find(&self, start: usize) -> Option<usize> {
+        let mut node = self.buckets[bucket(start)];
+        while !node.is_null() {
+            // SAFETY: nodes on a bucket are valid while the lock is held.
+            let n = unsafe { &*node };
+            if n.start == start {
+                return Some(n.bytes);
+            }
+            node = n.next;
+        }
+        None
+    }
+
+    fn remove(&mut self, start: usize) -> Option<usize> {
+        let b = bucket(start);
+        let mut link: *mut *mut Node = &mut self.buckets[b];
+        loop {
+            // SAFETY: `link` points to the bucket or to the `next` of a valid node of it.
+            let node = unsafe { *link };
+            if node.is_null() {
+                return None;
+            }
+            // SAFETY: non-null nodes on a bucket are valid.
+            let (next, found, bytes) = unsafe { ((*node).next, (*node).start == start, (*node).bytes) };
+            if found {
+                // SAFETY: unlinks the node and pushes it on the spare list, both under the lock.
+                unsafe {
+                    *link = next;
+                    (*node).next = self.spare;
+                }
+                self.spare = node;
+                self.bytes -= bytes;
+                return Some(bytes);
+            }
+            // SAFETY: the node is valid; its link field outlives this loop under the lock.
+            link = unsafe { &raw mut (*node).next };
+        }
+    }
+}
+
+/// Maps `bytes`, rounded up to system pages. Zeroed.
+pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let source = ZONE.source()?;
+    let bytes = checked_align_up(bytes, source.page_size())?;
+    let at = source.map_direct(bytes)?;
+    if TABLE.lock().insert(at.as_ptr() as usize, bytes) {
+        return Some(at);
+    }
+    // SAFETY: mapped just above and known to nobody.
+    unsafe { source.unmap_direct(at, bytes) };
+    None
+}
+
+/// Unmaps the mapping that starts at `at`; its size, or `None` when there is none.
+///
+/// # Safety
+/// If `at` starts a direct mapping, nobody uses it any more.
+pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
+    let bytes = TABLE.lock().remove(at.as_ptr() as usize)?;
+    if let Some(source) = ZONE.source() {
+        // SAFETY: the table held exactly this mapping; the caller gives it up.
+        unsafe { source.unmap_direct(at, bytes) };
+    }
+    Some(bytes)
+}
+
+/// Changes the size of a direct mapping, moving it if need be; `None` leaves it alone.
+///
+/// # Safety
+/// Nobody else uses the mapping during the call; on success the old address is dead.
+pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<u8>> {
+    let source = ZONE.source()?;
+    let new_bytes = checked_align_up(new_bytes, source.page_size())?;
+    let mut table = TABLE.lock();
+    let old = table.remove(at.as_ptr() as usize)?;
+    // The node just freed guarantees that the insert below finds one. The lock is held across the system
+    // call: otherwise another thread could map the vacated addresses before the table knows of the move.
+    // SAFETY: the table held exactly this mapping and the caller lets it move.
+    let moved = unsafe { source.remap_direct(at, old, new_bytes) };
+    let (start, bytes) = moved.map_or((at, old), |m| (m, new_bytes));
+    table.insert(start.as_ptr() as usize, bytes);
+    moved
+}
+
+/// Bytes of the mapping that starts at `address`.
+pub(crate) fn size_of_mapping(address: usize) -> Option<usize> {
+    TABLE.lock().find(address)
+}
+
+/// Bytes in direct mappings.
+pub(crate) fn total_bytes() -> usize {
+    TABLE.lock().bytes
+}
+
+/// Takes the direct lock, for fork.
+pub(crate) fn lock_all() {
+    TABLE.lock_raw();
+}
+
+/// Releases what [`lock_all`] took.
+///
+/// # Safety
+/// This thread, or its parent's across fork, called `lock_all`.
+pub(crate) unsafe fn unlock_all() {
+    // SAFETY: by the caller's promise.
+    unsafe { TABLE.unlock_raw() };
+}

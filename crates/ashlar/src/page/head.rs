@@ -1,0 +1,98 @@
+//! The head entry of a run of pages: the user-space `struct page` / `struct slab`.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::units::PageIndex;
+
+/// Metadata of one slab or one large object, 32 bytes, kept apart from the memory it describes.
+///
+/// | field | written by | when |
+/// |---|---|---|
+/// | `state` | anyone, by compare-and-swap | see [`crate::slab`] |
+/// | `next`, `prev` | holder of the node's list_lock | while the slab stands on a partial list |
+/// | `owner` | owner of the run | between allocation from the zone and publication; constant after |
+/// | `shape` | owner of the run | as `owner` |
+#[repr(C)]
+pub(crate) struct PageHead {
+    /// The slab's packed state word; pages of a large object.
+    pub(crate) state: AtomicU64,
+    next: AtomicU32,
+    prev: AtomicU32,
+    /// Address of the cache.
+    owner: AtomicU64,
+    /// Objects (bits 0..16), order (16..24), node (24..32).
+    shape: AtomicU32,
+    /// Nonzero while the slab stands on its node's partial list; guarded by list_lock.
+    listed: AtomicU32,
+}
+
+impl PageHead {
+    #[cfg(any(test, ashlar_loom))]
+    pub(crate) fn new() -> Self {
+        PageHead {
+            state: AtomicU64::new(0),
+            next: AtomicU32::new(0),
+            prev: AtomicU32::new(0),
+            owner: AtomicU64::new(0),
+            shape: AtomicU32::new(0),
+            listed: AtomicU32::new(0),
+        }
+    }
+
+    /// Fills the entry of a fresh run.
+    pub(crate) fn init(&self, owner: usize, objects: u16, order: u8, node: u8) {
+        self.owner.store(owner as u64, Ordering::Relaxed);
+        let shape = u32::from(objects) | u32::from(order) << 16 | u32::from(node) << 24;
+        self.shape.store(shape, Ordering::Relaxed);
+        self.listed.store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn owner(&self) -> usize {
+        self.owner.load(Ordering::Relaxed) as usize
+    }
+
+    #[inline]
+    pub(crate) fn objects(&self) -> u16 {
+        self.shape.load(Ordering::Relaxed) as u16
+    }
+
+    #[inline]
+    pub(crate) fn order(&self) -> u8 {
+        (self.shape.load(Ordering::Relaxed) >> 16) as u8
+    }
+
+    #[inline]
+    pub(crate) fn node(&self) -> u8 {
+        (self.shape.load(Ordering::Relaxed) >> 24) as u8
+    }
+
+    #[inline]
+    pub(crate) fn next(&self) -> PageIndex {
+        PageIndex(self.next.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn prev(&self) -> PageIndex {
+        PageIndex(self.prev.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn set_next(&self, page: PageIndex) {
+        self.next.store(page.0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set_prev(&self, page: PageIndex) {
+        self.prev.store(page.0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn listed(&self) -> bool {
+        self.listed.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    pub(crate) fn set_listed(&self, listed: bool) {
+        self.listed.store(u32::from(listed), Ordering::Relaxed);
+    }
+}

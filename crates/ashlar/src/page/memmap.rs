@@ -1,0 +1,168 @@
+//! `memmap`: the user-space `struct page` array, found from an address by a subtraction and a shift.
+//!
+//! Two arrays run in parallel over the zone's pages. The *class words*, 4 bytes a page, answer "which
+//! cache" with one load and are what `kfree` reads. The *page heads*, 32 bytes a page, hold the rest; only
+//! the head page of a slab or of a large object uses its entry, the others are never touched.
+//!
+//! ## Class word
+//!
+//! | bits | field | meaning |
+//! |---|---|---|
+//! | 0..16 | slot | byte offset of the cache's slot in a per-CPU area; 0: take the slow path |
+//! | 16..25 | back | pages from here back to the head page |
+//! | 25..28 | kind | what the page is: see [`PageKind`] |
+//!
+//! A slot of 0 is given to pages that are no slab pages, and to slabs whose frees must look further (a
+//! machine with several nodes, an engine without sheaves): slot 0 of every per-CPU area is both empty and
+//! full for ever, so the fast path needs no test for it.
+//!
+//! Writers: only the owner of a run of pages (between allocation from the zone and giving it back) writes
+//! its class words, so they are plain relaxed stores; an object's address travels from the allocating
+//! thread to others by the program's own synchronisation, and the class word with it.
+#![allow(unsafe_code, reason = "indexes raw arrays over the zone")]
+
+use core::ptr::NonNull;
+
+use super::head::PageHead;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::units::{PAGE_SHIFT, PageIndex};
+
+/// What a page of the zone holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageKind {
+    /// Nothing: free, or never used.
+    Free,
+    /// Objects of a cache.
+    Slab,
+    /// The first page of a large kmalloc object; its later pages read as `Free`.
+    LargeHead,
+}
+
+/// One class word; see the table at the head of this module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClassWord(pub(crate) u32);
+
+impl ClassWord {
+    pub(crate) const FREE: ClassWord = ClassWord(0);
+
+    pub(crate) const fn new(kind: PageKind, slot: u16, back: usize) -> ClassWord {
+        let kind = match kind {
+            PageKind::Free => 0,
+            PageKind::Slab => 1,
+            PageKind::LargeHead => 2,
+        };
+        ClassWord(slot as u32 | (back as u32) << 16 | kind << 25)
+    }
+
+    pub(crate) const fn kind(self) -> PageKind {
+        match self.0 >> 25 {
+            1 => PageKind::Slab,
+            2 => PageKind::LargeHead,
+            _ => PageKind::Free,
+        }
+    }
+
+    pub(crate) const fn back(self) -> u32 {
+        self.0 >> 16 & 0x1ff
+    }
+}
+
+/// What the fast path of `kfree` reads, in one cache line. All zero until the zone is up: then no address
+/// is inside, and every call takes the slow path.
+#[repr(C, align(64))]
+pub(crate) struct MemMap {
+    /// Address of page 0.
+    pub(crate) zone_base: AtomicUsize,
+    /// Pages in the zone.
+    pub(crate) nr_pages: AtomicUsize,
+    /// The class words.
+    pub(crate) class: AtomicPtr<AtomicU32>,
+    /// The page heads.
+    heads: AtomicPtr<PageHead>,
+}
+
+/// The one memmap of the process.
+pub(crate) static MEMMAP: MemMap = MemMap {
+    zone_base: AtomicUsize::new(0),
+    nr_pages: AtomicUsize::new(0),
+    class: AtomicPtr::new(core::ptr::null_mut()),
+    heads: AtomicPtr::new(core::ptr::null_mut()),
+};
+
+impl MemMap {
+    /// Publishes the arrays; called once, when the zone is up.
+    pub(crate) fn publish(&self, base: usize, pages: usize, class: NonNull<u8>, heads: NonNull<u8>) {
+        self.zone_base.store(base, Ordering::Relaxed);
+        self.class.store(class.as_ptr().cast(), Ordering::Relaxed);
+        self.heads.store(heads.as_ptr().cast(), Ordering::Relaxed);
+        self.nr_pages.store(pages, Ordering::Release);
+    }
+
+    /// The page that holds `address`, or `None` for an address outside the zone.
+    #[inline]
+    pub(crate) fn page_of(&self, address: usize) -> Option<PageIndex> {
+        let page = address.wrapping_sub(self.zone_base.load(Ordering::Relaxed)) >> PAGE_SHIFT;
+        (page < self.nr_pages.load(Ordering::Relaxed)).then_some(PageIndex(page as u32))
+    }
+
+    /// The address of a page.
+    #[inline]
+    pub(crate) fn address_of(&self, page: PageIndex) -> usize {
+        self.zone_base.load(Ordering::Relaxed) + ((page.0 as usize) << PAGE_SHIFT)
+    }
+
+    #[inline]
+    fn class_cell(&self, page: PageIndex) -> &AtomicU32 {
+        // SAFETY: `publish` stored an array of nr_pages class words that is readable for ever; every
+        // PageIndex in circulation comes from `page_of` or from the zone, both below nr_pages.
+        unsafe { &*self.class.load(Ordering::Relaxed).add(page.0 as usize) }
+    }
+
+    /// The class word of a page.
+    #[inline]
+    pub(crate) fn class_of(&self, page: PageIndex) -> ClassWord {
+        ClassWord(self.class_cell(page).load(Ordering::Relaxed))
+    }
+
+    /// Writes the class words of a run: its head page as `head`, each later page as `tail(back)`.
+    pub(crate) fn set_class(&self, first: PageIndex, pages: usize, head: ClassWord, tail: impl Fn(usize) -> ClassWord) {
+        self.class_cell(first).store(head.0, Ordering::Relaxed);
+        for i in 1..pages {
+            self.class_cell(first.add(i)).store(tail(i).0, Ordering::Relaxed);
+        }
+    }
+
+    /// The head entry of a page that heads a slab or a large object.
+    #[inline]
+    pub(crate) fn head(&self, page: PageIndex) -> &'static PageHead {
+        // SAFETY: `publish` stored an array of nr_pages heads; the part that covers a page is committed
+        // before the zone hands the page out, and is never unmapped. All fields are atomic.
+        unsafe { &*self.heads.load(Ordering::Relaxed).add(page.0 as usize) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_word_fields_do_not_overlap() {
+        let w = ClassWord::new(PageKind::LargeHead, 0xfff0, 511);
+        assert_eq!((w.kind(), w.back(), w.0 as u16), (PageKind::LargeHead, 511, 0xfff0));
+        assert_eq!(ClassWord::FREE.kind(), PageKind::Free);
+    }
+
+    #[test]
+    fn addresses_outside_are_foreign() {
+        let map = MemMap {
+            zone_base: AtomicUsize::new(0x10_0000),
+            nr_pages: AtomicUsize::new(2),
+            class: AtomicPtr::new(core::ptr::null_mut()),
+            heads: AtomicPtr::new(core::ptr::null_mut()),
+        };
+        assert_eq!(map.page_of(0x0f_ffff), None);
+        assert_eq!(map.page_of(0x10_1fff), Some(PageIndex(1)));
+        assert_eq!(map.page_of(0x10_2000), None);
+        assert_eq!(map.page_of(0), None);
+    }
+}

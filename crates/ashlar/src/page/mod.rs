@@ -1,0 +1,29 @@
+//! Layer 1, pages: where slab space comes from.
+//!
+//! * [`PageSource`] is the seam to the system: reserve, commit, release.
+//! * [`zone`] cuts one reserved range into nodes and 2 MiB blocks and hands out runs of pages.
+//! * [`memmap`] answers "which cache" for every page of the zone; [`head`] is one entry of it.
+//! * [`direct`] keeps the few objects that are too large for the zone.
+//! * [`meta`] is the memory of the allocator's own structures.
+//! * [`arena`] is a page source over a fixed range, for machines without an operating system and for tests.
+//!
+//! Lock order inside the layer: direct lock, then meta lock. The zone lock is taken alone.
+
+#[cfg(not(ashlar_loom))]
+pub(crate) mod arena;
+#[cfg(not(ashlar_loom))]
+mod block;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod direct;
+pub(crate) mod head;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod memmap;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod meta;
+#[cfg(not(ashlar_loom))]
+mod source;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod zone;
+
+#[cfg(not(ashlar_loom))]
+pub use source::PageSource;

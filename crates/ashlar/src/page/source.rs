@@ -1,0 +1,75 @@
+//! `PageSource`: where address space and memory come from. The zone above knows nothing else of the system.
+#![allow(unsafe_code, reason = "declares an unsafe trait")]
+
+use core::ptr::NonNull;
+
+use crate::units::NodeId;
+
+/// A supplier of address space and memory.
+///
+/// Ranges go through three states: *reserved* (addresses only, any access faults), *committed*
+/// (readable and writable) and, after [`release`](PageSource::release), committed with contents
+/// given back. All sizes and addresses passed in are multiples of [`page_size`](PageSource::page_size).
+///
+/// # Safety
+/// Implementors guarantee:
+/// * a range returned by `reserve`, `reserve_readable` or `map_direct` overlaps no other range that is
+///   in use by anyone, and stays reserved until the process ends (or `unmap_direct`);
+/// * after `commit` returned true, the range is readable and writable for as long as it is reserved,
+///   and a page committed for the first time reads as zeros;
+/// * `release` changes no page outside its range;
+/// * no method calls back into the allocator, allocates from it, or unwinds.
+///
+/// Callers guarantee: `commit`, `release` and `bind` only get sub-ranges of ranges that this source
+/// reserved; `release` only gets committed ranges that nobody reads or writes during the call.
+pub unsafe trait PageSource: Sync {
+    /// The system's page size in bytes: a power of two of at least 4096.
+    fn page_size(&self) -> usize;
+
+    /// How many bytes the zone should try to reserve for each of `nodes` nodes.
+    fn zone_bytes(&self, nodes: usize) -> usize;
+
+    /// Reserves `bytes` of address space at a multiple of `align`.
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
+
+    /// Reserves `bytes` that read as zeros at once and may be written after `commit`.
+    fn reserve_readable(&self, bytes: usize) -> Option<NonNull<u8>>;
+
+    /// Makes a reserved range readable and writable; false when memory is refused.
+    ///
+    /// # Safety
+    /// The range lies inside a range that this source reserved.
+    unsafe fn commit(&self, at: NonNull<u8>, bytes: usize) -> bool;
+
+    /// Gives the contents of a committed range back to the system. It stays committed. True when the
+    /// range reads as zeros from now on, false when its contents are unspecified.
+    ///
+    /// # Safety
+    /// The range is committed and holds nothing that anyone will read again.
+    unsafe fn release(&self, at: NonNull<u8>, bytes: usize) -> bool;
+
+    /// Places future pages of a reserved range on a real NUMA node; a hint.
+    ///
+    /// # Safety
+    /// The range lies inside a range that this source reserved.
+    unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId);
+
+    /// Maps a committed, zeroed range of its own, for objects too large for the zone.
+    fn map_direct(&self, bytes: usize) -> Option<NonNull<u8>>;
+
+    /// Unmaps a range of `map_direct`.
+    ///
+    /// # Safety
+    /// `at` and `bytes` are those of one `map_direct`, and nobody uses the range any more.
+    unsafe fn unmap_direct(&self, at: NonNull<u8>, bytes: usize);
+
+    /// Grows or shrinks a range of `map_direct`, moving it if need be; the old range is gone on success.
+    /// `None` leaves it as it was.
+    ///
+    /// # Safety
+    /// As for [`unmap_direct`](PageSource::unmap_direct) on success.
+    unsafe fn remap_direct(&self, at: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
+        let _ = (at, old, new);
+        None
+    }
+}

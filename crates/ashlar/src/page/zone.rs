@@ -1,0 +1,545 @@
+//! The zone: one reserved range of addresses, cut into nodes, cut into 2 MiB blocks.
+//!
+//! Owns every page of slab space. A request of at most 2 MiB is served from the fullest block that has a run
+//! large enough, so that others drain and become empty; a larger one takes whole blocks; one above
+//! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see [`super::direct`]).
+//!
+//! ## Locks
+//! One lock a node, the *zone lock*. It is the innermost lock of the allocator: nothing is taken under it.
+//! It covers the node's blocks and lists. Committing a new block (a system call) happens under it, giving
+//! memory back does not: the reaper takes the pages out of their block, releases them, and puts them back.
+//!
+//! ## States of a page
+//!
+//! | state | free bit | dirty bit | class word |
+//! |---|---|---|---|
+//! | never used, or given back | 1 | 0 | 0 |
+//! | free, may be resident | 1 | 1 | 0 |
+//! | in use | 0 | 0 | kind != 0 on slab pages and heads |
+#![allow(unsafe_code, reason = "blocks live in memory of the page source")]
+
+use core::ptr::NonNull;
+
+use super::block::{Block, LEVELS};
+use super::memmap::MEMMAP;
+use super::source::PageSource;
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, SpinLock};
+use crate::units::{BLOCK_ORDER, BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
+
+/// Requests above this many bytes are mapped directly.
+pub(crate) const DIRECT_BYTES: usize = 32 << 20;
+/// A node commits at most this many blocks at once.
+const MAX_COMMIT_BLOCKS: usize = 32;
+const NO_BLOCK: u32 = u32::MAX;
+/// Bytes of one page head; checked below against the type.
+const HEAD_BYTES: usize = size_of::<super::head::PageHead>();
+
+/// A run of pages handed out by the zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) first: PageIndex,
+    /// Every byte reads as zero.
+    pub(crate) zeroed: bool,
+}
+
+/// The blocks of one node.
+struct NodeBlocks {
+    /// Blocks of this node are numbered from here.
+    first: u32,
+    /// Blocks committed so far.
+    committed: u32,
+    /// Blocks reserved.
+    reserved: u32,
+    /// Lists of blocks by largest free run (one more than its order) and fullness.
+    lists: [[u32; LEVELS]; 11],
+    /// For each largest run, a bit for each level whose list is not empty.
+    nonempty: [u8; 11],
+    free_pages: usize,
+    dirty_pages: usize,
+}
+
+/// Figures of the zone, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneStats {
+    /// Pages committed: backed by address space that may be touched.
+    pub committed: usize,
+    /// Committed pages that nobody uses.
+    pub free: usize,
+    /// Free pages that may still be resident and go back to the system after the decay time.
+    pub dirty: usize,
+}
+
+/// The zone of the process.
+pub(crate) struct Zone {
+    source: spin_once::Source,
+    nodes: AtomicU32,
+    blocks: AtomicUsize,
+    class: AtomicUsize,
+    heads: AtomicUsize,
+    /// First usable byte and end of an arena that does not start or end on a block; 0 and MAX otherwise.
+    usable_from: AtomicUsize,
+    usable_to: AtomicUsize,
+    node: [SpinLock<NodeBlocks>; MAX_NODES],
+    /// Reaper ticks so far; stamps blocks.
+    pub(crate) tick: AtomicU32,
+}
+
+mod spin_once {
+    use crate::page::PageSource;
+    use core::cell::UnsafeCell;
+
+    /// The page source, set once before the zone is published.
+    pub(super) struct Source(UnsafeCell<Option<&'static dyn PageSource>>);
+
+    // SAFETY: written once by the initialising thread before any other thread can see the zone
+    // (initialisation is serialised by the boot state), read-only after.
+    unsafe impl Sync for Source {}
+
+    impl Source {
+        pub(super) const fn new() -> Self {
+            Source(UnsafeCell::new(None))
+        }
+        pub(super) fn get(&self) -> Option<&'static dyn PageSource> {
+            // SAFETY: see the Sync impl: no write happens after publication.
+            unsafe { *self.0.get() }
+        }
+        pub(super) fn set(&self, source: &'static dyn PageSource) {
+            // SAFETY: see the Sync impl: only the initialising thread is here.
+            unsafe { *self.0.get() = Some(source) }
+        }
+    }
+}
+
+/// The one zone of the process.
+pub(crate) static ZONE: Zone = Zone::new();
+
+impl Zone {
+    const fn new() -> Zone {
+        Zone {
+            source: spin_once::Source::new(),
+            nodes: AtomicU32::new(0),
+            blocks: AtomicUsize::new(0),
+            class: AtomicUsize::new(0),
+            heads: AtomicUsize::new(0),
+            usable_from: AtomicUsize::new(0),
+            usable_to: AtomicUsize::new(usize::MAX),
+            node: [const {
+                SpinLock::new(NodeBlocks {
+                    first: 0,
+                    committed: 0,
+                    reserved: 0,
+                    lists: [[NO_BLOCK; LEVELS]; 11],
+                    nonempty: [0; 11],
+                    free_pages: 0,
+                    dirty_pages: 0,
+                })
+            }; MAX_NODES],
+            tick: AtomicU32::new(1),
+        }
+    }
+
+    /// Reserves the zone for `nodes` nodes from `source`; halves its wish until the source agrees. False when
+    /// not even the smallest zone can be had. Called once, by the boot.
+    pub(crate) fn init(&self, source: &'static dyn PageSource, nodes: usize) -> bool {
+        let mut per_node = source.zone_bytes(nodes);
+        loop {
+            if self.try_init(source, nodes, per_node).is_some() {
+                return true;
+            }
+            if per_node <= 2 * BLOCK_SIZE {
+                return false;
+            }
+            per_node = (per_node / 2).max(2 * BLOCK_SIZE) & !(BLOCK_SIZE - 1);
+        }
+    }
+
+    fn try_init(&self, source: &'static dyn PageSource, nodes: usize, per_node: usize) -> Option<()> {
+        // An arena gives whatever it has; its range need not be made of whole blocks.
+        let whole_blocks = per_node.is_multiple_of(BLOCK_SIZE);
+        let align = if whole_blocks { BLOCK_SIZE } else { PAGE_SIZE };
+        let range = source.reserve(per_node * nodes, align)?.as_ptr() as usize;
+        let base = range & !(BLOCK_SIZE - 1);
+        let end = range + per_node * nodes;
+        let blocks = (end - base).div_ceil(BLOCK_SIZE);
+        let pages = blocks * BLOCK_PAGES;
+        let class = source.reserve_readable(round_to_system(source, pages * 4))?;
+        let heads = source.reserve(round_to_system(source, pages * HEAD_BYTES), source.page_size())?;
+        let table = source.reserve(round_to_system(source, blocks * size_of::<Block>()), source.page_size())?;
+        self.source.set(source);
+        self.usable_from.store(range, Ordering::Relaxed);
+        self.usable_to.store(end, Ordering::Relaxed);
+        self.blocks.store(table.as_ptr() as usize, Ordering::Relaxed);
+        self.class.store(class.as_ptr() as usize, Ordering::Relaxed);
+        self.heads.store(heads.as_ptr() as usize, Ordering::Relaxed);
+        let each = blocks / nodes;
+        for n in 0..nodes {
+            let mut node = self.node[n].lock();
+            node.first = (n * each) as u32;
+            node.reserved = each as u32;
+        }
+        self.nodes.store(nodes as u32, Ordering::Relaxed);
+        MEMMAP.publish(base, pages, class, heads);
+        Some(())
+    }
+
+    /// The page source; `None` before `init`.
+    pub(crate) fn source(&self) -> Option<&'static dyn PageSource> {
+        self.source.get()
+    }
+
+    /// Nodes of the zone.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.load(Ordering::Relaxed) as usize
+    }
+
+    /// Takes `pages` pages in a run aligned to their size rounded up to a power of two (to 2 MiB above that).
+    pub(crate) fn alloc(&self, node: NodeId, pages: usize) -> Option<Run> {
+        let mut blocks = self.node.get(usize::from(node.0))?.lock();
+        self.alloc_locked(&mut blocks, node, pages)
+    }
+
+    /// Takes runs of `order` until `want` are had or memory ends, under one lock; the number taken.
+    pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [Run]) -> usize {
+        let Some(lock) = self.node.get(usize::from(node.0)) else { return 0 };
+        let mut blocks = lock.lock();
+        let mut got = 0;
+        while got < want.min(out.len()) {
+            match self.alloc_locked(&mut blocks, node, order.pages()) {
+                Some(run) => out[got] = run,
+                None => break,
+            }
+            got += 1;
+        }
+        got
+    }
+
+    fn alloc_locked(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize) -> Option<Run> {
+        if pages > BLOCK_PAGES {
+            return self.alloc_blocks(blocks, node, pages);
+        }
+        let order = Order::for_bytes(pages * PAGE_SIZE).0;
+        let number = match blocks.pick(order) {
+            Some(number) => number,
+            None => {
+                self.commit_more(blocks, node, 1)?;
+                blocks.pick(order)?
+            }
+        };
+        let block = self.block(number);
+        let first = block.find(order)?;
+        let dirty = block.take(first, pages);
+        blocks.dirty_pages -= dirty;
+        blocks.free_pages -= pages;
+        self.relist(blocks, number);
+        Some(Run { first: PageIndex(number * BLOCK_PAGES as u32 + first as u32), zeroed: dirty == 0 })
+    }
+
+    /// Takes whole adjacent blocks; the tail of the last one that is not needed stays free.
+    fn alloc_blocks(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize) -> Option<Run> {
+        let count = pages.div_ceil(BLOCK_PAGES) as u32;
+        let start = match self.adjacent_empty(blocks, count) {
+            Some(start) => start,
+            None => {
+                self.commit_more(blocks, node, count as usize)?;
+                self.adjacent_empty(blocks, count)?
+            }
+        };
+        let mut zeroed = true;
+        let mut left = pages;
+        for number in start..start + count {
+            let block = self.block(number);
+            let take = left.min(BLOCK_PAGES);
+            let dirty = block.take(0, take);
+            zeroed &= dirty == 0;
+            blocks.dirty_pages -= dirty;
+            blocks.free_pages -= take;
+            left -= take;
+            self.relist(blocks, number);
+        }
+        Some(Run { first: PageIndex(start * BLOCK_PAGES as u32), zeroed })
+    }
+
+    /// The first of `count` adjacent empty blocks.
+    fn adjacent_empty(&self, blocks: &NodeBlocks, count: u32) -> Option<u32> {
+        let mut run = 0;
+        for number in blocks.first..blocks.first + blocks.committed {
+            run = if self.block(number).free_count() == BLOCK_PAGES { run + 1 } else { 0 };
+            if run == count {
+                return Some(number + 1 - count);
+            }
+        }
+        None
+    }
+
+    /// Gives pages back; true when enough free memory is resident to be worth the reaper's while.
+    pub(crate) fn free(&self, first: PageIndex, pages: usize) -> bool {
+        self.free_many(&[(first, pages)])
+    }
+
+    /// Gives several runs of one node back under one lock; as [`Self::free`].
+    pub(crate) fn free_many(&self, runs: &[(PageIndex, usize)]) -> bool {
+        let Some(&(first, _)) = runs.first() else { return false };
+        let node = self.node_of(first);
+        let mut blocks = self.node[usize::from(node.0)].lock();
+        for &(first, pages) in runs {
+            self.put_locked(&mut blocks, first, pages, true);
+        }
+        blocks.dirty_pages >= DIRTY_WORTH_REAPING
+    }
+
+    fn put_locked(&self, blocks: &mut NodeBlocks, first: PageIndex, pages: usize, dirty: bool) {
+        let mut page = first.0 as usize;
+        let mut left = pages;
+        while left > 0 {
+            let number = (page / BLOCK_PAGES) as u32;
+            let at = page % BLOCK_PAGES;
+            let count = left.min(BLOCK_PAGES - at);
+            let block = self.block(number);
+            block.put(at, count, dirty);
+            block.freed_at = self.tick.load(Ordering::Relaxed);
+            blocks.free_pages += count;
+            if dirty {
+                blocks.dirty_pages += count;
+            }
+            self.relist(blocks, number);
+            page += count;
+            left -= count;
+        }
+    }
+
+    /// The node that owns a page.
+    #[inline]
+    pub(crate) fn node_of(&self, page: PageIndex) -> NodeId {
+        let nodes = self.nodes();
+        if nodes <= 1 {
+            return NodeId(0);
+        }
+        let each = MEMMAP.nr_pages.load(Ordering::Relaxed) / BLOCK_PAGES / nodes;
+        NodeId((page.0 as usize / BLOCK_PAGES / each).min(nodes - 1) as u8)
+    }
+
+    /// Gives back to the system what has been free since before tick `before` (everything for `u32::MAX`).
+    /// Returns pages given back and free pages that are still resident.
+    pub(crate) fn purge(&self, before: u32) -> (usize, usize) {
+        let Some(source) = self.source() else { return (0, 0) };
+        let granule = (source.page_size() / PAGE_SIZE).max(1);
+        let (mut given, mut left) = (0, 0);
+        for node in 0..self.nodes() {
+            let (first, count) = {
+                let blocks = self.node[node].lock();
+                if blocks.dirty_pages == 0 {
+                    continue;
+                }
+                (blocks.first, blocks.committed)
+            };
+            for number in first..first + count {
+                given += self.purge_block(source, node, number, before, granule);
+            }
+            left += self.node[node].lock().dirty_pages;
+        }
+        (given, left)
+    }
+
+    fn purge_block(&self, source: &dyn PageSource, node: usize, number: u32, before: u32, granule: usize) -> usize {
+        let (mut given, mut from) = (0, 0);
+        loop {
+            // Take one dirty run out of the block, so that nobody can allocate it meanwhile.
+            let (at, count) = {
+                let mut blocks = self.node[node].lock();
+                let block = self.block(number);
+                if before != u32::MAX && block.freed_at >= before {
+                    return given;
+                }
+                let Some((at, count)) = block.dirty_run(from, granule) else { return given };
+                blocks.dirty_pages -= block.take(at, count);
+                blocks.free_pages -= count;
+                self.relist(&mut blocks, number);
+                (at, count)
+            };
+            let page = PageIndex(number * BLOCK_PAGES as u32 + at as u32);
+            let address = MEMMAP.address_of(page) as *mut u8;
+            let zero = NonNull::new(address).is_some_and(|a| {
+                // SAFETY: the pages were taken above, so they are committed and nobody uses them.
+                unsafe { source.release(a, count * PAGE_SIZE) }
+            });
+            let mut blocks = self.node[node].lock();
+            let stamp = self.block(number).freed_at;
+            self.put_locked(&mut blocks, page, count, !zero);
+            self.block(number).freed_at = stamp;
+            given += if zero { count } else { 0 };
+            from = at + count;
+        }
+    }
+
+    /// Figures over all nodes.
+    pub(crate) fn stats(&self) -> ZoneStats {
+        let mut stats = ZoneStats::default();
+        for node in &self.node[..self.nodes()] {
+            let blocks = node.lock();
+            stats.committed += blocks.committed as usize * BLOCK_PAGES;
+            stats.free += blocks.free_pages;
+            stats.dirty += blocks.dirty_pages;
+        }
+        stats
+    }
+
+    /// Takes every zone lock, for fork.
+    pub(crate) fn lock_all(&self) {
+        for node in &self.node[..self.nodes()] {
+            node.lock_raw();
+        }
+    }
+
+    /// Releases what [`Self::lock_all`] took.
+    ///
+    /// # Safety
+    /// This thread, or its parent's thread across fork, called `lock_all`.
+    pub(crate) unsafe fn unlock_all(&self) {
+        for node in &self.node[..self.nodes()] {
+            // SAFETY: by the caller's promise the lock is held by lock_raw.
+            unsafe { node.unlock_raw() };
+        }
+    }
+
+    /// Commits at least `want` more blocks at the end of the node's committed part.
+    fn commit_more(&self, blocks: &mut NodeBlocks, node: NodeId, want: usize) -> Option<()> {
+        let source = self.source()?;
+        let room = (blocks.reserved - blocks.committed) as usize;
+        if want > room {
+            return None;
+        }
+        // Grow by an eighth at a time: few system calls, and few pages charged under strict overcommit.
+        let step = want.max((blocks.committed as usize / 8).min(MAX_COMMIT_BLOCKS)).min(room);
+        let first = blocks.first + blocks.committed;
+        let step = [step, want].into_iter().find(|&step| self.commit_blocks(source, node, first, step))?;
+        let base = MEMMAP.zone_base.load(Ordering::Relaxed);
+        let from = self.usable_from.load(Ordering::Relaxed);
+        let to = self.usable_to.load(Ordering::Relaxed);
+        for number in first..first + step as u32 {
+            let start = base + number as usize * BLOCK_SIZE;
+            let clip = |at: usize| at.clamp(start, start + BLOCK_SIZE) - start;
+            let usable = clip(from).div_ceil(PAGE_SIZE)..clip(to) / PAGE_SIZE;
+            blocks.free_pages += usable.len();
+            let block = self.block(number);
+            block.init(usable);
+            block.level = u8::MAX;
+            blocks.committed += 1;
+            self.relist(blocks, number);
+        }
+        Some(())
+    }
+
+    fn commit_blocks(&self, source: &dyn PageSource, node: NodeId, first: u32, count: usize) -> bool {
+        let (first, count) = (first as usize, count);
+        let part = |array: &AtomicUsize, each: usize| {
+            let size = source.page_size();
+            let start = array.load(Ordering::Relaxed) + first * each;
+            let end = start + count * each;
+            let start = start & !(size - 1);
+            (start, crate::units::align_up(end, size) - start)
+        };
+        let base = MEMMAP.zone_base.load(Ordering::Relaxed);
+        let from = (base + first * BLOCK_SIZE).max(self.usable_from.load(Ordering::Relaxed));
+        let to = (base + (first + count) * BLOCK_SIZE).min(self.usable_to.load(Ordering::Relaxed));
+        let ranges = [
+            part(&self.class, BLOCK_PAGES * 4),
+            part(&self.heads, BLOCK_PAGES * HEAD_BYTES),
+            part(&self.blocks, size_of::<Block>()),
+            (from, to.saturating_sub(from)),
+        ];
+        ranges.into_iter().all(|(start, bytes)| {
+            NonNull::new(start as *mut u8).is_some_and(|at| {
+                // SAFETY: each range lies inside the reservation of its array or of the zone: the node has
+                // `count` reserved blocks from `first`.
+                unsafe { source.commit(at, bytes) }
+            })
+        }) && {
+            if let Some(at) = NonNull::new(from as *mut u8) {
+                // SAFETY: the zone's own range, just committed.
+                unsafe { source.bind(at, to.saturating_sub(from), node) };
+            }
+            true
+        }
+    }
+
+    /// The state of a block.
+    #[expect(clippy::mut_from_ref, reason = "the zone lock of the block's node makes the reference unique")]
+    fn block(&self, number: u32) -> &mut Block {
+        let table = self.blocks.load(Ordering::Relaxed) as *mut Block;
+        // SAFETY: callers hold the zone lock of the block's node and the block is committed (or being
+        // committed under that lock), so its entry is writable and no other reference to it is alive; no
+        // caller keeps the reference across another call of `block` for the same number that it then uses.
+        unsafe { &mut *table.add(number as usize) }
+    }
+
+    /// Moves a block to the list that its free runs and fullness call for.
+    fn relist(&self, blocks: &mut NodeBlocks, number: u32) {
+        let block = self.block(number);
+        let level = block.fullness_level();
+        let key = (block.max_order, level);
+        let old = (block.level >> 4, block.level & 0xf);
+        if block.level != u8::MAX {
+            if old == key {
+                return;
+            }
+            blocks.unlink(self, number, old);
+        }
+        let block = self.block(number);
+        block.level = key.0 << 4 | key.1;
+        blocks.link(self, number, key);
+    }
+}
+
+/// Free resident pages above which the reaper is woken: 2 MiB.
+const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;
+
+fn round_to_system(source: &dyn PageSource, bytes: usize) -> usize {
+    crate::units::align_up(bytes, source.page_size())
+}
+
+impl NodeBlocks {
+    /// The fullest block that has a free run of `order`.
+    fn pick(&self, order: u8) -> Option<u32> {
+        let mut best: Option<(u32, usize)> = None;
+        for run in usize::from(order) + 1..=usize::from(BLOCK_ORDER) + 1 {
+            let levels = self.nonempty[run];
+            if levels != 0 {
+                let level = levels.trailing_zeros();
+                if best.is_none_or(|(l, _)| level < l) {
+                    best = Some((level, run));
+                }
+            }
+        }
+        best.map(|(level, run)| self.lists[run][level as usize])
+    }
+
+    fn link(&mut self, zone: &Zone, number: u32, (run, level): (u8, u8)) {
+        let head = self.lists[usize::from(run)][usize::from(level)];
+        let block = zone.block(number);
+        block.next = head;
+        block.prev = NO_BLOCK;
+        if head != NO_BLOCK {
+            zone.block(head).prev = number;
+        }
+        self.lists[usize::from(run)][usize::from(level)] = number;
+        self.nonempty[usize::from(run)] |= 1 << level;
+    }
+
+    fn unlink(&mut self, zone: &Zone, number: u32, (run, level): (u8, u8)) {
+        let (next, prev) = {
+            let block = zone.block(number);
+            (block.next, block.prev)
+        };
+        if next != NO_BLOCK {
+            zone.block(next).prev = prev;
+        }
+        if prev != NO_BLOCK {
+            zone.block(prev).next = next;
+        } else {
+            self.lists[usize::from(run)][usize::from(level)] = next;
+            if next == NO_BLOCK {
+                self.nonempty[usize::from(run)] &= !(1 << level);
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Per-CPU areas: one reserved range, 64 KiB for each CPU that can ever appear.
+//!
+//! An area is an array of 16-byte *slots*, one for each cache, at the same offset on every CPU:
+//!
+//! | word | field | values |
+//! |---|---|---|
+//! | 0 | main | address of the top entry of the main sheaf; the null sheaf when there is none |
+//! | 1 | spare | the same for the spare sheaf; 0 when there is none |
+//!
+//! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
+//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode.
+//!
+//! Who writes a slot: code that runs on its CPU inside a critical section (rseq), or that holds the CPU's
+//! lock (portable), or that has stopped every critical section (drain).
+#![allow(unsafe_code, reason = "raw per-CPU memory")]
+
+use crate::page::PageSource;
+use crate::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use crate::units::{CpuId, MAX_NODES};
+
+/// log2 of the bytes of one CPU's area.
+pub(crate) const AREA_SHIFT: u32 = 16;
+const AREA_BYTES: usize = 1 << AREA_SHIFT;
+/// Bytes of a slot.
+const SLOT_BYTES: usize = 16;
+/// Offset of the lock word of the portable mode: slot 1.
+pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
+const FIRST_CACHE_SLOT: usize = 2 * SLOT_BYTES;
+/// Most caches that can exist at once.
+pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_CACHE_SLOT) / SLOT_BYTES;
+/// CPU numbers that the node map covers; higher ones are on node 0.
+const MAPPED_CPUS: usize = 8192;
+
+/// A sheaf of capacity 0: empty and full at once. Every slot without a sheaf points here.
+#[repr(C, align(2048))]
+struct NullSheaf([u64; 256]);
+static NULL_SHEAF: NullSheaf = NullSheaf([0; 256]);
+
+/// The top address of the null sheaf.
+#[inline]
+pub(crate) fn null_top() -> usize {
+    &raw const NULL_SHEAF.0 as usize
+}
+
+/// What the fast paths read, in one cache line.
+#[repr(C, align(64))]
+pub(crate) struct PerCpu {
+    /// Address of CPU 0's area.
+    pub(crate) base: AtomicUsize,
+    /// Offset of the thread's rseq area from its thread pointer.
+    pub(crate) rseq_offset: AtomicIsize,
+    /// CPU numbers below this may use their area by rseq; 0 stops all fast paths.
+    pub(crate) gate: AtomicU32,
+    /// What `gate` is when nothing is stopped.
+    pub(crate) gate_open: AtomicU32,
+    /// Areas reserved.
+    pub(crate) cpus: AtomicU32,
+    pub(crate) nodes: AtomicU32,
+}
+
+/// The one set of per-CPU areas of the process.
+pub(crate) static PERCPU: PerCpu = PerCpu {
+    base: AtomicUsize::new(0),
+    rseq_offset: AtomicIsize::new(0),
+    gate: AtomicU32::new(0),
+    gate_open: AtomicU32::new(0),
+    cpus: AtomicU32::new(0),
+    nodes: AtomicU32::new(1),
+};
+
+static CPU_TO_NODE: [crate::sync::AtomicU8; MAPPED_CPUS] = [const { crate::sync::AtomicU8::new(0) }; MAPPED_CPUS];
+static NEXT_SLOT: AtomicU32 = AtomicU32::new(FIRST_CACHE_SLOT as u32);
+/// Offsets given back by destroyed caches, as a stack threaded through this table.
+static FREE_SLOTS: crate::sync::SpinLock<u16> = crate::sync::SpinLock::new(0);
+static FREE_LINKS: [AtomicU16; MAX_CACHES + 2] = [const { AtomicU16::new(0) }; MAX_CACHES + 2];
+
+impl PerCpu {
+    /// Reserves and commits areas for `cpus` CPUs. Called once, by the boot.
+    pub(crate) fn init(&self, source: &dyn PageSource, cpus: u32, nodes: u32, node_of: impl Fn(usize) -> u8) -> bool {
+        let bytes = cpus as usize * AREA_BYTES;
+        let bytes = crate::units::align_up(bytes, source.page_size());
+        let Some(at) = source.reserve(bytes, source.page_size()) else { return false };
+        // SAFETY: the whole range was just reserved.
+        if !unsafe { source.commit(at, bytes) } {
+            return false;
+        }
+        self.base.store(at.as_ptr() as usize, Ordering::Relaxed);
+        self.cpus.store(cpus, Ordering::Relaxed);
+        self.nodes.store(nodes, Ordering::Relaxed);
+        for (cpu, node) in CPU_TO_NODE.iter().enumerate() {
+            let of = node_of(cpu);
+            if of != 0 {
+                node.store(of, Ordering::Relaxed);
+            }
+        }
+        self.clear_slot(0);
+        true
+    }
+
+    /// The slot of `cpu` at `offset`.
+    #[inline]
+    pub(crate) fn slot(&self, cpu: CpuId, offset: u16) -> *mut usize {
+        let base = self.base.load(Ordering::Relaxed);
+        (base + ((cpu.0 as usize) << AREA_SHIFT) + usize::from(offset)) as *mut usize
+    }
+
+    /// The node of a CPU.
+    #[inline]
+    pub(crate) fn node_of(&self, cpu: CpuId) -> crate::units::NodeId {
+        let node = CPU_TO_NODE.get(cpu.0 as usize).map_or(0, |n| n.load(Ordering::Relaxed));
+        debug_assert!(usize::from(node) < MAX_NODES, "node numbers are dense");
+        crate::units::NodeId(node)
+    }
+
+    /// Every CPU's slot at `offset`, without sheaves.
+    fn clear_slot(&self, offset: u16) {
+        for cpu in 0..self.cpus.load(Ordering::Relaxed) {
+            let slot = self.slot(CpuId(cpu), offset);
+            // SAFETY: the slot lies in the committed areas; no cache uses this offset yet or any more, so
+            // no critical section touches it.
+            unsafe {
+                slot.write_volatile(null_top());
+                slot.add(1).write_volatile(0);
+            }
+        }
+    }
+
+    /// A slot offset for a new cache; `None` when all are taken.
+    pub(crate) fn claim_slot(&self) -> Option<u16> {
+        let mut free = FREE_SLOTS.lock();
+        let offset = if *free != 0 {
+            let offset = *free;
+            *free = FREE_LINKS[usize::from(offset) / SLOT_BYTES].load(Ordering::Relaxed);
+            offset
+        } else {
+            let next = NEXT_SLOT.load(Ordering::Relaxed);
+            if next as usize >= AREA_BYTES {
+                return None;
+            }
+            NEXT_SLOT.store(next + SLOT_BYTES as u32, Ordering::Relaxed);
+            next as u16
+        };
+        self.clear_slot(offset);
+        Some(offset)
+    }
+
+    /// Gives back the offset of a destroyed cache; its slots hold no sheaves.
+    pub(crate) fn release_slot(&self, offset: u16) {
+        let mut free = FREE_SLOTS.lock();
+        FREE_LINKS[usize::from(offset) / SLOT_BYTES].store(*free, Ordering::Relaxed);
+        *free = offset;
+    }
+}

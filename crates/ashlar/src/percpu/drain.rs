@@ -1,0 +1,158 @@
+//! Cross-CPU drain: taking the sheaves of all CPUs, from one thread.
+//!
+//! With rseq: the gate is set to 0 (the stop flag), then `membarrier` aborts every critical section that is
+//! running. A section that starts, or restarts, from now on compares its CPU number with the gate first and
+//! leaves for the slow path, which does without sheaves while the gate is shut. So the drainer has all slots to
+//! itself until it opens the gate again. Nobody waits for a drain.
+//!
+//! Where membarrier is refused (a seccomp filter that came after the start), the drainer visits each CPU in
+//! turn by its affinity mask and takes the slot there by an ordinary section. Where that is refused too, the
+//! drain says so, and callers leave the cache as it is.
+//!
+//! Lock: the *drain lock*, outermost: node and zone locks are taken under it.
+#![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
+
+use super::area::{PERCPU, null_top};
+use super::sheaf::Sheaf;
+use super::{Mode, lock, mode};
+use crate::sync::{Ordering, SpinLock};
+use crate::units::CpuId;
+
+static DRAIN: SpinLock<()> = SpinLock::new(());
+
+/// Takes every sheaf of the given slots from every CPU and hands it to `take`, with the CPU that had it.
+/// False when some CPU could not be reached: its sheaves stay where they are.
+pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
+    let _one_at_a_time = DRAIN.lock();
+    let cpus = PERCPU.cpus.load(Ordering::Relaxed);
+    match mode() {
+        Mode::Down => true,
+        Mode::Lock | Mode::Emulate => {
+            for cpu in 0..cpus {
+                let cpu = CpuId(cpu);
+                lock::lock_cpu(cpu);
+                for &offset in offsets {
+                    take_slot(cpu, offset, &mut take);
+                }
+                lock::unlock_cpu(cpu);
+            }
+            true
+        }
+        Mode::Rseq => {
+            PERCPU.gate.store(0, Ordering::SeqCst);
+            let stopped = fence();
+            if stopped {
+                for cpu in 0..cpus {
+                    for &offset in offsets {
+                        take_slot(CpuId(cpu), offset, &mut take);
+                    }
+                }
+            }
+            PERCPU.gate.store(PERCPU.gate_open.load(Ordering::Relaxed), Ordering::SeqCst);
+            stopped || visit_each_cpu(cpus, offsets, &mut take)
+        }
+    }
+}
+
+/// Empties a slot that nobody else can touch.
+fn take_slot(cpu: CpuId, offset: u16, take: &mut impl FnMut(CpuId, u16, Sheaf)) {
+    let slot = PERCPU.slot(cpu, offset);
+    // SAFETY: the slot lies in the committed areas, and the caller has it to itself (CPU lock, or all sections
+    // stopped); volatile because the sections are assembly.
+    let (main, spare) = unsafe {
+        let pair = (slot.read_volatile(), slot.add(1).read_volatile());
+        if pair.0 != null_top() {
+            slot.write_volatile(null_top());
+        }
+        if pair.1 != 0 {
+            slot.add(1).write_volatile(0);
+        }
+        pair
+    };
+    hand_over(cpu, offset, (main, spare), take);
+}
+
+fn hand_over(cpu: CpuId, offset: u16, (main, spare): (usize, usize), take: &mut impl FnMut(CpuId, u16, Sheaf)) {
+    for top in [main, spare] {
+        if top != 0 && top != null_top() {
+            // SAFETY: the slot held this sheaf and refers to it no more.
+            take(cpu, offset, unsafe { Sheaf::from_top(top) });
+        }
+    }
+}
+
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+fn fence() -> bool {
+    !super::FAIL_FENCE.load(Ordering::Relaxed) && super::rseq::fence()
+}
+#[cfg(not(all(feature = "os", target_arch = "x86_64")))]
+fn fence() -> bool {
+    false
+}
+
+/// The fallback without membarrier; see the module.
+#[cfg(feature = "os")]
+fn visit_each_cpu(cpus: u32, offsets: &[u16], take: &mut impl FnMut(CpuId, u16, Sheaf)) -> bool {
+    let mut all = true;
+    let mut home = None;
+    for cpu in 0..cpus {
+        // A CPU without sheaves in these slots need not be visited. The look is racy, as any drain is
+        // against threads that go on allocating.
+        // SAFETY: reads words of the committed areas.
+        let idle = offsets.iter().all(|&o| unsafe {
+            let slot = PERCPU.slot(CpuId(cpu), o);
+            slot.read_volatile() == null_top() && slot.add(1).read_volatile() == 0
+        });
+        if idle {
+            continue;
+        }
+        let Some(old) = crate::os::pin_to(cpu) else {
+            all = false;
+            continue;
+        };
+        home.get_or_insert(old);
+        for &offset in offsets {
+            // Another thread on this CPU may change the slot between the look and the exchange; look again.
+            let emptied = (0..1000).find_map(|_| {
+                let view = super::read(offset)?;
+                (view.cpu.0 == cpu && super::exchange(offset, &view, null_top(), 0)).then_some(view)
+            });
+            match emptied {
+                Some(view) => hand_over(CpuId(cpu), offset, (view.main, view.spare), take),
+                None => all = false,
+            }
+        }
+    }
+    if let Some(mask) = home {
+        crate::os::unpin(&mask);
+    }
+    all
+}
+#[cfg(not(feature = "os"))]
+fn visit_each_cpu(_cpus: u32, _offsets: &[u16], _take: &mut impl FnMut(CpuId, u16, Sheaf)) -> bool {
+    false
+}
+
+/// Takes the drain lock and, in the portable mode, every CPU's lock, for fork.
+pub(crate) fn lock_all() {
+    DRAIN.lock_raw();
+    if mode() == Mode::Lock {
+        for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
+            lock::lock_cpu(CpuId(cpu));
+        }
+    }
+}
+
+/// Releases what [`lock_all`] took.
+///
+/// # Safety
+/// This thread, or its parent's across fork, called `lock_all`.
+pub(crate) unsafe fn unlock_all() {
+    if mode() == Mode::Lock {
+        for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
+            lock::unlock_cpu(CpuId(cpu));
+        }
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { DRAIN.unlock_raw() };
+}

@@ -1,0 +1,232 @@
+//! Finding, or making, this thread's rseq registration; and the proof that aborts happen.
+//!
+//! glibc 2.35 and later registers every thread and publishes where (`__rseq_offset`, `__rseq_size`); its
+//! registration is used as it is. Where nobody registered (older glibc, musl, the glibc tunable), each thread
+//! registers an area of our own in its static TLS, at its first slow path. Source: the ABI in
+//! `linux/rseq.h`, and glibc's manual, "Restartable Sequences".
+#![allow(unsafe_code, reason = "system calls and thread-local memory")]
+
+use core::arch::{asm, global_asm};
+
+use super::area::PERCPU;
+use super::sections::SIGNATURE;
+use crate::sync::{AtomicU32, Ordering};
+
+// Our own area: 32 bytes of static TLS whose CPU number starts as "uninitialised" (-1). Initial-exec access,
+// so the offset from the thread pointer is one constant for all threads.
+global_asm!(
+    ".pushsection .tdata.ashlar_rseq, \"awT\", @progbits",
+    ".balign 32",
+    ".type ashlar_rseq_area, @object",
+    ".size ashlar_rseq_area, 32",
+    "ashlar_rseq_area:",
+    ".long 0, -1, 0, 0, 0, 0, 0, 0",
+    ".popsection",
+    ".weak __rseq_offset",
+    ".weak __rseq_size",
+);
+
+/// The thread pointer: on x86-64 the first word it points to is its own address.
+fn thread_pointer() -> usize {
+    let tp: usize;
+    // SAFETY: the x86-64 TLS ABI puts the thread pointer's own value at fs:0.
+    unsafe { asm!("mov {}, fs:[0]", out(reg) tp, options(nostack, readonly, preserves_flags)) };
+    tp
+}
+
+fn own_offset() -> isize {
+    let offset: isize;
+    // SAFETY: reads the GOT entry that holds the symbol's offset from the thread pointer.
+    unsafe { asm!("mov {}, [rip + ashlar_rseq_area@GOTTPOFF]", out(reg) offset, options(nostack, readonly)) };
+    offset
+}
+
+/// Offset of the area that glibc registered, if it did.
+fn glibc_offset() -> Option<isize> {
+    let (offset, size): (*const isize, *const u32);
+    // SAFETY: reads two GOT entries: the symbols' addresses, or 0 where the C library has none.
+    unsafe {
+        asm!(
+            "mov {0}, [rip + __rseq_offset@GOTPCREL]",
+            "mov {1}, [rip + __rseq_size@GOTPCREL]",
+            out(reg) offset, out(reg) size, options(nostack, readonly)
+        );
+    }
+    if offset.is_null() || size.is_null() {
+        return None;
+    }
+    // SAFETY: the C library exports these two constants.
+    let (offset, size) = unsafe { (*offset, *size) };
+    (size != 0).then_some(offset)
+}
+
+/// This thread's rseq area at `offset`: `[cpu_id_start, cpu_id]`.
+fn cpu_id(offset: isize) -> i32 {
+    let cpu: i32;
+    // SAFETY: reads the second word of the thread's rseq area.
+    unsafe { asm!("mov {0:e}, fs:[{1} + 4]", out(reg) cpu, in(reg) offset, options(nostack, readonly)) };
+    cpu
+}
+
+/// Registers our own area for the calling thread; true when it is registered now.
+fn register_own() -> bool {
+    let offset = own_offset();
+    if cpu_id(offset) >= 0 {
+        return true;
+    }
+    let area = thread_pointer().wrapping_add_signed(offset);
+    // SAFETY: the area is 32 aligned bytes of this thread's static TLS, alive until the thread ends; the
+    // kernel drops the registration at thread exit.
+    unsafe { libc::syscall(libc::SYS_rseq, area, 32u32, 0u32, SIGNATURE) == 0 }
+}
+
+/// True when our own area is the one in use, so that threads must register themselves.
+static OWN: AtomicU32 = AtomicU32::new(0);
+
+/// Finds or makes the calling thread's registration and publishes its offset. Called once, by the boot.
+pub(crate) fn init() -> bool {
+    if let Some(offset) = glibc_offset()
+        && cpu_id(offset) >= 0
+    {
+        PERCPU.rseq_offset.store(offset, Ordering::Relaxed);
+        return true;
+    }
+    if register_own() {
+        OWN.store(1, Ordering::Relaxed);
+        PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
+        return true;
+    }
+    false
+}
+
+/// Registers the calling thread if that is our business and has not happened; true if it just did.
+pub(crate) fn register_thread() -> bool {
+    OWN.load(Ordering::Relaxed) != 0 && cpu_id(own_offset()) < 0 && register_own()
+}
+
+/// Pretends a registration: the fast paths run on CPU 0, unprotected. For one thread only: for counting
+/// instructions under tools that know no rseq, and for the simulator of aborts.
+pub(crate) fn emulate() {
+    let offset = own_offset();
+    // SAFETY: writes CPU number 0 into this thread's own, unregistered area.
+    unsafe { asm!("mov dword ptr fs:[{0} + 4], 0", in(reg) offset, options(nostack)) };
+    PERCPU.rseq_offset.store(offset, Ordering::Relaxed);
+}
+
+/// `membarrier` commands of the kernel's ABI.
+const REGISTER_EXPEDITED_RSEQ: i32 = 1 << 8;
+const EXPEDITED_RSEQ: i32 = 1 << 7;
+
+/// Registers the process for [`fence`]; false where the kernel (before 5.10) or a filter refuses.
+pub(crate) fn register_fence() -> bool {
+    crate::os::membarrier(REGISTER_EXPEDITED_RSEQ, 0, 0)
+}
+
+/// Aborts every critical section of this process that runs at this moment on any CPU.
+pub(crate) fn fence() -> bool {
+    crate::os::membarrier(EXPEDITED_RSEQ, 0, 0)
+}
+
+/// Stack and state of the self-test's helper; the helper is a bare clone that only makes system calls.
+#[repr(C, align(64))]
+struct Helper {
+    stack: [u64; 64],
+    stop: AtomicU32,
+    tid: AtomicU32,
+}
+
+/// Shows that a thread inside a critical section is aborted when the kernel is asked for it.
+///
+/// A helper thread, a bare `clone` without TLS that does nothing but call membarrier, runs beside a
+/// section that spins until it is aborted, bounded to about 10 ms. False if no abort came; true also when the
+/// helper could not be started, since then nothing was shown either way and the kernel's word is all there is.
+pub(crate) fn self_test() -> bool {
+    let mut helper = Helper { stack: [0; 64], stop: AtomicU32::new(0), tid: AtomicU32::new(1) };
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM
+        | libc::CLONE_CHILD_CLEARTID;
+    let top = (&raw mut helper.stack).cast::<u64>().wrapping_add(64);
+    let started: isize;
+    // SAFETY: the child runs on its own stack (which it does not even use), touches only registers and the
+    // `stop` word, and ends by the exit system call; CLONE_CHILD_CLEARTID zeroes `tid` when it is gone, which
+    // is waited for below, so `helper` outlives it.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 22f",
+            "23: mov eax, {membarrier}",
+            "mov edi, {command}",
+            "xor esi, esi",
+            "xor edx, edx",
+            "syscall",
+            "cmp dword ptr [r12], 0",
+            "je 23b",
+            "mov eax, {exit}",
+            "xor edi, edi",
+            "syscall",
+            "ud2",
+            "22:",
+            inlateout("rax") libc::SYS_clone as isize => started,
+            in("rdi") flags,
+            in("rsi") top,
+            in("rdx") 0usize,
+            in("r10") helper.tid.as_ptr(),
+            in("r8") 0usize,
+            in("r12") helper.stop.as_ptr(),
+            membarrier = const libc::SYS_membarrier,
+            command = const EXPEDITED_RSEQ,
+            exit = const libc::SYS_exit,
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    if started < 0 {
+        return true;
+    }
+    let aborted = spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), 20_000_000);
+    helper.stop.store(1, Ordering::Release);
+    let mut waited = 0u32;
+    while helper.tid.load(Ordering::Acquire) != 0 {
+        waited = waited.saturating_add(1);
+        crate::sync::relax(waited);
+    }
+    aborted
+}
+
+/// Spins `rounds` times at most inside a section whose abort handler reports instead of restarting.
+fn spin_until_aborted(offset: isize, rounds: u64) -> bool {
+    let left: u64;
+    // SAFETY: the section only counts a register down; its handler leaves the count as it is and goes on
+    // behind the section. The signature stands before the handler.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "77: .long 0, 0",
+            ".quad 2f, (3f - 2f), 4f",
+            ".popsection",
+            "lea {t}, [rip + 77b]",
+            "mov fs:[{off} + 8], {t}",
+            "2:",
+            "sub {n}, 1",
+            "jnz 2b",
+            "3:",
+            "jmp 6f",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "4:",
+            "or {n}, 1",
+            "6:",
+            t = out(reg) _,
+            n = inout(reg) rounds => left,
+            off = in(reg) offset,
+            options(nostack),
+        );
+    }
+    left != 0
+}

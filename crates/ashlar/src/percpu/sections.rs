@@ -1,0 +1,301 @@
+//! The critical sections for x86-64, as restartable sequences.
+//!
+//! A section is a stretch of instructions that ends in one store, the commit. If the thread is preempted,
+//! migrated or signalled before the commit, the kernel does not let it go on but sends it to the abort
+//! handler, which jumps back to the start. So a section always sees its CPU's slot as if it were alone on that
+//! CPU, without a lock and without an atomic read-modify-write.
+//!
+//! Rules kept by every section here (Linux `Documentation/userspace-api/rseq.rst`):
+//! * the only rseq field written is `rseq_cs`; the CPU number is read inside the section;
+//! * no system call, no call, no stack access inside;
+//! * the 4-byte signature stands right before the abort handler, which lies in a cold section;
+//! * inputs are unchanged when the handler restarts the section;
+//! * the gate is compared inside the section, so that a stop (see [`super::drain`]) is seen by every restart.
+//!
+//! The commit of `pop` and `push` is an addition to the slot's main word in memory: one instruction, so it
+//! happens entirely or not at all as far as this CPU can tell, and no other CPU writes that word.
+//! The commit of `exchange` is one 16-byte store: for the same reason it need not be atomic on the bus.
+//!
+//! The same text makes the naked entry points of [`crate::kmalloc`] and the inlined sections of a cache: the
+//! macros take the names of the registers.
+#![allow(unsafe_code, reason = "inline assembly")]
+
+use core::arch::asm;
+
+use super::area::{AREA_SHIFT, PERCPU, PerCpu};
+use super::sheaf::SHEAF_BYTES;
+
+/// Signature that the kernel demands before an abort handler; glibc registers with the same one.
+pub(crate) const SIGNATURE: u32 = 0x5305_3053;
+pub(crate) const GATE: usize = core::mem::offset_of!(PerCpu, gate);
+pub(crate) const FULL_MASK: usize = SHEAF_BYTES - 1;
+
+/// Opens a section: its descriptor, and the store that arms it. `$t` is a scratch register, `$off` holds the
+/// offset of the rseq area.
+macro_rules! section_open {
+    ($t:literal, $off:literal) => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\"\n.balign 32\n77: .long 0, 0\n.quad 2f, (3f - 2f), 4f\n.popsection\n",
+            "5: lea ",
+            $t,
+            ", [rip + 77b]\nmov fs:[",
+            $off,
+            " + 8], ",
+            $t,
+            "\n2:\n"
+        )
+    };
+}
+/// Closes a section right after its commit, and lays down the abort handler.
+macro_rules! section_close {
+    () => {
+        concat!(
+            "3:\n.pushsection .text.unlikely.ashlar_rseq, \"ax\"\n.byte 0x0f, 0xb9, 0x3d\n.long 0x53053053\n",
+            "4: jmp 5b\n.popsection\n"
+        )
+    };
+}
+/// Loads this CPU's number into `$t32` and leaves for `$out` unless the gate lets it pass.
+macro_rules! section_cpu {
+    ($t32:literal, $off:literal, $gate:literal, $out:literal) => {
+        concat!("mov ", $t32, ", fs:[", $off, " + 4]\ncmp ", $t32, ", ", $gate, "\njae ", $out, "\n")
+    };
+}
+pub(crate) use {section_close, section_cpu, section_open};
+
+/// Offset of the rseq area from the thread pointer.
+#[inline(always)]
+fn rseq_offset() -> isize {
+    PERCPU.rseq_offset.load(crate::sync::Ordering::Relaxed)
+}
+
+/// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty or the gate is closed.
+#[inline(always)]
+pub(crate) fn pop(slot: usize) -> usize {
+    let object: usize;
+    // SAFETY: the section reads the slot of the CPU it runs on (below the gate, so inside the reserved areas)
+    // and the top entry of its main sheaf, which is always a readable word: an object, or the sentinel 0. It
+    // commits only after an object was read, to the entry below, which exists. An abort restarts it with
+    // `slot` and `off` unchanged.
+    unsafe {
+        asm!(
+            section_open!("{t}", "{off}"),
+            section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "8f"),
+            "shl {t}, {shift}",
+            "mov {v}, [{slot} + {t}]",
+            "mov {v}, [{v}]",
+            "test {v}, {v}",
+            "jz 3f",
+            "add qword ptr [{slot} + {t}], 8",
+            section_close!(),
+            "9:",
+            ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
+            "8: xor {v:e}, {v:e}",
+            "jmp 9b",
+            ".popsection",
+            t = out(reg) _,
+            v = out(reg) object,
+            off = in(reg) rseq_offset(),
+            slot = in(reg) slot,
+            percpu = sym PERCPU,
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            options(nostack),
+        );
+    }
+    object
+}
+
+/// Puts an object on this CPU's main sheaf; false when it is full or the gate is closed.
+#[inline(always)]
+pub(crate) fn push(slot: usize, object: usize) -> bool {
+    // SAFETY: as for `pop`; a top that is no multiple of the sheaf's size has a free word above it. The entry
+    // is written before the commit: an aborted write lands above the top, where nobody reads.
+    unsafe {
+        asm!(
+            section_open!("{t}", "{off}"),
+            section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "{no}"),
+            "shl {t}, {shift}",
+            "mov {o}, [{slot} + {t}]",
+            "test {o:e}, {full}",
+            "jz {no}",
+            "mov [{o} - 8], {object}",
+            "sub qword ptr [{slot} + {t}], 8",
+            section_close!(),
+            t = out(reg) _,
+            o = out(reg) _,
+            object = in(reg) object,
+            off = in(reg) rseq_offset(),
+            slot = in(reg) slot,
+            percpu = sym PERCPU,
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            full = const FULL_MASK,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// Reads this CPU's number and both words of its slot as of one moment; `None` when the gate is closed.
+#[inline]
+pub(crate) fn read(slot: usize) -> Option<(u32, usize, usize)> {
+    let (cpu, main, spare): (u64, usize, usize);
+    // SAFETY: reads the slot of the current CPU, below the gate; writes nothing but `rseq_cs`.
+    unsafe {
+        asm!(
+            section_open!("{t}", "{off}"),
+            "mov {cpu:e}, fs:[{off} + 4]",
+            "cmp {cpu:e}, dword ptr [rip + {percpu} + {gate}]",
+            "jae 8f",
+            "mov {t}, {cpu}",
+            "shl {t}, {shift}",
+            "mov {main}, [{slot} + {t}]",
+            "mov {spare}, [{slot} + {t} + 8]",
+            section_close!(),
+            "9:",
+            ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
+            "8: mov {cpu}, -1",
+            "jmp 9b",
+            ".popsection",
+            t = out(reg) _,
+            cpu = out(reg) cpu,
+            main = out(reg) main,
+            spare = out(reg) spare,
+            off = in(reg) rseq_offset(),
+            slot = in(reg) slot,
+            percpu = sym PERCPU,
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            options(nostack),
+        );
+    }
+    u32::try_from(cpu).ok().map(|cpu| (cpu, main, spare))
+}
+
+/// Replaces both words of `cpu`'s slot if this thread runs there and they are what `old` says.
+#[inline]
+pub(crate) fn exchange(slot: usize, cpu: u32, old: (usize, usize), new: (usize, usize)) -> bool {
+    // SAFETY: writes the slot of the CPU it runs on, which is compared with `cpu` and the gate inside the
+    // section; slots are 16-byte aligned. The new pair is built in a register before the section.
+    unsafe {
+        asm!(
+            "movq {pair}, {new0}",
+            "movq {high}, {new1}",
+            "punpcklqdq {pair}, {high}",
+            section_open!("{t}", "{off}"),
+            section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "{no}"),
+            "cmp {t:e}, {cpu:e}",
+            "jne {no}",
+            "shl {t}, {shift}",
+            "cmp [{slot} + {t}], {old0}",
+            "jne {no}",
+            "cmp [{slot} + {t} + 8], {old1}",
+            "jne {no}",
+            "movdqa [{slot} + {t}], {pair}",
+            section_close!(),
+            t = out(reg) _,
+            pair = out(xmm_reg) _,
+            high = out(xmm_reg) _,
+            cpu = in(reg) cpu,
+            old0 = in(reg) old.0,
+            old1 = in(reg) old.1,
+            new0 = in(reg) new.0,
+            new1 = in(reg) new.1,
+            off = in(reg) rseq_offset(),
+            slot = in(reg) slot,
+            percpu = sym PERCPU,
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// Takes up to `out.len()` objects off this CPU's main sheaf; how many.
+#[inline]
+pub(crate) fn pop_batch(slot: usize, out: &mut [usize]) -> usize {
+    let taken: usize;
+    // SAFETY: copies entries from the top down to the sentinel at most, into `out` at most to its end, and
+    // commits the new top once. A restart copies again from scratch; `out` is ours, so half a copy is harmless.
+    unsafe {
+        asm!(
+            section_open!("{t}", "{off}"),
+            "xor {n:e}, {n:e}",
+            section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "3f"),
+            "shl {t}, {shift}",
+            "add {t}, {slot}",
+            "mov {top}, [{t}]",
+            "6: cmp {n}, {max}",
+            "jae 7f",
+            "mov {v}, [{top} + {n}*8]",
+            "test {v}, {v}",
+            "jz 7f",
+            "mov [{out} + {n}*8], {v}",
+            "inc {n}",
+            "jmp 6b",
+            "7: lea {v}, [{top} + {n}*8]",
+            "mov [{t}], {v}",
+            section_close!(),
+            t = out(reg) _,
+            top = out(reg) _,
+            v = out(reg) _,
+            n = out(reg) taken,
+            max = in(reg) out.len(),
+            out = in(reg) out.as_mut_ptr(),
+            off = in(reg) rseq_offset(),
+            slot = in(reg) slot,
+            percpu = sym PERCPU,
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            options(nostack),
+        );
+    }
+    taken
+}
+
+/// Puts the first objects of `objects` on this CPU's main sheaf, as many as fit; how many.
+#[inline]
+pub(crate) fn push_batch(slot: usize, objects: &[usize]) -> usize {
+    let given: usize;
+    // SAFETY: writes entries above the top while it is no multiple of the sheaf's size, then commits the new
+    // top once; an aborted copy lies above the top, where nobody reads.
+    unsafe {
+        asm!(
+            section_open!("{t}", "{off}"),
+            "xor {n:e}, {n:e}",
+            section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "3f"),
+            "shl {t}, {shift}",
+            "add {t}, {slot}",
+            "mov {top}, [{t}]",
+            "6: cmp {n}, {max}",
+            "jae 7f",
+            "test {top:e}, {full}",
+            "jz 7f",
+            "mov {v}, [{objects} + {n}*8]",
+            "mov [{top} - 8], {v}",
+            "sub {top}, 8",
+            "inc {n}",
+            "jmp 6b",
+            "7: mov [{t}], {top}",
+            section_close!(),
+            t = out(reg) _,
+            top = out(reg) _,
+            v = out(reg) _,
+            n = out(reg) given,
+            max = in(reg) objects.len(),
+            objects = in(reg) objects.as_ptr(),
+            off = in(reg) rseq_offset(),
+            slot = in(reg) slot,
+            percpu = sym PERCPU,
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            full = const FULL_MASK,
+            options(nostack),
+        );
+    }
+    given
+}

@@ -1,0 +1,111 @@
+//! Reports of invalid use: one line on standard error that names the cache and the address, then the end of
+//! the program. Built on the stack; nothing here allocates, locks, or unwinds.
+
+use core::fmt::{self, Write};
+
+use crate::sync::{AtomicU8, Ordering};
+
+/// A line under construction; what does not fit is cut off.
+pub(crate) struct Line {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Line {
+    pub(crate) const fn new() -> Line {
+        Line { bytes: [0; 256], len: 0 }
+    }
+
+    pub(crate) fn print(&self) {
+        #[cfg(feature = "os")]
+        crate::os::write_stderr(&self.bytes[..self.len]);
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.len() - self.len;
+        let take = text.len().min(room);
+        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
+        self.len += take;
+        Ok(())
+    }
+}
+
+/// Prints `ashlar: ` and the arguments as one line.
+pub(crate) fn warn(args: fmt::Arguments<'_>) {
+    let mut line = Line::new();
+    let _ = writeln!(line, "ashlar: {args}");
+    line.print();
+}
+
+/// What a report does after its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnError {
+    /// Ends the program by SIGABRT: the default.
+    Abort,
+    /// Goes on; the operation is dropped and a corrupt slab is quarantined.
+    Quarantine,
+}
+
+static ON_ERROR: AtomicU8 = AtomicU8::new(0);
+
+pub(crate) fn set_on_error(action: OnError) {
+    ON_ERROR.store(u8::from(action == OnError::Quarantine), Ordering::Relaxed);
+}
+
+#[cold]
+fn fail(args: fmt::Arguments<'_>) {
+    warn(args);
+    if ON_ERROR.load(Ordering::Relaxed) == 0 {
+        end();
+    }
+}
+
+#[cfg(feature = "os")]
+fn end() -> ! {
+    crate::os::abort()
+}
+#[cfg(not(feature = "os"))]
+fn end() -> ! {
+    panic!("ashlar: invalid use of the allocator")
+}
+
+/// An object was freed that is free already.
+#[cold]
+pub(crate) fn double_free(cache: &str, object: usize) {
+    fail(format_args!("cache {cache}: object {object:#x} was freed twice"));
+}
+
+/// A pointer into the middle of an object was freed.
+#[cold]
+pub(crate) fn misaligned(cache: &str, object: usize) {
+    fail(format_args!("cache {cache}: no object starts at {object:#x}"));
+}
+
+/// An object of something else was freed to a cache.
+#[cold]
+pub(crate) fn not_of_cache(cache: &str, object: usize) {
+    fail(format_args!("cache {cache}: {object:#x} is no object of this cache"));
+}
+
+/// A free object was written to: its link does not decode.
+#[cold]
+pub(crate) fn corrupt_link(cache: &str, at: usize) {
+    fail(format_args!("cache {cache}: free link at {at:#x} is corrupt: written to after it was freed?"));
+}
+
+/// A freelist is shorter or longer than the slab's state says.
+#[cold]
+pub(crate) fn corrupt_freelist(cache: &str, slab: usize) {
+    fail(format_args!("cache {cache}: freelist of the slab at {slab:#x} is corrupt"));
+}
+
+/// `function` was given an address that no allocation starts at.
+#[cold]
+pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str>) {
+    match cache {
+        Some(cache) => fail(format_args!("{function}({address:#x}): no object of cache {cache} starts there")),
+        None => fail(format_args!("{function}({address:#x}): not an address that was allocated here")),
+    }
+}

@@ -1,0 +1,208 @@
+//! Geometry of a cache's slabs: order, stride, number of objects, place of the free link.
+//!
+//! Source of every rule: the kernel's `calculate_order`, `calculate_sizes` and `calculate_alignment`.
+
+use crate::error::CreateError;
+use crate::units::{BLOCK_ORDER, BLOCK_SIZE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
+
+/// Largest object that a cache can hold, in bytes: one huge-page block.
+pub const MAX_OBJECT_SIZE: usize = BLOCK_SIZE;
+/// Bytes of a free link; also the smallest stride and alignment.
+pub(crate) const LINK_BYTES: usize = 8;
+const CACHE_LINE: usize = 64;
+
+/// Limits of the order rule; the kernel's boot parameters of the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderRule {
+    /// `slab_min_order`: no slab is smaller (0 to 9).
+    pub min_order: u8,
+    /// `slab_max_order`: no slab is larger unless one object needs it (0 to 9).
+    pub max_order: u8,
+    /// `slab_min_objects`: objects a slab should hold; 0 derives it from the number of CPUs.
+    pub min_objects: u32,
+}
+
+impl OrderRule {
+    /// The kernel's defaults.
+    pub const DEFAULT: OrderRule = OrderRule { min_order: 0, max_order: 3, min_objects: 0 };
+}
+
+/// The order of slabs for objects of `size` bytes on a machine with `cpus` CPUs.
+pub(crate) fn calculate_order(size: usize, rule: OrderRule, cpus: u32) -> Order {
+    let wanted = match rule.min_objects {
+        0 => 4 * (32 - cpus.max(1).leading_zeros() + 1),
+        n => n,
+    } as usize;
+    let max_objects = ((PAGE_SIZE << rule.max_order) / size).max(1);
+    let min_objects = wanted.min(max_objects);
+    let order_of = |bytes: usize| Order::for_bytes(bytes).0;
+    let mut min_order = rule.min_order.max(order_of(min_objects * size));
+    if (PAGE_SIZE << min_order) / size > MAX_OBJECTS_PER_SLAB {
+        min_order = order_of(size * MAX_OBJECTS_PER_SLAB) - 1;
+    }
+    for fraction in [16, 8, 4, 2] {
+        for order in min_order..=rule.max_order {
+            let slab = PAGE_SIZE << order;
+            if slab >= size && slab % size <= slab / fraction {
+                return Order(order);
+            }
+        }
+    }
+    Order(order_of(size))
+}
+
+/// How the objects of a cache lie in its slabs. Constant over the cache's life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    /// Bytes the user may use.
+    pub(crate) object_size: usize,
+    /// Bytes from one object to the next.
+    pub(crate) stride: usize,
+    pub(crate) align: usize,
+    /// Where in a free object the link to the next one stands.
+    pub(crate) link_offset: usize,
+    /// Order asked for first.
+    pub(crate) order: Order,
+    /// Order that holds one object: asked for when the first is refused.
+    pub(crate) min_order: Order,
+    /// 2^32 / stride, rounded up: division by multiplication.
+    reciprocal: u64,
+}
+
+impl Geometry {
+    /// Works the geometry out. `align` 0 means the default; `constructed` objects keep their free link outside.
+    pub(crate) fn new(
+        object_size: usize,
+        align: usize,
+        hwcache_align: bool,
+        constructed: bool,
+        rule: OrderRule,
+        cpus: u32,
+    ) -> Result<Geometry, CreateError> {
+        if object_size == 0 || object_size > MAX_OBJECT_SIZE {
+            return Err(CreateError::Size);
+        }
+        if align != 0 && (!align.is_power_of_two() || align > PAGE_SIZE) {
+            return Err(CreateError::Align);
+        }
+        let mut align = align.max(LINK_BYTES);
+        if hwcache_align {
+            let mut line = CACHE_LINE;
+            while object_size <= line / 2 {
+                line /= 2;
+            }
+            align = align.max(line);
+        }
+        let body = align_up(object_size, LINK_BYTES);
+        let (link_offset, used) = if constructed {
+            (body, body + LINK_BYTES)
+        } else {
+            // The middle of the object survives small over- and underflows of its neighbours.
+            ((object_size / 2) & !(LINK_BYTES - 1), body)
+        };
+        let stride = align_up(used, align);
+        if stride > MAX_OBJECT_SIZE {
+            return Err(CreateError::Size);
+        }
+        let order = calculate_order(stride, rule, cpus);
+        if order.0 > BLOCK_ORDER {
+            return Err(CreateError::Size);
+        }
+        Ok(Geometry {
+            object_size,
+            stride,
+            align,
+            link_offset,
+            order,
+            min_order: Order::for_bytes(stride),
+            reciprocal: (1u64 << 32).div_ceil(stride as u64),
+        })
+    }
+
+    /// Objects in a slab of `order`.
+    pub(crate) const fn objects(&self, order: Order) -> u16 {
+        let n = order.bytes() / self.stride;
+        if n > MAX_OBJECTS_PER_SLAB { MAX_OBJECTS_PER_SLAB as u16 } else { n as u16 }
+    }
+
+    /// The object that starts `offset` bytes into its slab, or `None` when none starts there.
+    ///
+    /// Exact because `offset` is below 2^21 and the reciprocal is off by less than one part in 2^32.
+    #[inline]
+    pub(crate) const fn index_of(&self, offset: usize) -> Option<u16> {
+        let index = (offset as u64 * self.reciprocal) >> 32;
+        if index as usize * self.stride == offset { Some(index as u16) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The table of the reference: order / objects for sizes by number of CPUs.
+    #[test]
+    fn orders_are_the_kernels() {
+        let sizes = [8, 16, 32, 64, 96, 128, 192, 256, 512, 700, 1024, 2048, 3000, 4096, 8192];
+        let rows: [(u32, [u8; 15]); 6] = [
+            (1, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3]),
+            (2, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 2, 3, 3, 3, 3]),
+            (4, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 2, 3, 3, 3, 3]),
+            (8, [0, 0, 0, 0, 0, 0, 0, 1, 2, 2, 3, 3, 3, 3, 3]),
+            (16, [0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 3, 3]),
+            (64, [0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 3, 3]),
+        ];
+        for (cpus, orders) in rows {
+            for (size, order) in sizes.into_iter().zip(orders) {
+                assert_eq!(calculate_order(size, OrderRule::DEFAULT, cpus).0, order, "size {size}, {cpus} CPUs");
+            }
+        }
+    }
+
+    #[test]
+    fn order_options_are_obeyed() {
+        let rule = OrderRule { min_order: 2, ..OrderRule::DEFAULT };
+        assert_eq!(calculate_order(64, rule, 2).0, 2);
+        let rule = OrderRule { max_order: 0, ..OrderRule::DEFAULT };
+        assert_eq!(calculate_order(1024, rule, 2).0, 0);
+        let rule = OrderRule { min_objects: 20, ..OrderRule::DEFAULT };
+        assert_eq!(calculate_order(512, rule, 2).0, 2);
+    }
+
+    #[test]
+    fn links_of_constructed_objects_are_outside() {
+        let g = Geometry::new(24, 0, false, true, OrderRule::DEFAULT, 2).unwrap();
+        assert_eq!((g.link_offset, g.stride), (24, 32));
+        let g = Geometry::new(24, 0, false, false, OrderRule::DEFAULT, 2).unwrap();
+        assert_eq!((g.link_offset, g.stride), (8, 24));
+    }
+
+    #[test]
+    fn hwcache_align_halves_for_small_objects() {
+        let align = |size| Geometry::new(size, 0, true, false, OrderRule::DEFAULT, 2).unwrap().align;
+        assert_eq!((align(100), align(33), align(32), align(16), align(4)), (64, 64, 32, 16, 8));
+    }
+
+    #[test]
+    fn bad_sizes_and_alignments_are_refused() {
+        let new = |size, align| Geometry::new(size, align, false, false, OrderRule::DEFAULT, 2).map(|_| ());
+        assert_eq!(new(0, 0), Err(CreateError::Size));
+        assert_eq!(new(MAX_OBJECT_SIZE + 1, 0), Err(CreateError::Size));
+        assert_eq!(new(8, 24), Err(CreateError::Align));
+        assert_eq!(new(8, 8192), Err(CreateError::Align));
+        assert_eq!(new(MAX_OBJECT_SIZE, 4096), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn index_of_is_exact_division(size in 1usize..=MAX_OBJECT_SIZE, offset in 0usize..BLOCK_SIZE) {
+            let g = Geometry::new(size, 0, false, false, OrderRule::DEFAULT, 2).unwrap();
+            let expected = (offset % g.stride == 0).then_some((offset / g.stride) as u16);
+            if offset / g.stride < MAX_OBJECTS_PER_SLAB {
+                prop_assert_eq!(g.index_of(offset), expected);
+            }
+            prop_assert!(g.objects(g.order) >= 1);
+            prop_assert!(g.link_offset + LINK_BYTES <= g.stride && g.link_offset % LINK_BYTES == 0);
+        }
+    }
+}

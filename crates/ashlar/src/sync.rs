@@ -1,0 +1,145 @@
+//! The only door to atomics, locks and interior mutability, so that loom can stand behind it.
+//!
+//! Under `--cfg ashlar_loom` the types below are loom's and every access is explored; otherwise they
+//! are `core`'s. Nothing else in the crate imports `core::sync::atomic`.
+#![allow(unsafe_code, reason = "the lock hands out references to the cell it guards")]
+
+#[cfg(not(ashlar_loom))]
+pub(crate) use core::sync::atomic::{
+    AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
+#[cfg(ashlar_loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(not(ashlar_loom))]
+pub(crate) use lock::{Guard, SpinLock};
+
+#[cfg(ashlar_loom)]
+pub(crate) use loom_lock::{Guard, SpinLock};
+
+#[cfg(not(ashlar_loom))]
+mod lock {
+    use super::{AtomicU32, Ordering};
+    use core::cell::UnsafeCell;
+    use core::ops::{Deref, DerefMut};
+
+    /// A spin lock for short sections. It is taken by one `cmpxchg` and released by one plain store.
+    ///
+    /// A waiter spins a little, then yields, then sleeps for microseconds: a holder that was
+    /// preempted, or has a lower real-time priority than the waiter, gets to run. Nothing that runs
+    /// under such a lock allocates, takes a signal-unsafe path or calls user code.
+    pub(crate) struct SpinLock<T> {
+        locked: AtomicU32,
+        value: UnsafeCell<T>,
+    }
+
+    // SAFETY: the lock gives exclusive access to `T`, so sharing it needs only that `T` may move
+    // between threads.
+    unsafe impl<T: Send> Sync for SpinLock<T> {}
+
+    impl<T> SpinLock<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            SpinLock { locked: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        }
+
+        #[inline]
+        pub(crate) fn lock(&self) -> Guard<'_, T> {
+            if self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+                self.lock_contended();
+            }
+            Guard { lock: self }
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn lock_contended(&self) {
+            let mut waited = 0u32;
+            loop {
+                if self.locked.load(Ordering::Relaxed) == 0
+                    && self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    return;
+                }
+                waited = waited.saturating_add(1);
+                super::relax(waited);
+            }
+        }
+
+        /// Takes the lock and forgets the guard: for fork handlers, which hold locks across `fork`.
+        pub(crate) fn lock_raw(&self) {
+            core::mem::forget(self.lock());
+        }
+
+        /// The guarded value, for a thread that holds the lock by [`Self::lock_raw`].
+        pub(crate) fn data_ptr(&self) -> *mut T {
+            self.value.get()
+        }
+
+        /// Releases a lock taken by [`Self::lock_raw`].
+        ///
+        /// # Safety
+        /// The calling thread (or, after fork, its copy in the child) holds the lock by `lock_raw`.
+        pub(crate) unsafe fn unlock_raw(&self) {
+            self.locked.store(0, Ordering::Release);
+        }
+    }
+
+    /// Exclusive access to what a [`SpinLock`] guards; released on drop.
+    pub(crate) struct Guard<'a, T> {
+        lock: &'a SpinLock<T>,
+    }
+
+    impl<T> Deref for Guard<'_, T> {
+        type Target = T;
+        #[inline]
+        fn deref(&self) -> &T {
+            // SAFETY: the guard exists only while this thread holds the lock, so nobody else has a
+            // reference to the value.
+            unsafe { &*self.lock.value.get() }
+        }
+    }
+
+    impl<T> DerefMut for Guard<'_, T> {
+        #[inline]
+        fn deref_mut(&mut self) -> &mut T {
+            // SAFETY: as in `deref`, and `&mut self` makes this reference the only one through the guard.
+            unsafe { &mut *self.lock.value.get() }
+        }
+    }
+
+    impl<T> Drop for Guard<'_, T> {
+        #[inline]
+        fn drop(&mut self) {
+            self.lock.locked.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(ashlar_loom)]
+mod loom_lock {
+    /// loom's mutex under the same face as the real spin lock.
+    pub(crate) struct SpinLock<T>(loom::sync::Mutex<T>);
+    pub(crate) type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
+
+    impl<T> SpinLock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            SpinLock(loom::sync::Mutex::new(value))
+        }
+        pub(crate) fn lock(&self) -> Guard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+}
+
+/// One step of waiting: spin first, then yield the CPU, then sleep; `waited` counts the steps so far.
+#[cfg(not(ashlar_loom))]
+pub(crate) fn relax(waited: u32) {
+    if waited < 64 {
+        core::hint::spin_loop();
+    } else {
+        #[cfg(feature = "os")]
+        crate::os::back_off(waited - 64);
+        #[cfg(not(feature = "os"))]
+        core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,59 @@
+//! First contact: every size, from one thread, against a pattern.
+
+/// Fills an object with a pattern that depends on its address, and checks it at free.
+fn fill(ptr: *mut u8, size: usize) {
+    for i in 0..size {
+        // SAFETY: the caller allocated `size` bytes at `ptr`.
+        unsafe { ptr.add(i).write((ptr as usize >> 3) as u8 ^ i as u8) };
+    }
+}
+
+fn check(ptr: *mut u8, size: usize) {
+    for i in 0..size {
+        // SAFETY: as in `fill`.
+        let byte = unsafe { ptr.add(i).read() };
+        assert_eq!(byte, (ptr as usize >> 3) as u8 ^ i as u8, "byte {i} of {size} at {ptr:?}");
+    }
+}
+
+#[test]
+fn objects_of_every_size_are_apart_and_keep_their_bytes() {
+    eprintln!("mode {}", ashlar::mode());
+    for size in (1..200).chain([255, 256, 257, 1000, 4096, 8192, 8193, 70_000, 3 << 20, 40 << 20]) {
+        let count = if size > 10_000 { 3 } else { 600 };
+        let mut live = Vec::new();
+        for _ in 0..count {
+            let ptr = ashlar::kmalloc(size);
+            assert!(!ptr.is_null());
+            fill(ptr, size);
+            // SAFETY: `ptr` is live.
+            assert!(unsafe { ashlar::ksize(ptr) } >= size);
+            live.push(ptr);
+        }
+        for ptr in live {
+            check(ptr, size);
+            // SAFETY: allocated above, freed once.
+            unsafe { ashlar::kfree(ptr) };
+        }
+    }
+}
+
+#[test]
+fn many_rounds_reuse_the_same_memory() {
+    let committed = || ashlar::zone_stats().committed;
+    let mut first = 0;
+    for round in 0..50 {
+        let mut live: Vec<_> = (0..20_000).map(|i| ashlar::kmalloc(i % 500 + 1)).collect();
+        if round % 2 == 0 {
+            live.reverse();
+        }
+        for ptr in live {
+            // SAFETY: allocated above, freed once.
+            unsafe { ashlar::kfree(ptr) };
+        }
+        if round == 2 {
+            first = committed();
+        }
+    }
+    assert!(committed() <= first + 4096, "memory grows from round to round");
+}
