@@ -5,11 +5,8 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Peers whose library cannot be asked for its version at run time, so the lock file is.
-const FROM_LOCK: [(&str, &str); 3] = [
-    ("snmalloc-sys", "ASHLAR_SNMALLOC"),
-    ("rpmalloc-sys", "ASHLAR_RPMALLOC"),
-    ("libtcmalloc-sys", "ASHLAR_TCMALLOC"),
-];
+const FROM_LOCK: [(&str, &str); 3] =
+    [("snmalloc-sys", "ASHLAR_SNMALLOC"), ("rpmalloc-sys", "ASHLAR_RPMALLOC"), ("libtcmalloc-sys", "ASHLAR_TCMALLOC")];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -29,10 +26,7 @@ fn main() {
         fs::read_to_string(path).unwrap_or_default()
     });
     for (package, variable) in FROM_LOCK {
-        let version = lock
-            .as_deref()
-            .and_then(|text| locked_version(text, package))
-            .unwrap_or("unknown");
+        let version = lock.as_deref().and_then(|text| locked_version(text, package)).unwrap_or("unknown");
         println!("cargo:rustc-env={variable}={version}");
     }
 }
@@ -40,17 +34,11 @@ fn main() {
 /// The workspace's lock file, or that of the package when it is built by itself.
 fn find_lock() -> Option<PathBuf> {
     let manifest = env::var("CARGO_MANIFEST_DIR").ok()?;
-    Path::new(&manifest)
-        .ancestors()
-        .map(|dir| dir.join("Cargo.lock"))
-        .find(|path| path.is_file())
+    Path::new(&manifest).ancestors().map(|dir| dir.join("Cargo.lock")).find(|path| path.is_file())
 }
 
 fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
     let mut lines = lock.lines();
     lines.find(|line| *line == format!("name = \"{package}\""))?;
-    lines
-        .next()?
-        .strip_prefix("version = \"")?
-        .strip_suffix('"')
+    lines.next()?.strip_prefix("version = \"")?.strip_suffix('"')
 }

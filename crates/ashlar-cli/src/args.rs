@@ -12,11 +12,7 @@ pub(crate) const MAX_SIZE: usize = 1 << 20;
 const DEFAULT_SIZES: &str = "8..16384";
 
 #[derive(Debug, Parser)]
-#[command(
-    name = "ashlar",
-    version,
-    about = "The Linux slab allocators in user space: the tool and the lab"
-)]
+#[command(name = "ashlar", version, about = "The Linux slab allocators in user space: the tool and the lab")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -25,11 +21,9 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the kernel's slab tests A to F on ashlar and its peers, and print the table
-    #[command(
-        after_help = "Tests: A kmalloc, B kfree of the same objects, C kmalloc+kfree at once (one CPU);\n\
+    #[command(after_help = "Tests: A kmalloc, B kfree of the same objects, C kmalloc+kfree at once (one CPU);\n\
         D kmalloc on all CPUs, E kmalloc+kfree at once on all CPUs, F CPU 0 frees what the others allocated.\n\
-        Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input."
-    )]
+        Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
     Bench(BenchArgs),
     /// One measured process; the lab starts these itself
     #[command(hide = true)]
@@ -59,7 +53,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) cpus: Option<u16>,
 
-    /// Measured rounds; every round asks each system once for each test and size
+    /// Measured rounds; each asks every system in turn for each test and size, several times where that is cheap
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
 
@@ -75,7 +69,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_enum, default_value_t = Style::Table)]
     pub(crate) style: Style,
 
-    /// Statistic over the rounds that ratings, ratios and targets use
+    /// Statistic over the measured turns that ratings, ratios and targets use
     #[arg(long, value_enum, default_value_t = Statistic::Median)]
     pub(crate) by: Statistic,
 
@@ -135,16 +129,9 @@ fn parse_sizes(text: &str) -> Result<SizeList, String> {
         };
         let (low, high) = (parse_size(low)?, parse_size(high)?);
         let before = sizes.len();
-        sizes.extend(
-            (0..=MAX_SIZE.ilog2())
-                .map(|bit| 1 << bit)
-                .filter(|size| (low..=high).contains(size)),
-        );
+        sizes.extend((0..=MAX_SIZE.ilog2()).map(|bit| 1 << bit).filter(|size| (low..=high).contains(size)));
         if sizes.len() == before {
-            return Err(format!(
-                "`{}` holds no power of two: expected LOW..HIGH with LOW <= HIGH",
-                part.trim()
-            ));
+            return Err(format!("`{}` holds no power of two: expected LOW..HIGH with LOW <= HIGH", part.trim()));
         }
     }
     sizes.sort_unstable();
@@ -168,9 +155,7 @@ mod tests {
 
     #[test]
     fn bad_sizes_are_refused_with_what_was_expected() {
-        for bad in [
-            "0", "", "eight", "-8", "8,,16", "2000000", "64..8", "0..8", "9..15", "8..",
-        ] {
+        for bad in ["0", "", "eight", "-8", "8,,16", "2000000", "64..8", "0..8", "9..15", "8.."] {
             let message = parse_sizes(bad).unwrap_err();
             assert!(message.contains("expected"), "{bad}: {message}");
         }

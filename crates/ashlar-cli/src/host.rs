@@ -18,21 +18,15 @@ const DEBUG_MARKS: [(&str, &str); 3] = [
 
 /// Describes this machine and the systems of `plan`; `notes` is what the children said about themselves.
 pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> Host {
-    let program = std::env::current_exe()
-        .and_then(fs::read)
-        .unwrap_or_default();
-    let peers = plan
-        .systems
-        .iter()
-        .filter(|info| matches!(info.kind, Kind::Peer { .. }))
-        .map(|info| {
-            let peer = Peer {
-                version: systems::version(info.id),
-                build: build_of(info.id, &program),
-                note: notes.get(info.id).cloned().unwrap_or_default(),
-            };
-            (info.id.to_owned(), peer)
-        });
+    let program = std::env::current_exe().and_then(fs::read).unwrap_or_default();
+    let peers = plan.systems.iter().filter(|info| matches!(info.kind, Kind::Peer { .. })).map(|info| {
+        let peer = Peer {
+            version: systems::version(info.id),
+            build: build_of(info.id, &program),
+            note: notes.get(info.id).cloned().unwrap_or_default(),
+        };
+        (info.id.to_owned(), peer)
+    });
     Host {
         cpu_model: cpu_model(),
         cpus: plan.allowed,
@@ -54,11 +48,7 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
 }
 
 fn own_build() -> String {
-    let asserts = if cfg!(debug_assertions) {
-        "debug"
-    } else {
-        "release"
-    };
+    let asserts = if cfg!(debug_assertions) { "debug" } else { "release" };
     format!("{asserts}, opt-level {}", env!("ASHLAR_OPT_LEVEL"))
 }
 
@@ -71,28 +61,18 @@ fn build_of(id: &str, program: &[u8]) -> String {
         "rpmalloc" => return "release".to_owned(),
         _ => systems::told_debug(name).unwrap_or_else(|| has_debug_mark(name, program)),
     };
-    if debug {
-        "DEBUG (its figures mean nothing)"
-    } else {
-        "release"
-    }
-    .to_owned()
+    if debug { "DEBUG (its figures mean nothing)" } else { "release" }.to_owned()
 }
 
 fn has_debug_mark(name: &str, program: &[u8]) -> bool {
-    DEBUG_MARKS
-        .iter()
-        .filter(|(of, _)| *of == name)
-        .any(|(_, reversed)| {
-            let mark: Vec<u8> = reversed.bytes().rev().collect();
-            program.windows(mark.len()).any(|window| window == mark)
-        })
+    DEBUG_MARKS.iter().filter(|(of, _)| *of == name).any(|(_, reversed)| {
+        let mark: Vec<u8> = reversed.bytes().rev().collect();
+        program.windows(mark.len()).any(|window| window == mark)
+    })
 }
 
 fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()
-        .map(|text| text.trim().to_owned())
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 fn unknown() -> String {
@@ -113,9 +93,7 @@ pub(crate) fn kernel() -> String {
 
 fn thp() -> String {
     let text = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let chosen = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     chosen.map_or_else(unknown, |(setting, _)| setting.to_owned())
 }
 
@@ -123,9 +101,7 @@ fn thp() -> String {
 #[cfg(target_env = "gnu")]
 pub(crate) fn glibc() -> String {
     // SAFETY: takes nothing and returns a constant string that ends with a zero byte.
-    unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned()
 }
 
 /// Version of the C library that this process runs with.
@@ -157,10 +133,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_found_in_a_program_and_the_table_itself_is_none() {
-        assert!(has_debug_mark(
-            "snmalloc",
-            b"xx assert fail: {} in {} on {}"
-        ));
+        assert!(has_debug_mark("snmalloc", b"xx assert fail: {} in {} on {}"));
         assert!(!has_debug_mark("snmalloc", DEBUG_MARKS[1].1.as_bytes()));
         assert!(!has_debug_mark("glibc", b"assert fail: {} in {} on "));
     }

@@ -31,9 +31,7 @@ struct Job {
 pub(crate) fn serve<S: System>() -> Result<(), CliError> {
     let mut lines = std::io::stdin().lock().lines();
     let Some(Request::Setup(setup)) = lines.next().map(read).transpose()? else {
-        return Err(CliError::Usage(
-            "bench-child: expected to be started by `ashlar bench`".to_owned(),
-        ));
+        return Err(CliError::Usage("bench-child: expected to be started by `ashlar bench`".to_owned()));
     };
     let threads = Group::Remote.threads(setup.cpus);
     let system = match S::new(&setup, threads) {
@@ -71,21 +69,10 @@ pub(crate) fn serve<S: System>() -> Result<(), CliError> {
 }
 
 /// A thread of the pool: takes jobs until the process ends.
-fn work<S: System>(
-    system: &S,
-    me: usize,
-    slots: &[Slots],
-    jobs: &Receiver<Job>,
-    done: &Sender<(usize, Ticks)>,
-) {
+fn work<S: System>(system: &S, me: usize, slots: &[Slots], jobs: &Receiver<Job>, done: &Sender<(usize, Ticks)>) {
     system.thread_start(me);
     while let Ok(job) = jobs.recv() {
-        let pass = Pass {
-            group: job.group,
-            size: job.size,
-            slots,
-            barrier: &job.barrier,
-        };
+        let pass = Pass { group: job.group, size: job.size, slots, barrier: &job.barrier };
         let ticks = run(system, me, job.threads, &pass);
         if done.send((me, ticks)).is_err() {
             break;
@@ -104,12 +91,7 @@ fn measure(
     let threads = group.threads(setup.cpus);
     let barrier = Arc::new(harness::SpinBarrier::new(threads, threads > allowed));
     for worker in &workers[..threads] {
-        let job = Job {
-            group,
-            size,
-            threads,
-            barrier: Arc::clone(&barrier),
-        };
+        let job = Job { group, size, threads, barrier: Arc::clone(&barrier) };
         if worker.send(job).is_err() {
             return Reply::Failed("a thread of the pool is gone".to_owned());
         }
@@ -137,9 +119,7 @@ fn say(reply: &Reply) -> Result<(), CliError> {
     let failed = |error: String| CliError::Failed(format!("bench-child: {error}"));
     let line = serde_json::to_string(reply).map_err(|error| failed(error.to_string()))?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(|error| failed(error.to_string()))
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| failed(error.to_string()))
 }
 
 /// Where the registry of systems takes the compiled copy of [`serve`] from.

@@ -38,22 +38,14 @@ pub(crate) fn ticks() -> u64 {
 /// malloc+free pair (it knows what `malloc` is) nor be made to store the pointer, as `black_box` would.
 #[inline(always)]
 #[cfg_attr(
-    any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64"
-    ),
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
     expect(
         clippy::pointers_in_nomem_asm_block,
         reason = "nothing is read through the pointer; a memory clobber would spill what the loop holds"
     )
 )]
 pub(crate) fn hide(ptr: *mut u8) -> *mut u8 {
-    #[cfg(any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64"
-    ))]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
     {
         let hidden;
         // SAFETY: the block holds no instruction (a comment only): it changes no register, flag or memory, so
@@ -63,11 +55,7 @@ pub(crate) fn hide(ptr: *mut u8) -> *mut u8 {
         }
         hidden
     }
-    #[cfg(not(any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64"
-    )))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
     core::hint::black_box(ptr)
 }
 
@@ -123,8 +111,7 @@ impl SpinBarrier {
         // AcqRel: the last to arrive sees what the others did, and hands it on with the Release below.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.parties {
             self.arrived.store(0, Ordering::Relaxed);
-            self.generation
-                .store(generation.wrapping_add(1), Ordering::Release);
+            self.generation.store(generation.wrapping_add(1), Ordering::Release);
             return;
         }
         let mut turns = 0u32;

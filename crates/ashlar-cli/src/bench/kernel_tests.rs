@@ -31,10 +31,7 @@ impl Slots {
     pub(crate) fn new(objects: usize) -> Self {
         // A dangling non-null value makes the pages of the array present before the clock runs.
         let absent = core::ptr::dangling_mut();
-        Self {
-            objects: (0..objects).map(|_| AtomicPtr::new(absent)).collect(),
-            filled: AtomicUsize::new(0),
-        }
+        Self { objects: (0..objects).map(|_| AtomicPtr::new(absent)).collect(), filled: AtomicUsize::new(0) }
     }
 }
 
@@ -61,10 +58,7 @@ pub(crate) struct Ticks {
 pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
     let first = once(system, me, threads, pass);
     let second = once(system, me, threads, pass);
-    Ticks {
-        complete: first.complete && second.complete,
-        ..second
-    }
+    Ticks { complete: first.complete && second.complete, ..second }
 }
 
 fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
@@ -102,11 +96,7 @@ fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ti
     // Nobody goes on while another thread is still timed.
     pass.barrier.wait();
     complete &= wanted > 0;
-    Ticks {
-        phase1,
-        phase2,
-        complete,
-    }
+    Ticks { phase1, phase2, complete }
 }
 
 /// Allocates one object for each slot, touches it and stores it. False when an allocation failed.

@@ -37,9 +37,7 @@ impl Test {
     pub(crate) const ALL: [Self; 6] = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|test| test.letter().eq_ignore_ascii_case(text))
+        Self::ALL.into_iter().find(|test| test.letter().eq_ignore_ascii_case(text))
     }
 
     pub(crate) fn letter(self) -> &'static str {
@@ -75,13 +73,7 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    const ALL: [Self; 5] = [
-        Self::AllocFree,
-        Self::Pairs,
-        Self::Concurrent,
-        Self::ConcurrentPairs,
-        Self::Remote,
-    ];
+    const ALL: [Self; 5] = [Self::AllocFree, Self::Pairs, Self::Concurrent, Self::ConcurrentPairs, Self::Remote];
 
     /// Threads that take part when the run is for `cpus` CPUs. A remote free needs somebody to be remote.
     fn threads(self, cpus: usize) -> usize {
@@ -96,16 +88,8 @@ impl Group {
 /// `ashlar bench`.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     // Outputs are opened before the run: a wrong path must not cost two minutes.
-    let json = args
-        .json
-        .as_deref()
-        .map(|path| create("--json", path))
-        .transpose()?;
-    let csv = args
-        .csv
-        .as_deref()
-        .map(|path| create("--csv", path))
-        .transpose()?;
+    let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
+    let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;
 
     let (run, failures) = match &args.from {
         Some(path) => (Report::load(path)?, Vec::new()),
@@ -113,21 +97,17 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     };
 
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run)
-            .map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
     }
     if let Some(file) = csv {
-        report::csv::write(file, &run)
-            .map_err(|error| CliError::Failed(format!("--csv: {error}")))?;
+        report::csv::write(file, &run).map_err(|error| CliError::Failed(format!("--csv: {error}")))?;
     }
     let mut text = report::table::header(&run);
     text += &match args.style {
         Style::Table => report::table::render(&run, args.by),
         Style::Kernel => report::kernel::render(&run, args.by),
     };
-    let verdict = args
-        .check_targets
-        .then(|| report::targets::check(&run, args.by));
+    let verdict = args.check_targets.then(|| report::targets::check(&run, args.by));
     if let Some(verdict) = &verdict {
         text += &verdict.text;
     }
@@ -144,13 +124,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
 
 fn create(option: &str, path: &Path) -> Result<File, CliError> {
     File::create(path).map_err(|error| {
-        CliError::option(
-            option,
-            format_args!(
-                "cannot write {}: {error}; expected a path to a file",
-                path.display()
-            ),
-        )
+        CliError::option(option, format_args!("cannot write {}: {error}; expected a path to a file", path.display()))
     })
 }
 
@@ -158,11 +132,7 @@ fn create(option: &str, path: &Path) -> Result<File, CliError> {
 fn measure(args: &BenchArgs) -> Result<(Report, Vec<String>), CliError> {
     let systems = systems::select(&args.systems)?;
     let allowed = harness::allowed_cpus();
-    let mut tests = if args.tests.is_empty() {
-        Test::ALL.to_vec()
-    } else {
-        args.tests.clone()
-    };
+    let mut tests = if args.tests.is_empty() { Test::ALL.to_vec() } else { args.tests.clone() };
     tests.sort_unstable();
     tests.dedup();
     let plan = parent::Plan {
@@ -176,11 +146,5 @@ fn measure(args: &BenchArgs) -> Result<(Report, Vec<String>), CliError> {
     };
     let outcome = parent::run(&plan)?;
     let host = host::describe(&plan, &outcome.notes);
-    Ok((
-        Report {
-            host,
-            records: outcome.records,
-        },
-        outcome.failures,
-    ))
+    Ok((Report { host, records: outcome.records }, outcome.failures))
 }

@@ -1,11 +1,13 @@
 //! Starts one child for each system and asks them in turn.
 //!
 //! Within a round, each test and size is asked of every system before the next one, so that a drift of the machine (clock,
-//! neighbours, temperature) meets all of them; every round starts with another system. Only one child runs at any time.
+//! neighbours, temperature) meets all of them; every turn starts with another system. Only one child runs at any time.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -40,88 +42,121 @@ pub(crate) struct Outcome {
     pub(crate) failures: Vec<String>,
 }
 
-/// Samples of one cell: for each round, the cycles of each thread per operation.
+/// Samples of one cell: for each turn, the cycles of each thread per operation.
 type Samples = Vec<Vec<f64>>;
+
+/// Time for all systems together in one cell and round. A cell that needs less is asked for several times in a round, so
+/// that a machine whose clock jumps meets every system in each of its states.
+const CELL_BUDGET: Duration = Duration::from_millis(30);
+/// Most turns of a cell in a round.
+const MAX_TURNS: u32 = 8;
 
 /// Runs the plan: one warm-up round that is not counted, then the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
-    let groups: Vec<Group> = Group::ALL
-        .into_iter()
-        .filter(|group| plan.tests.iter().any(|test| test.group() == *group))
-        .collect();
-    let mut outcome = Outcome {
-        records: Vec::new(),
-        notes: BTreeMap::new(),
-        failures: Vec::new(),
-    };
-    let mut peers: Vec<Option<Connection>> = Vec::new();
-    for info in &plan.systems {
-        let connection = Connection::open(info, plan).map(|(connection, note)| {
-            outcome.notes.insert(info.id, note);
-            connection
-        });
-        peers.push(
-            connection
-                .map_err(|error| outcome.failures.push(error))
-                .ok(),
-        );
+    let mut lab = Lab::open(plan);
+    let groups = Group::ALL.into_iter().filter(|group| plan.tests.iter().any(|test| test.group() == *group));
+    let passes: Vec<(Group, usize)> =
+        groups.flat_map(|group| plan.sizes.iter().map(move |&size| (group, size))).collect();
+    let bar = progress(((plan.rounds + 1) * passes.len()) as u64);
+    let mut turns = Vec::new();
+    bar.set_message("warm-up");
+    for &(group, size) in &passes {
+        let start = Instant::now();
+        lab.turn(group, size, 0, false);
+        // The first turn is the slowest, for it meets the page faults: a safe measure for what the rest may take.
+        let fit = CELL_BUDGET.as_nanos() / start.elapsed().as_nanos().max(1);
+        turns.push(u32::try_from(fit).unwrap_or(MAX_TURNS).clamp(1, MAX_TURNS) as usize);
+        bar.inc(1);
+    }
+    for round in 0..plan.rounds {
+        bar.set_message(format!("round {}/{}", round + 1, plan.rounds));
+        for (&(group, size), &turns) in passes.iter().zip(&turns) {
+            for turn in 0..turns {
+                lab.turn(group, size, round * turns + turn, true);
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(lab.close())
+}
+
+/// The children of a run and what they brought so far.
+struct Lab<'a> {
+    plan: &'a Plan,
+    /// In the order of the plan; a system that failed has none.
+    children: Vec<Option<Connection>>,
+    notes: BTreeMap<&'static str, String>,
+    failures: Vec<String>,
+    /// By system, kind of figure, and size.
+    cells: BTreeMap<(usize, Cell, usize), Samples>,
+}
+
+impl<'a> Lab<'a> {
+    fn open(plan: &'a Plan) -> Self {
+        let mut lab =
+            Self { plan, children: Vec::new(), notes: BTreeMap::new(), failures: Vec::new(), cells: BTreeMap::new() };
+        for info in &plan.systems {
+            let child = match Connection::open(info, plan) {
+                Ok((connection, note)) => {
+                    lab.notes.insert(info.id, note);
+                    Some(connection)
+                }
+                Err(error) => {
+                    lab.failures.push(error);
+                    None
+                }
+            };
+            lab.children.push(child);
+        }
+        lab
     }
 
-    let mut cells: BTreeMap<(usize, Cell, usize), Samples> = BTreeMap::new();
-    let bar = progress(plan, groups.len());
-    for round in 0..=plan.rounds {
-        bar.set_message(if round == 0 {
-            "warm-up".to_owned()
-        } else {
-            format!("round {round}/{}", plan.rounds)
-        });
-        for &group in &groups {
-            for &size in &plan.sizes {
-                for turn in 0..peers.len() {
-                    let who = (round + turn) % peers.len();
-                    bar.inc(1);
-                    let Some(connection) = &mut peers[who] else {
-                        continue;
-                    };
-                    match connection.measure(group, size) {
-                        Ok((phase1, phase2)) if round > 0 => {
-                            for (cell, figures) in figures(group, plan, &phase1, &phase2) {
-                                cells.entry((who, cell, size)).or_default().push(figures);
-                            }
-                        }
-                        Ok(_) => {}
-                        Err(error) => {
-                            outcome.failures.push(format!(
-                                "{}: {error} ({group:?}, size {size})",
-                                plan.systems[who].id
-                            ));
-                            peers[who] = None;
-                        }
+    /// Asks every system once for one pass, beginning with the system `first` (modulo their number).
+    fn turn(&mut self, group: Group, size: usize, first: usize, counted: bool) {
+        let count = self.children.len();
+        for at in 0..count {
+            let who = (first + at) % count;
+            let Some(connection) = &mut self.children[who] else {
+                continue;
+            };
+            match connection.measure(group, size) {
+                Ok((phase1, phase2)) if counted => {
+                    for (cell, figures) in figures(group, self.plan, &phase1, &phase2) {
+                        let samples = self.cells.entry((who, cell, size)).or_default();
+                        samples.push(figures);
                     }
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let id = self.plan.systems[who].id;
+                    self.failures.push(format!("{id}: {error} ({group:?}, size {size})"));
+                    self.children[who] = None;
                 }
             }
         }
     }
-    bar.finish_and_clear();
 
-    // Cells of a system that gave up in the middle have too few rounds to be compared.
-    cells.retain(|_, samples| samples.len() == plan.rounds);
-    outcome.records = cells
-        .into_iter()
-        .map(|((who, cell, size), samples)| record(plan, who, cell, size, &samples))
-        .collect();
-    outcome.records.sort_by(|a, b| a.test.cmp(&b.test));
-    Ok(outcome)
+    fn close(mut self) -> Outcome {
+        // A system that gave up has too few samples in some cells, and its other figures are not to be trusted either.
+        let alive: Vec<bool> = self.children.iter().map(Option::is_some).collect();
+        self.cells.retain(|(who, _, _), _| alive[*who]);
+        let mut records: Vec<Record> = self
+            .cells
+            .iter()
+            .map(|(&(who, cell, size), samples)| record(self.plan, who, cell, size, samples))
+            .collect();
+        records.sort_by(|a, b| a.test.cmp(&b.test));
+        Outcome { records, notes: self.notes, failures: self.failures }
+    }
 }
 
-fn progress(plan: &Plan, groups: usize) -> ProgressBar {
+fn progress(steps: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let steps = (plan.rounds + 1) * groups * plan.sizes.len() * plan.systems.len();
     let style = ProgressStyle::with_template("{bar:40} {percent:>3}% {msg}, {eta} left");
-    ProgressBar::new(steps as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// A kind of figure: a test of the mail, or a second phase that the mail does not show.
@@ -144,51 +179,29 @@ impl Cell {
 
 /// Cycles per operation of each thread, for each kind of figure that a pass of `group` gives and the plan asks for.
 fn figures(group: Group, plan: &Plan, phase1: &[u64], phase2: &[u64]) -> Vec<(Cell, Vec<f64>)> {
-    let per_object = |ticks: &[u64]| -> Vec<f64> {
-        ticks
-            .iter()
-            .map(|&ticks| ticks as f64 / plan.objects as f64)
-            .collect()
-    };
+    let per_object =
+        |ticks: &[u64]| -> Vec<f64> { ticks.iter().map(|&ticks| ticks as f64 / plan.objects as f64).collect() };
     let all = match group {
-        Group::AllocFree => vec![
-            (Cell::Of(Test::A), per_object(phase1)),
-            (Cell::Of(Test::B), per_object(phase2)),
-        ],
+        Group::AllocFree => vec![(Cell::Of(Test::A), per_object(phase1)), (Cell::Of(Test::B), per_object(phase2))],
         Group::Pairs => vec![(Cell::Of(Test::C), per_object(phase1))],
-        Group::Concurrent => vec![
-            (Cell::Of(Test::D), per_object(phase1)),
-            (Cell::DFree, per_object(phase2)),
-        ],
+        Group::Concurrent => vec![(Cell::Of(Test::D), per_object(phase1)), (Cell::DFree, per_object(phase2))],
         Group::ConcurrentPairs => vec![(Cell::Of(Test::E), per_object(phase1))],
         Group::Remote => {
             // CPU 0 freed what all the others allocated: a figure is for one object, not for the kernel module's
             // count of 10000.
             let others = (phase1.len() - 1) as f64;
             let freed = phase2[0] as f64 / (plan.objects as f64 * others);
-            vec![
-                (Cell::FAlloc, per_object(&phase1[1..])),
-                (Cell::Of(Test::F), vec![freed]),
-            ]
+            vec![(Cell::FAlloc, per_object(&phase1[1..])), (Cell::Of(Test::F), vec![freed])]
         }
     };
-    all.into_iter()
-        .filter(|(cell, _)| !matches!(cell, Cell::Of(test) if !plan.tests.contains(test)))
-        .collect()
+    all.into_iter().filter(|(cell, _)| !matches!(cell, Cell::Of(test) if !plan.tests.contains(test))).collect()
 }
 
-/// The record of one cell: least and median over the rounds, of the mean over the CPUs.
+/// The record of one cell: least and median over the turns, of the mean over the CPUs.
 fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -> Record {
-    let means: Vec<f64> = samples
-        .iter()
-        .map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64)
-        .collect();
+    let means: Vec<f64> = samples.iter().map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64).collect();
     let per_cpu = (0..samples[0].len())
-        .map(|cpu| {
-            round2(median(
-                &samples.iter().map(|cpus| cpus[cpu]).collect::<Vec<_>>(),
-            ))
-        })
+        .map(|cpu| round2(median(&samples.iter().map(|cpus| cpus[cpu]).collect::<Vec<_>>())))
         .collect();
     let cpus = match cell {
         Cell::Of(Test::A | Test::B | Test::C) => 1,
@@ -215,11 +228,7 @@ fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let half = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[half]
-    } else {
-        f64::midpoint(sorted[half - 1], sorted[half])
-    }
+    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
 /// More digits than the clock can justify only make the files longer.
@@ -249,16 +258,8 @@ impl Connection {
         let Some(replies) = child.stdout.take().map(BufReader::new) else {
             return Err(fail("the child has no output".to_owned()));
         };
-        let mut connection = Self {
-            child,
-            requests,
-            replies,
-        };
-        let setup = Setup {
-            objects: plan.objects,
-            cpus: plan.cpus,
-            sizes: plan.sizes.clone(),
-        };
+        let mut connection = Self { child, requests, replies };
+        let setup = Setup { objects: plan.objects, cpus: plan.cpus, sizes: plan.sizes.clone() };
         match connection.ask(&Request::Setup(setup)).map_err(fail)? {
             Reply::Ready(note) => Ok((connection, note)),
             Reply::Failed(message) => Err(fail(message)),
@@ -276,21 +277,12 @@ impl Connection {
 
     fn ask(&mut self, request: &Request) -> Result<Reply, String> {
         let line = serde_json::to_string(request).map_err(|error| error.to_string())?;
-        let sent = self
-            .requests
-            .as_mut()
-            .map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
+        let sent = self.requests.as_mut().map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
         let mut answer = String::new();
         let got = self.replies.read_line(&mut answer);
         match (sent, got) {
-            (Some(Ok(())), Ok(length)) if length > 0 => {
-                serde_json::from_str(&answer).map_err(|error| {
-                    format!(
-                        "cannot read the child's answer `{}`: {error}",
-                        answer.trim()
-                    )
-                })
-            }
+            (Some(Ok(())), Ok(length)) if length > 0 => serde_json::from_str(&answer)
+                .map_err(|error| format!("cannot read the child's answer `{}`: {error}", answer.trim())),
             _ => Err(match self.child.wait() {
                 Ok(status) => format!("the child ended: {status}"),
                 Err(error) => format!("the child ended: {error}"),
@@ -319,32 +311,13 @@ mod tests {
     }
 
     fn plan(tests: &[Test]) -> Plan {
-        Plan {
-            tests: tests.to_vec(),
-            systems: Vec::new(),
-            sizes: vec![8],
-            objects: 10,
-            cpus: 3,
-            allowed: 2,
-            rounds: 1,
-        }
+        Plan { tests: tests.to_vec(), systems: Vec::new(), sizes: vec![8], objects: 10, cpus: 3, allowed: 2, rounds: 1 }
     }
 
     #[test]
     fn remote_frees_are_counted_per_object_freed() {
-        let cells = figures(
-            Group::Remote,
-            &plan(&[Test::F]),
-            &[0, 100, 200],
-            &[400, 0, 0],
-        );
-        assert_eq!(
-            cells,
-            [
-                (Cell::FAlloc, vec![10.0, 20.0]),
-                (Cell::Of(Test::F), vec![20.0])
-            ]
-        );
+        let cells = figures(Group::Remote, &plan(&[Test::F]), &[0, 100, 200], &[400, 0, 0]);
+        assert_eq!(cells, [(Cell::FAlloc, vec![10.0, 20.0]), (Cell::Of(Test::F), vec![20.0])]);
     }
 
     #[test]

@@ -25,18 +25,18 @@ pub(crate) struct Record {
     /// Threads that took part.
     pub(crate) cpus: usize,
     pub(crate) unit: String,
-    /// Least over the rounds.
+    /// Least over the runs.
     pub(crate) min: f64,
     pub(crate) median: f64,
-    /// Measured rounds.
+    /// Measured turns: at least one for each round, more where they are cheap.
     pub(crate) runs: usize,
     /// More threads than CPUs: the figures contain waiting.
     #[serde(default)]
     pub(crate) oversubscribed: bool,
-    /// Median over the rounds for each CPU. For F: of CPU 0 alone.
+    /// Median over the runs for each CPU. For F: of CPU 0 alone.
     #[serde(default)]
     pub(crate) per_cpu: Vec<f64>,
-    /// The figure of each round, in the order measured.
+    /// The figure of each run, in the order measured.
     #[serde(default)]
     pub(crate) samples: Vec<f64>,
 }
@@ -87,22 +87,12 @@ impl Report {
     pub(crate) fn load(path: &Path) -> Result<Self, CliError> {
         let expected = "expected a file written by `ashlar bench --json`";
         let text = std::fs::read_to_string(path).map_err(|error| {
-            CliError::option(
-                "--from",
-                format_args!("cannot read {}: {error}; {expected}", path.display()),
-            )
+            CliError::option("--from", format_args!("cannot read {}: {error}; {expected}", path.display()))
         })?;
-        let report: Self = serde_json::from_str(&text).map_err(|error| {
-            CliError::option(
-                "--from",
-                format_args!("{}: {error}; {expected}", path.display()),
-            )
-        })?;
+        let report: Self = serde_json::from_str(&text)
+            .map_err(|error| CliError::option("--from", format_args!("{}: {error}; {expected}", path.display())))?;
         if report.records.is_empty() {
-            return Err(CliError::option(
-                "--from",
-                format_args!("{} holds no records; {expected}", path.display()),
-            ));
+            return Err(CliError::option("--from", format_args!("{} holds no records; {expected}", path.display())));
         }
         Ok(report)
     }
@@ -126,12 +116,8 @@ impl Report {
 
     /// Sizes that have records for `test`, in order.
     pub(crate) fn sizes(&self, test: &str) -> Vec<usize> {
-        let mut sizes: Vec<usize> = self
-            .records
-            .iter()
-            .filter(|record| record.test == test)
-            .map(|record| record.size)
-            .collect();
+        let mut sizes: Vec<usize> =
+            self.records.iter().filter(|record| record.test == test).map(|record| record.size).collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes
@@ -139,9 +125,7 @@ impl Report {
 
     /// The record of one cell.
     pub(crate) fn cell(&self, test: &str, system: &str, size: usize) -> Option<&Record> {
-        self.records
-            .iter()
-            .find(|record| record.test == test && record.system == system && record.size == size)
+        self.records.iter().find(|record| record.test == test && record.system == system && record.size == size)
     }
 
     fn sorted<'a, K: Ord>(&'a self, key: impl Fn(&'a Record) -> K) -> Vec<K> {

@@ -12,34 +12,17 @@ pub(crate) fn render(run: &Report, by: Statistic) -> String {
     let mut text = String::new();
     for system in run.systems() {
         let _ = writeln!(text, "\n{system}\n{}", "=".repeat(system.len()));
-        let title = format!(
-            "{} allocations then {} frees test",
-            run.host.objects, run.host.objects
-        );
-        section(&mut text, &title, run, &["A", "B"], |size| {
-            alloc_then_free(run, system, size, by)
-        });
+        let title = format!("{} allocations then {} frees test", run.host.objects, run.host.objects);
+        section(&mut text, &title, run, &["A", "B"], |size| alloc_then_free(run, system, size, by));
         let title = format!("{} (alloc + free) test", run.host.objects);
-        section(&mut text, &title, run, &["C"], |size| {
-            pair(run, system, size, by)
+        section(&mut text, &title, run, &["C"], |size| pair(run, system, size, by));
+        section(&mut text, "Concurrent allocs, then frees", run, &["D", "D-free"], |size| {
+            concurrent(run, system, size, by)
         });
-        section(
-            &mut text,
-            "Concurrent allocs, then frees",
-            run,
-            &["D", "D-free"],
-            |size| concurrent(run, system, size, by),
-        );
-        section(
-            &mut text,
-            "Concurrent alloc/free on all cpus",
-            run,
-            &["E"],
-            |size| concurrent_pair(run, system, size, by),
-        );
-        section(&mut text, "Remote free", run, &["F"], |size| {
-            remote(run, system, size, by)
+        section(&mut text, "Concurrent alloc/free on all cpus", run, &["E"], |size| {
+            concurrent_pair(run, system, size, by)
         });
+        section(&mut text, "Remote free", run, &["F"], |size| remote(run, system, size, by));
     }
     if run.records.iter().any(|record| record.test == "F") {
         text += "\nNote: remote frees are per object freed. The module divides CPU 0's time by the objects of one CPU, so the\n\
@@ -51,13 +34,7 @@ pub(crate) fn render(run: &Report, by: Statistic) -> String {
     text
 }
 
-fn section(
-    text: &mut String,
-    title: &str,
-    run: &Report,
-    tests: &[&str],
-    line: impl Fn(usize) -> Option<String>,
-) {
+fn section(text: &mut String, title: &str, run: &Report, tests: &[&str], line: impl Fn(usize) -> Option<String>) {
     let mut sizes: Vec<usize> = tests.iter().flat_map(|test| run.sizes(test)).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -74,18 +51,12 @@ fn cycles(record: &Record, by: Statistic) -> String {
 fn alloc_then_free(run: &Report, system: &str, size: usize, by: Statistic) -> Option<String> {
     let times = run.host.objects;
     let (unit, kmalloc) = (unit(run), run.cell("A", system, size));
-    let kfree = run
-        .cell("B", system, size)
-        .map(|record| format!("kfree -> {} {unit}", cycles(record, by)));
+    let kfree = run.cell("B", system, size).map(|record| format!("kfree -> {} {unit}", cycles(record, by)));
     match (kmalloc, kfree) {
-        (Some(record), Some(kfree)) => Some(format!(
-            "{times} times kmalloc({size}) -> {} {unit} {kfree}",
-            cycles(record, by)
-        )),
-        (Some(record), None) => Some(format!(
-            "{times} times kmalloc({size}) -> {} {unit}",
-            cycles(record, by)
-        )),
+        (Some(record), Some(kfree)) => {
+            Some(format!("{times} times kmalloc({size}) -> {} {unit} {kfree}", cycles(record, by)))
+        }
+        (Some(record), None) => Some(format!("{times} times kmalloc({size}) -> {} {unit}", cycles(record, by))),
         // The module never prints B alone; the size must be somewhere.
         (None, Some(kfree)) => Some(format!("{times} times ({size}) {kfree}")),
         (None, None) => None,
@@ -94,19 +65,11 @@ fn alloc_then_free(run: &Report, system: &str, size: usize, by: Statistic) -> Op
 
 fn pair(run: &Report, system: &str, size: usize, by: Statistic) -> Option<String> {
     let record = run.cell("C", system, size)?;
-    Some(format!(
-        "{} times kmalloc({size})/kfree -> {} {}",
-        run.host.objects,
-        cycles(record, by),
-        unit(run)
-    ))
+    Some(format!("{} times kmalloc({size})/kfree -> {} {}", run.host.objects, cycles(record, by), unit(run)))
 }
 
 fn concurrent(run: &Report, system: &str, size: usize, by: Statistic) -> Option<String> {
-    let (alloc, free) = (
-        run.cell("D", system, size)?,
-        run.cell("D-free", system, size)?,
-    );
+    let (alloc, free) = (run.cell("D", system, size)?, run.cell("D-free", system, size)?);
     let mut line = format!("Kmalloc N*alloc N*free({size}):");
     for (cpu, (alloc, free)) in alloc.per_cpu.iter().zip(&free.per_cpu).enumerate() {
         let _ = write!(line, " {cpu}={alloc:.0}/{free:.0}");
@@ -126,10 +89,7 @@ fn concurrent_pair(run: &Report, system: &str, size: usize, by: Statistic) -> Op
 }
 
 fn remote(run: &Report, system: &str, size: usize, by: Statistic) -> Option<String> {
-    let (alloc, free) = (
-        run.cell("F-alloc", system, size)?,
-        run.cell("F", system, size)?,
-    );
+    let (alloc, free) = (run.cell("F-alloc", system, size)?, run.cell("F", system, size)?);
     let mut line = format!("Kmalloc N*remote free({size}): 0=0/{}", cycles(free, by));
     for (other, figure) in alloc.per_cpu.iter().enumerate() {
         let _ = write!(line, " {}={figure:.0}/0", other + 1);
@@ -183,10 +143,7 @@ mod tests {
             "Kmalloc N*(alloc free)(16): 0=71 1=73 Average=72",
             "Kmalloc N*remote free(16): 0=0/200 1=98/0 Average=98/200",
         ] {
-            assert!(
-                text.lines().any(|found| found == line),
-                "no `{line}` in:\n{text}"
-            );
+            assert!(text.lines().any(|found| found == line), "no `{line}` in:\n{text}");
         }
     }
 
@@ -195,9 +152,6 @@ mod tests {
         let mut run = run();
         run.records.retain(|record| record.test == "C");
         let text = render(&run, Statistic::Median);
-        assert!(
-            !text.contains("Kmalloc N*") && !text.contains("Note"),
-            "{text}"
-        );
+        assert!(!text.contains("Kmalloc N*") && !text.contains("Note"), "{text}");
     }
 }

@@ -18,20 +18,11 @@ fn value(record: &Record, by: Statistic) -> f64 {
 }
 
 /// The best of the peers that `ours` is compared with, in one cell. A figure of zero is no measurement.
-fn best_peer<'a>(
-    run: &'a Report,
-    ours: &str,
-    test: &str,
-    size: usize,
-    by: Statistic,
-) -> Option<(&'a str, f64)> {
+fn best_peer<'a>(run: &'a Report, ours: &str, test: &str, size: usize, by: Statistic) -> Option<(&'a str, f64)> {
     run.systems()
         .into_iter()
         .filter(|id| SystemInfo::by_id(id).is_some_and(|info| info.is_peer_of(ours)))
-        .filter_map(|id| {
-            run.cell(test, id, size)
-                .map(|record| (id, value(record, by)))
-        })
+        .filter_map(|id| run.cell(test, id, size).map(|record| (id, value(record, by))))
         .filter(|(_, figure)| *figure > 0.0)
         .min_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -42,11 +33,7 @@ fn geometric_mean(ratios: &[f64]) -> f64 {
 
 /// As many digits as the size of the figure deserves.
 fn figure(value: f64) -> String {
-    if value < 100.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
+    if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
 /// A run made by hand, for the tests of the printers.
@@ -68,8 +55,5 @@ fn sample(cells: &[(&str, &str, usize, f64)]) -> Report {
             samples: vec![figure; 10],
         })
         .collect();
-    Report {
-        host: crate::bench::record::Host::default(),
-        records,
-    }
+    Report { host: crate::bench::record::Host::default(), records }
 }

@@ -20,10 +20,7 @@ const TITLES: [(&str, &str); 8] = [
     ("D", "Concurrent kmalloc"),
     ("D-free", "Concurrent kfree of the own objects of test D"),
     ("E", "Short lived object: concurrent alloc and free at once"),
-    (
-        "F",
-        "Remote free: CPU 0 frees what the others allocated, per object freed",
-    ),
+    ("F", "Remote free: CPU 0 frees what the others allocated, per object freed"),
     ("F-alloc", "Allocation on the other CPUs before test F"),
 ];
 
@@ -36,11 +33,7 @@ With r = slower / faster - 1:  =  r up to 5 %;  + or -  up to 20 %;  ++ or --  u
 
 /// Rates `ours` against `peer`, both costs.
 fn rating(ours: f64, peer: f64) -> String {
-    let (sign, ratio) = if ours <= peer {
-        ("+", peer / ours)
-    } else {
-        ("-", ours / peer)
-    };
+    let (sign, ratio) = if ours <= peer { ("+", peer / ours) } else { ("-", ours / peer) };
     if sign == "+" && ratio > 10.0 {
         return "> 10 *".to_owned();
     }
@@ -59,42 +52,37 @@ fn rating(ours: f64, peer: f64) -> String {
 pub(crate) fn header(run: &Report) -> String {
     let host = &run.host;
     let mut text = String::new();
-    let tsc = host
-        .tsc_mhz
-        .map_or_else(String::new, |mhz| format!(", tsc {mhz} MHz"));
-    let _ = writeln!(
-        text,
-        "{} ({}), {} CPUs{tsc}",
-        host.cpu_model, host.arch, host.cpus
-    );
-    let _ = writeln!(
-        text,
-        "Linux {}, glibc {}, transparent huge pages: {}",
-        host.kernel, host.glibc, host.thp
-    );
-    let _ = writeln!(
-        text,
-        "ashlar {} ({}), mode {}, {}",
-        host.ashlar_version, host.build, host.ashlar_mode, host.rustc
-    );
+    let tsc = host.tsc_mhz.map_or_else(String::new, |mhz| format!(", tsc {mhz} MHz"));
+    let _ = writeln!(text, "{} ({}), {} CPUs{tsc}", host.cpu_model, host.arch, host.cpus);
+    let _ = writeln!(text, "Linux {}, glibc {}, transparent huge pages: {}", host.kernel, host.glibc, host.thp);
+    let _ =
+        writeln!(text, "ashlar {} ({}), mode {}, {}", host.ashlar_version, host.build, host.ashlar_mode, host.rustc);
     for (id, peer) in &host.peers {
-        let note = if peer.note.is_empty() {
-            String::new()
-        } else {
-            format!(", {}", peer.note)
-        };
+        let note = if peer.note.is_empty() { String::new() } else { format!(", {}", peer.note) };
         let _ = writeln!(text, "  {id}: {}, {}{note}", peer.version, peer.build);
     }
     let _ = writeln!(
         text,
-        "{} objects a CPU and pass, {} rounds, systems in turn; not counted: {}",
-        host.objects, host.rounds, host.warm_up
+        "{} objects a CPU and pass, {} rounds of {} turns, systems in turn; not counted: {}",
+        host.objects,
+        host.rounds,
+        turns(run),
+        host.warm_up
     );
     if host.build.starts_with("debug") {
-        text +=
-            "WARNING: this is a debug build; its figures mean nothing (use cargo run --release).\n";
+        text += "WARNING: this is a debug build; its figures mean nothing (use cargo run --release).\n";
     }
     text
+}
+
+/// Least and most turns of a cell in a round.
+fn turns(run: &Report) -> String {
+    let rounds = run.host.rounds.max(1);
+    let turns = || run.records.iter().map(|record| record.runs / rounds);
+    match (turns().min(), turns().max()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        (least, _) => least.unwrap_or(0).to_string(),
+    }
 }
 
 /// All tables, the rule and a line for each test.
@@ -115,51 +103,31 @@ pub(crate) fn render(run: &Report, by: Statistic) -> String {
 fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
     let systems = run.systems();
     let of_test = || run.records.iter().filter(|record| record.test == test);
-    let title = TITLES
-        .iter()
-        .find(|(id, _)| *id == test)
-        .map_or("", |(_, title)| title);
+    let title = TITLES.iter().find(|(id, _)| *id == test).map_or("", |(_, title)| title);
     let cpus = of_test().map(|record| record.cpus).max().unwrap_or(1);
     let unit = of_test().next().map_or("", |record| record.unit.as_str());
     let over = if of_test().any(|record| record.oversubscribed) {
-        format!(
-            "; OVERSUBSCRIBED: {cpus} threads on {} CPUs, figures contain waiting",
-            run.host.cpus
-        )
+        format!("; OVERSUBSCRIBED: {cpus} threads on {} CPUs, figures contain waiting", run.host.cpus)
     } else {
         String::new()
     };
-    let head = format!(
-        "Test {test}: {title} ({cpus} CPU{})",
-        if cpus == 1 { "" } else { "s" }
-    );
-    let _ = writeln!(
-        text,
-        "\n{head}\n{}\n{unit}, median/min{over}\n",
-        "=".repeat(head.len())
-    );
+    let head = format!("Test {test}: {title} ({cpus} CPU{})", if cpus == 1 { "" } else { "s" });
+    let _ = writeln!(text, "\n{head}\n{}\n{unit}, median/min{over}\n", "=".repeat(head.len()));
 
     let mut rows = vec![vec![String::new()]];
     rows[0].extend(systems.iter().map(|&id| id.to_owned()));
     for size in run.sizes(test) {
         let mut row = vec![size.to_string()];
         row.extend(systems.iter().map(|id| {
-            run.cell(test, id, size).map_or_else(
-                || "?".to_owned(),
-                |record| format!("{}/{}", figure(record.median), figure(record.min)),
-            )
+            run.cell(test, id, size)
+                .map_or_else(|| "?".to_owned(), |record| format!("{}/{}", figure(record.median), figure(record.min)))
         }));
-        let rated = run
-            .cell(test, RATED, size)
-            .zip(best_peer(run, RATED, test, size, by));
-        row.push(rated.map_or_else(String::new, |(ours, (_, peer))| {
-            rating(value(ours, by), peer)
-        }));
+        let rated = run.cell(test, RATED, size).zip(best_peer(run, RATED, test, size, by));
+        row.push(rated.map_or_else(String::new, |(ours, (_, peer))| rating(value(ours, by), peer)));
         rows.push(row);
     }
-    let widths: Vec<usize> = (0..=systems.len())
-        .map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0))
-        .collect();
+    let widths: Vec<usize> =
+        (0..=systems.len()).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
     for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
@@ -176,10 +144,7 @@ fn summary(text: &mut String, run: &Report, test: &str, by: Statistic) {
     let mut ratios = Vec::new();
     let mut worst = (0.0, 0, "");
     for size in run.sizes(test) {
-        let Some((ours, (id, peer))) = run
-            .cell(test, RATED, size)
-            .zip(best_peer(run, RATED, test, size, by))
-        else {
+        let Some((ours, (id, peer))) = run.cell(test, RATED, size).zip(best_peer(run, RATED, test, size, by)) else {
             continue;
         };
         let ratio = value(ours, by) / peer;
@@ -243,20 +208,10 @@ mod tests {
             ("A", "limit", 8, 1.0),
         ]);
         let text = render(&run, Statistic::Median);
-        let row = |size: &str| {
-            text.lines()
-                .find(|line| line.trim_start().starts_with(size))
-                .unwrap()
-        };
+        let row = |size: &str| text.lines().find(|line| line.trim_start().starts_with(size)).unwrap();
         assert!(row("8 ").ends_with("2 *"), "{text}");
-        assert!(
-            row("64 ").contains("300/300") && row("64 ").contains('?'),
-            "{text}"
-        );
-        assert!(
-            text.contains("Test A: ashlar / best peer 0.50") && text.contains("against jemalloc"),
-            "{text}"
-        );
+        assert!(row("64 ").contains("300/300") && row("64 ").contains('?'), "{text}");
+        assert!(text.contains("Test A: ashlar / best peer 0.50") && text.contains("against jemalloc"), "{text}");
         assert!(text.contains("Rating:"));
     }
 }

@@ -32,14 +32,7 @@ struct Target {
 const SMALLEST: usize = 8;
 
 const TARGETS: [Target; 4] = [
-    Target {
-        ours: "ashlar",
-        against: Against::BestPeer,
-        tests: &["C", "E"],
-        up_to: 1024,
-        mean: 0.90,
-        cell: Some(1.0),
-    },
+    Target { ours: "ashlar", against: Against::BestPeer, tests: &["C", "E"], up_to: 1024, mean: 0.90, cell: Some(1.0) },
     Target {
         ours: "ashlar-sized",
         against: Against::BestPeer,
@@ -90,10 +83,7 @@ impl Cell<'_> {
 
 /// Judges all targets. A target that was not measured in full counts as missed.
 pub(crate) fn check(run: &Report, by: Statistic) -> Verdict {
-    let mut verdict = Verdict {
-        passed: true,
-        text: format!("\nTargets (by {}, ratios of cost)\n", by.name()),
-    };
+    let mut verdict = Verdict { passed: true, text: format!("\nTargets (by {}, ratios of cost)\n", by.name()) };
     for target in &TARGETS {
         verdict.passed &= judge(target, run, by, &mut verdict.text);
     }
@@ -106,28 +96,19 @@ fn judge(target: &Target, run: &Report, by: Statistic, text: &mut String) -> boo
         Against::BestPeer => "best peer",
         Against::System(id) => id,
     };
-    let name = format!(
-        "{} / {other}, tests {}, sizes {SMALLEST} to {}",
-        target.ours,
-        target.tests.join(" "),
-        target.up_to
-    );
+    let name =
+        format!("{} / {other}, tests {}, sizes {SMALLEST} to {}", target.ours, target.tests.join(" "), target.up_to);
     let (mut cells, mut absent) = (Vec::new(), Vec::new());
     for &test in target.tests {
-        let measured: Vec<Cell<'_>> = sizes(target, run, test)
-            .filter_map(|size| cell(target, run, test, size, by))
-            .collect();
+        let measured: Vec<Cell<'_>> =
+            sizes(target, run, test).filter_map(|size| cell(target, run, test, size, by)).collect();
         if measured.is_empty() {
             absent.push(test);
         }
         cells.extend(measured);
     }
     if !absent.is_empty() {
-        let _ = writeln!(
-            text,
-            "{name}\n  MISS  not measured: test {}",
-            absent.join(" ")
-        );
+        let _ = writeln!(text, "{name}\n  MISS  not measured: test {}", absent.join(" "));
         return false;
     }
     let _ = writeln!(text, "{name}");
@@ -143,31 +124,17 @@ fn judge(target: &Target, run: &Report, by: Statistic, text: &mut String) -> boo
         target.mean
     );
     for &test in target.tests {
-        let of_test: Vec<f64> = cells
-            .iter()
-            .filter(|cell| cell.test == test)
-            .map(Cell::ratio)
-            .collect();
+        let of_test: Vec<f64> = cells.iter().filter(|cell| cell.test == test).map(Cell::ratio).collect();
         let _ = writeln!(text, "        test {test}: {:.3}", geometric_mean(&of_test));
     }
 
     let bound = target.cell.unwrap_or(target.mean);
     let above: Vec<&Cell<'_>> = cells.iter().filter(|cell| cell.ratio() > bound).collect();
     if target.cell.is_some() {
-        let _ = writeln!(
-            text,
-            "  {}  {} of {} cells above {bound:.2}",
-            word(above.is_empty()),
-            above.len(),
-            cells.len()
-        );
+        let _ =
+            writeln!(text, "  {}  {} of {} cells above {bound:.2}", word(above.is_empty()), above.len(), cells.len());
     } else if !above.is_empty() {
-        let _ = writeln!(
-            text,
-            "        for information, {} of {} cells above {bound:.2}",
-            above.len(),
-            cells.len()
-        );
+        let _ = writeln!(text, "        for information, {} of {} cells above {bound:.2}", above.len(), cells.len());
     }
     for cell in &above {
         let _ = writeln!(
@@ -190,31 +157,17 @@ fn word(passed: bool) -> &'static str {
 
 fn sizes(target: &Target, run: &Report, test: &str) -> impl Iterator<Item = usize> {
     let up_to = target.up_to;
-    run.sizes(test)
-        .into_iter()
-        .filter(move |size| (SMALLEST..=up_to).contains(size))
+    run.sizes(test).into_iter().filter(move |size| (SMALLEST..=up_to).contains(size))
 }
 
-fn cell<'a>(
-    target: &Target,
-    run: &'a Report,
-    test: &'a str,
-    size: usize,
-    by: Statistic,
-) -> Option<Cell<'a>> {
+fn cell<'a>(target: &Target, run: &'a Report, test: &'a str, size: usize, by: Statistic) -> Option<Cell<'a>> {
     let ours = value(run.cell(test, target.ours, size)?, by);
     let (other, theirs) = match target.against {
         Against::BestPeer => best_peer(run, target.ours, test, size, by)?,
         Against::System(id) => (id, value(run.cell(test, id, size)?, by)),
     };
     // A figure of zero is no measurement, and its ratio no number.
-    (ours > 0.0 && theirs > 0.0).then_some(Cell {
-        test,
-        size,
-        other,
-        ours,
-        theirs,
-    })
+    (ours > 0.0 && theirs > 0.0).then_some(Cell { test, size, other, ours, theirs })
 }
 
 #[cfg(test)]
@@ -237,10 +190,7 @@ mod tests {
                 ]);
             }
             for test in ["A", "B", "D", "F"] {
-                cells.extend([
-                    (test, "ashlar", size, 100.0 * bulk),
-                    (test, "mimalloc", size, 100.0),
-                ]);
+                cells.extend([(test, "ashlar", size, 100.0 * bulk), (test, "mimalloc", size, 100.0)]);
             }
         }
         super::super::sample(&cells)
@@ -249,22 +199,10 @@ mod tests {
     #[test]
     fn a_run_within_all_bounds_passes() {
         let verdict = check(&run(0.89, 0.79), Statistic::Median);
-        assert!(
-            verdict.passed && !verdict.text.contains("MISS"),
-            "{}",
-            verdict.text
-        );
+        assert!(verdict.passed && !verdict.text.contains("MISS"), "{}", verdict.text);
         assert_eq!(verdict.text.matches("PASS").count(), 7);
-        assert!(
-            verdict
-                .text
-                .contains("geometric mean of 6 cells 0.890, bound 0.90")
-        );
-        assert!(
-            verdict
-                .text
-                .contains("geometric mean of 12 cells 0.790, bound 0.80")
-        );
+        assert!(verdict.text.contains("geometric mean of 6 cells 0.890, bound 0.90"));
+        assert!(verdict.text.contains("geometric mean of 12 cells 0.790, bound 0.80"));
     }
 
     #[test]
@@ -276,34 +214,18 @@ mod tests {
     #[test]
     fn one_cell_above_its_bound_misses_and_is_named() {
         let mut run = run(0.5, 0.5);
-        let record = run
-            .records
-            .iter_mut()
-            .find(|r| r.test == "F" && r.system == "ashlar" && r.size == 64);
+        let record = run.records.iter_mut().find(|r| r.test == "F" && r.system == "ashlar" && r.size == 64);
         record.unwrap().median = 120.0;
         let verdict = check(&run, Statistic::Median);
         assert!(!verdict.passed);
-        assert!(
-            verdict
-                .text
-                .contains("F 64: 1.20 (120.0 against 100.0 of mimalloc)"),
-            "{}",
-            verdict.text
-        );
-        assert!(
-            check(&run, Statistic::Min).passed,
-            "the minimum of that cell is fine"
-        );
+        assert!(verdict.text.contains("F 64: 1.20 (120.0 against 100.0 of mimalloc)"), "{}", verdict.text);
+        assert!(check(&run, Statistic::Min).passed, "the minimum of that cell is fine");
     }
 
     #[test]
     fn peers_told_the_size_meet_only_the_sized_system() {
         let mut run = run(0.89, 0.79);
-        for record in run
-            .records
-            .iter_mut()
-            .filter(|r| r.system == "snmalloc-sized")
-        {
+        for record in run.records.iter_mut().filter(|r| r.system == "snmalloc-sized") {
             record.median = 1.0;
         }
         let text = check(&run, Statistic::Median).text;
@@ -316,19 +238,13 @@ mod tests {
         let mut run = run(0.5, 0.5);
         run.records.retain(|record| record.test != "E");
         let verdict = check(&run, Statistic::Median);
-        assert!(
-            !verdict.passed && verdict.text.contains("not measured: test E"),
-            "{}",
-            verdict.text
-        );
+        assert!(!verdict.passed && verdict.text.contains("not measured: test E"), "{}", verdict.text);
     }
 
     #[test]
     fn sizes_outside_the_target_do_not_count() {
         let mut run = run(0.5, 0.5);
-        run.records.extend(
-            super::super::sample(&[("C", "ashlar", 2048, 99.0), ("C", "glibc", 2048, 1.0)]).records,
-        );
+        run.records.extend(super::super::sample(&[("C", "ashlar", 2048, 99.0), ("C", "glibc", 2048, 1.0)]).records);
         assert!(check(&run, Statistic::Median).passed);
     }
 }

@@ -56,12 +56,7 @@ impl Stacks {
         let mut sizes = Vec::new();
         for &size in &setup.sizes {
             let stride = size.next_multiple_of(GRANULE);
-            sizes.push(Class {
-                size,
-                stride,
-                stack: area_size,
-                first: zone_share,
-            });
+            sizes.push(Class { size, stride, stack: area_size, first: zone_share });
             area_size += ((2 + capacity) * size_of::<*mut u8>()).next_multiple_of(LINE);
             zone_share += (stride * setup.objects).next_multiple_of(PAGE);
         }
@@ -83,11 +78,7 @@ impl Stacks {
     /// Fills the stack of `me` for `size` with its own objects, the lowest on top; returns its head.
     fn prepare(&self, me: usize, size: usize) -> *mut Top {
         // The parent asks only for sizes that it announced in the set-up.
-        let class = self.sizes[self
-            .sizes
-            .iter()
-            .position(|class| class.size == size)
-            .unwrap_or_default()];
+        let class = self.sizes[self.sizes.iter().position(|class| class.size == size).unwrap_or_default()];
         let head = self.area(me).wrapping_add(class.stack).cast::<Top>();
         let bottom = head.wrapping_add(1).cast::<*mut u8>();
         let first = self.zone.wrapping_add(me * self.zone_share + class.first);
@@ -97,9 +88,7 @@ impl Stacks {
         unsafe {
             bottom.write(core::ptr::null_mut());
             for at in 0..self.objects {
-                bottom
-                    .add(self.objects - at)
-                    .write(first.wrapping_add(at * class.stride));
+                bottom.add(self.objects - at).write(first.wrapping_add(at * class.stride));
             }
             head.write(bottom.add(self.objects));
         }
@@ -111,17 +100,12 @@ impl Stacks {
 type Top = *mut *mut u8;
 
 fn map(length: usize) -> Result<*mut u8, String> {
-    let (access, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-    );
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
     // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
     let address = unsafe { libc::mmap(core::ptr::null_mut(), length, access, flags, -1, 0) };
     if address == libc::MAP_FAILED {
-        return Err(format!(
-            "cannot map {length} bytes: {}",
-            std::io::Error::last_os_error()
-        ));
+        return Err(format!("cannot map {length} bytes: {}", std::io::Error::last_os_error()));
     }
     Ok(address.cast())
 }
@@ -138,9 +122,7 @@ impl System for Limit {
     }
 
     fn handle(&self, me: usize, size: usize) -> Stack {
-        Stack {
-            head: self.0.prepare(me, size),
-        }
+        Stack { head: self.0.prepare(me, size) }
     }
 }
 
@@ -199,13 +181,9 @@ impl System for LimitCalled {
         let mut sizes = vec![0u32; MAX_SIZE + 1];
         let mut pages = vec![0u32; stacks.zone_share * threads / PAGE];
         for (at, class) in stacks.sizes.iter().enumerate() {
-            let offset = u32::try_from(class.stack)
-                .map_err(|_| "too many objects for 32-bit offsets".to_owned())?;
+            let offset = u32::try_from(class.stack).map_err(|_| "too many objects for 32-bit offsets".to_owned())?;
             sizes[class.size] = offset;
-            let end = stacks
-                .sizes
-                .get(at + 1)
-                .map_or(stacks.zone_share, |next| next.first);
+            let end = stacks.sizes.get(at + 1).map_or(stacks.zone_share, |next| next.first);
             for thread in 0..threads {
                 let base = thread * stacks.zone_share;
                 pages[(base + class.first) / PAGE..(base + end) / PAGE].fill(offset);
@@ -224,9 +202,7 @@ impl System for LimitCalled {
 
     fn handle(&self, me: usize, size: usize) -> CalledStack {
         self.0.prepare(me, size);
-        CalledStack {
-            size: core::hint::black_box(size),
-        }
+        CalledStack { size: core::hint::black_box(size) }
     }
 }
 
@@ -304,11 +280,7 @@ mod tests {
     use super::*;
 
     fn setup() -> Setup {
-        Setup {
-            objects: 50,
-            cpus: 2,
-            sizes: vec![3, 8, 4096],
-        }
+        Setup { objects: 50, cpus: 2, sizes: vec![3, 8, 4096] }
     }
 
     #[test]
@@ -321,10 +293,7 @@ mod tests {
                 seen.extend((0..50).map(|_| handle.alloc() as usize));
             }
             seen.sort_unstable();
-            assert!(
-                seen.windows(2).all(|pair| pair[1] - pair[0] >= size),
-                "{size}"
-            );
+            assert!(seen.windows(2).all(|pair| pair[1] - pair[0] >= size), "{size}");
             // All to thread 0, as in test F.
             let mut handle = limit.handle(0, size);
             for _ in 0..50 {
@@ -350,10 +319,7 @@ mod tests {
             unsafe { handle.free(object) };
             assert_eq!(handle.alloc(), object);
         }
-        assert!(
-            limit_malloc(100).is_null(),
-            "a size that was not announced has no stack"
-        );
+        assert!(limit_malloc(100).is_null(), "a size that was not announced has no stack");
         assert!(limit_malloc(MAX_SIZE + 1).is_null());
     }
 }

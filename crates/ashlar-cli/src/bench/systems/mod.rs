@@ -90,10 +90,7 @@ impl<C: Calls> System for Called<C> {
     }
 
     fn handle(&self, _me: usize, size: usize) -> CalledHandle<C> {
-        CalledHandle {
-            size: core::hint::black_box(size),
-            calls: PhantomData,
-        }
+        CalledHandle { size: core::hint::black_box(size), calls: PhantomData }
     }
 
     fn note(&self) -> String {
@@ -171,14 +168,7 @@ macro_rules! peer {
 }
 
 const fn built_in(id: &'static str, kind: Kind, serve: Serve) -> SystemInfo {
-    SystemInfo {
-        id,
-        kind,
-        feature: None,
-        env: &[],
-        usable: always,
-        serve: Some(serve),
-    }
+    SystemInfo { id, kind, feature: None, env: &[], usable: always, serve: Some(serve) }
 }
 
 fn always() -> Result<(), String> {
@@ -188,17 +178,9 @@ fn always() -> Result<(), String> {
 /// All systems, in the order of the columns.
 static SYSTEMS: [SystemInfo; 16] = [
     built_in("ashlar", Kind::Ours, entry::<Called<ours::Kmalloc>>()),
-    built_in(
-        "ashlar-sized",
-        Kind::Ours,
-        entry::<Called<ours::KmallocSized>>(),
-    ),
+    built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
     built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
-    built_in(
-        "glibc",
-        Kind::Peer { sized: false },
-        entry::<Called<peers::Glibc>>(),
-    ),
+    built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>()),
     peer!("mimalloc", "peer-mimalloc", Mimalloc, sized: false),
     peer!("jemalloc", "peer-jemalloc", Jemalloc, sized: false),
     peer!("snmalloc", "peer-snmalloc", Snmalloc, sized: false),
@@ -224,9 +206,7 @@ static SYSTEMS: [SystemInfo; 16] = [
 /// tcmalloc keeps a value of its own in a field of the rseq area that Linux 6.19 no longer rewrites.
 fn percpu_is_safe() -> Result<(), String> {
     let release = host::kernel();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|part| part.parse().unwrap_or(0u32));
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0u32));
     if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 19) {
         return Err(format!(
             "tcmalloc's per-CPU mode hands out memory twice on Linux 6.19 and later (google/tcmalloc #292); this is {release}"
@@ -243,10 +223,7 @@ impl SystemInfo {
 
     /// Whether comparisons may use it against `ours`: the peers that are told as much as `ours` is.
     pub(crate) fn is_peer_of(&self, ours: &str) -> bool {
-        self.kind
-            == Kind::Peer {
-                sized: ours == "ashlar-sized",
-            }
+        self.kind == Kind::Peer { sized: ours == "ashlar-sized" }
     }
 }
 
@@ -266,8 +243,7 @@ pub(crate) fn select(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
     let mut chosen: Vec<&'static SystemInfo> = Vec::new();
     for id in list.split(',').map(str::trim) {
         let info = lookup(id)?;
-        (info.usable)()
-            .map_err(|error| CliError::option("--systems", format_args!("`{id}`: {error}")))?;
+        (info.usable)().map_err(|error| CliError::option("--systems", format_args!("`{id}`: {error}")))?;
         if chosen.iter().all(|other| other.id != id) {
             chosen.push(info);
         }
@@ -299,9 +275,7 @@ fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
 
 /// Finds the body of the child for `id`.
 pub(crate) fn serve(id: &str) -> Result<Serve, CliError> {
-    lookup(id)?
-        .serve
-        .ok_or_else(|| CliError::option("--systems", format_args!("`{id}` is not in this build")))
+    lookup(id)?.serve.ok_or_else(|| CliError::option("--systems", format_args!("`{id}` is not in this build")))
 }
 
 /// Version of a peer as its library tells it, or as the lock file had it at build time.
@@ -322,11 +296,7 @@ mod tests {
     fn ids_are_unique_and_all_is_not_one() {
         for (at, info) in SYSTEMS.iter().enumerate() {
             assert_ne!(info.id, "all");
-            assert!(
-                SYSTEMS[..at].iter().all(|other| other.id != info.id),
-                "{}",
-                info.id
-            );
+            assert!(SYSTEMS[..at].iter().all(|other| other.id != info.id), "{}", info.id);
         }
     }
 
@@ -341,11 +311,7 @@ mod tests {
 
     #[test]
     fn a_list_keeps_its_order_and_drops_repeats() {
-        let ids: Vec<_> = select("limit, glibc,limit")
-            .unwrap()
-            .iter()
-            .map(|info| info.id)
-            .collect();
+        let ids: Vec<_> = select("limit, glibc,limit").unwrap().iter().map(|info| info.id).collect();
         assert_eq!(ids, ["limit", "glibc"]);
     }
 }

@@ -60,25 +60,14 @@ impl System for Caches {
         let create = |&size: &usize| {
             KmemCache::create(&format!("bench-{size}"), size, &CacheArgs::default())
                 .map(|cache| (size, cache))
-                .map_err(|error| {
-                    format!("cannot create a cache for objects of {size} bytes: {error}")
-                })
+                .map_err(|error| format!("cannot create a cache for objects of {size} bytes: {error}"))
         };
-        setup
-            .sizes
-            .iter()
-            .map(create)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        setup.sizes.iter().map(create).collect::<Result<_, _>>().map(Self)
     }
 
     fn handle(&self, _me: usize, size: usize) -> CacheHandle<'_> {
         // The parent asks only for sizes that it announced in the set-up.
-        let at = self
-            .0
-            .iter()
-            .position(|(of, _)| *of == size)
-            .unwrap_or_default();
+        let at = self.0.iter().position(|(of, _)| *of == size).unwrap_or_default();
         CacheHandle(&self.0[at].1)
     }
 
@@ -94,9 +83,7 @@ pub(crate) struct CacheHandle<'a>(&'a KmemCache);
 impl Handle for CacheHandle<'_> {
     #[inline(always)]
     fn alloc(&mut self) -> *mut u8 {
-        self.0
-            .alloc()
-            .map_or(core::ptr::null_mut(), NonNull::as_ptr)
+        self.0.alloc().map_or(core::ptr::null_mut(), NonNull::as_ptr)
     }
 
     #[inline(always)]

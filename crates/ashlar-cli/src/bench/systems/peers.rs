@@ -158,12 +158,7 @@ pub(super) fn version(id: &str) -> String {
 fn mimalloc_version() -> String {
     // SAFETY: takes nothing, returns a constant.
     let version = unsafe { libmimalloc_sys::mi_version() };
-    format!(
-        "{}.{}.{}",
-        version / 10_000,
-        version / 100 % 100,
-        version % 100
-    )
+    format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
 }
 
 #[cfg(not(feature = "peer-mimalloc"))]
@@ -182,13 +177,7 @@ unsafe fn mallctl<T: Copy>(name: &core::ffi::CStr, initial: T) -> Option<T> {
     // SAFETY: `name` ends with a zero byte; `value` has room for `length` bytes, is of the type jemalloc writes by the
     // contract of this function, and nothing is written to the tree (null, 0).
     let rc = unsafe {
-        tikv_jemalloc_sys::mallctl(
-            name.as_ptr(),
-            (&raw mut value).cast(),
-            &raw mut length,
-            core::ptr::null_mut(),
-            0,
-        )
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut length, core::ptr::null_mut(), 0)
     };
     (rc == 0 && length == size_of::<T>()).then_some(value)
 }
