@@ -61,7 +61,12 @@ fn build_of(id: &str, program: &[u8]) -> String {
         "rpmalloc" => return "release".to_owned(),
         _ => systems::told_debug(name).unwrap_or_else(|| has_debug_mark(name, program)),
     };
-    if debug { "DEBUG (its figures mean nothing)" } else { "release" }.to_owned()
+    match (debug, cfg!(debug_assertions)) {
+        (true, _) => "DEBUG (its figures mean nothing)",
+        (false, true) => "without assertions, by a debug profile",
+        (false, false) => "release",
+    }
+    .to_owned()
 }
 
 fn has_debug_mark(name: &str, program: &[u8]) -> bool {
