@@ -65,6 +65,9 @@ mod percpu;
 mod report;
 mod slab;
 mod sync;
+#[cfg(not(ashlar_loom))]
+#[doc(hidden)]
+pub mod testing;
 mod units;
 
 #[cfg(not(ashlar_loom))]

@@ -134,6 +134,11 @@ impl KmemCache {
         KmemCache { raw, slot: percpu::slot0(raw.slot), free_slot: percpu::slot0(raw.page_slot()) }
     }
 
+    /// What the engine knows of this cache.
+    pub(crate) fn raw_cache(&self) -> &'static RawCache {
+        self.raw
+    }
+
     /// One object (`kmem_cache_alloc`); `None` when memory ends. Its contents are those of its last use, or
     /// what the constructor left.
     #[inline(always)]

@@ -103,7 +103,7 @@ fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
         return None;
     }
     if size.max(align) > DIRECT_BYTES {
-        return direct::map(size).map(|at| (at, true));
+        return direct::map(size, align).map(|at| (at, true));
     }
     // A run of pages is aligned to its size rounded up to a power of two, at most to 2 MiB.
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
@@ -115,7 +115,7 @@ fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
     });
     let Some((run, node)) = run else {
         // The zone is full; a mapping of its own is still better than nothing.
-        return direct::map(size).map(|at| (at, true));
+        return direct::map(size, align).map(|at| (at, true));
     };
     let head = MEMMAP.head(run.first);
     head.init(0, 0, 0, node.0);

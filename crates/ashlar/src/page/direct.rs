@@ -16,7 +16,10 @@ const BUCKETS: usize = 256;
 
 struct Node {
     next: *mut Node,
+    /// Where the object starts; the mapping starts `skipped` bytes before, for alignments above the source's.
     start: usize,
+    skipped: usize,
+    /// Bytes from `start` to the end of the mapping.
     bytes: usize,
 }
 
@@ -37,7 +40,7 @@ fn bucket(start: usize) -> usize {
 }
 
 impl Table {
-    fn insert(&mut self, start: usize, bytes: usize) -> bool {
+    fn insert(&mut self, start: usize, bytes: usize, skipped: usize) -> bool {
         let mut node = self.spare;
         if node.is_null() {
             let Some(fresh) = META.alloc(size_of::<Node>(), align_of::<Node>()) else { return false };
@@ -48,26 +51,28 @@ impl Table {
         }
         let b = bucket(start);
         // SAFETY: `node` is a private, writable node.
-        unsafe { node.write(Node { next: self.buckets[b], start, bytes }) };
+        unsafe { node.write(Node { next: self.buckets[b], start, skipped, bytes }) };
         self.buckets[b] = node;
         self.bytes += bytes;
         true
     }
 
-    fn find(&self, start: usize) -> Option<usize> {
+    /// The bytes of an object, and those before it in its mapping.
+    fn find(&self, start: usize) -> Option<(usize, usize)> {
         let mut node = self.buckets[bucket(start)];
         while !node.is_null() {
             // SAFETY: nodes on a bucket are valid while the lock is held.
             let n = unsafe { &*node };
             if n.start == start {
-                return Some(n.bytes);
+                return Some((n.bytes, n.skipped));
             }
             node = n.next;
         }
         None
     }
 
-    fn remove(&mut self, start: usize) -> Option<usize> {
+    /// Forgets an object; what [`Self::find`] says of it.
+    fn remove(&mut self, start: usize) -> Option<(usize, usize)> {
         let b = bucket(start);
         let mut link: *mut *mut Node = &mut self.buckets[b];
         loop {
@@ -77,7 +82,8 @@ impl Table {
                 return None;
             }
             // SAFETY: non-null nodes on a bucket are valid.
-            let (next, found, bytes) = unsafe { ((*node).next, (*node).start == start, (*node).bytes) };
+            let n = unsafe { &*node };
+            let (next, found, bytes, skipped) = (n.next, n.start == start, n.bytes, n.skipped);
             if found {
                 // SAFETY: unlinks the node and pushes it on the spare list, both under the lock.
                 unsafe {
@@ -86,7 +92,7 @@ impl Table {
                 }
                 self.spare = node;
                 self.bytes -= bytes;
-                return Some(bytes);
+                return Some((bytes, skipped));
             }
             // SAFETY: the node is valid; its link field outlives this loop under the lock.
             link = unsafe { &raw mut (*node).next };
@@ -94,16 +100,21 @@ impl Table {
     }
 }
 
-/// Maps `bytes`, rounded up to system pages. Zeroed.
-pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
+/// Maps `bytes`, rounded up to system pages, at a multiple of `align`, a power of two. Zeroed.
+pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let source = ZONE.source()?;
     let bytes = checked_align_up(bytes, source.page_size())?;
-    let at = source.map_direct(bytes)?;
-    if TABLE.lock().insert(at.as_ptr() as usize, bytes) {
-        return Some(at);
+    // The source aligns to its pages. For more, map more and start inside: the pages before and after the object
+    // are never touched.
+    let room = if align > source.page_size() { align } else { 0 };
+    let mapping = source.map_direct(bytes.checked_add(room)?)?;
+    let base = mapping.as_ptr() as usize;
+    let start = crate::units::align_up(base, align);
+    if TABLE.lock().insert(start, base + bytes + room - start, start - base) {
+        return NonNull::new(start as *mut u8);
     }
     // SAFETY: mapped just above and known to nobody.
-    unsafe { source.unmap_direct(at, bytes) };
+    unsafe { source.unmap_direct(mapping, bytes + room) };
     None
 }
 
@@ -112,10 +123,12 @@ pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// If `at` starts a direct mapping, nobody uses it any more.
 pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
-    let bytes = TABLE.lock().remove(at.as_ptr() as usize)?;
-    if let Some(source) = ZONE.source() {
+    let (bytes, skipped) = TABLE.lock().remove(at.as_ptr() as usize)?;
+    if let Some(source) = ZONE.source()
+        && let Some(base) = NonNull::new(at.as_ptr().wrapping_sub(skipped))
+    {
         // SAFETY: the table held exactly this mapping; the caller gives it up.
-        unsafe { source.unmap_direct(at, bytes) };
+        unsafe { source.unmap_direct(base, skipped + bytes) };
     }
     Some(bytes)
 }
@@ -128,19 +141,22 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
     let source = ZONE.source()?;
     let new_bytes = checked_align_up(new_bytes, source.page_size())?;
     let mut table = TABLE.lock();
-    let old = table.remove(at.as_ptr() as usize)?;
+    if table.find(at.as_ptr() as usize)?.1 != 0 {
+        return None; // An object inside its mapping is copied instead.
+    }
+    let (old, _) = table.remove(at.as_ptr() as usize)?;
     // The node just freed guarantees that the insert below finds one. The lock is held across the system
     // call: otherwise another thread could map the vacated addresses before the table knows of the move.
     // SAFETY: the table held exactly this mapping and the caller lets it move.
     let moved = unsafe { source.remap_direct(at, old, new_bytes) };
     let (start, bytes) = moved.map_or((at, old), |m| (m, new_bytes));
-    table.insert(start.as_ptr() as usize, bytes);
+    table.insert(start.as_ptr() as usize, bytes, 0);
     moved
 }
 
 /// Bytes of the mapping that starts at `address`.
 pub(crate) fn size_of_mapping(address: usize) -> Option<usize> {
-    TABLE.lock().find(address)
+    TABLE.lock().find(address).map(|(bytes, _)| bytes)
 }
 
 /// Bytes in direct mappings.

@@ -1,0 +1,43 @@
+//! Hooks for the tests of this crate, and for nobody else: not part of the interface.
+//!
+//! They show what no caller may rely on (this CPU's sheaf alone, the rseq area) and make rare conditions happen
+//! (a refused membarrier, a CPU beyond the reserved areas).
+#![allow(unsafe_code, reason = "finds the thread's rseq area")]
+
+use crate::cache::KmemCache;
+use crate::percpu::{self, area::PERCPU};
+use crate::sync::Ordering;
+
+/// Makes the membarrier of drains fail, so that their fallback runs.
+pub fn fail_fence(fail: bool) {
+    percpu::FAIL_FENCE.store(fail, Ordering::Relaxed);
+}
+
+/// Lets only CPUs below `cpus` use their areas, as if no more had been reserved. Returns the number before.
+pub fn limit_cpus(cpus: u32) -> u32 {
+    let before = PERCPU.gate_open.swap(cpus, Ordering::Relaxed);
+    PERCPU.gate.store(cpus, Ordering::SeqCst);
+    before
+}
+
+/// Pops an object off this CPU's main sheaf; null when there is none. Never a slow path.
+pub fn cpu_pop(cache: &KmemCache) -> *mut u8 {
+    percpu::pop(cache.raw_cache().slot) as *mut u8
+}
+
+/// Pushes an object on this CPU's main sheaf; false when it does not fit. Never a slow path.
+///
+/// # Safety
+/// As for [`KmemCache::free`].
+pub unsafe fn cpu_push(cache: &KmemCache, object: *mut u8) -> bool {
+    percpu::push(cache.raw_cache().slot, object as usize)
+}
+
+/// The place of this thread's pointer to the armed critical section (`rseq_cs`), registered or emulated.
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+pub fn rseq_cs() -> *mut u64 {
+    let tp: usize;
+    // SAFETY: the x86-64 TLS ABI puts the thread pointer's own value at fs:0.
+    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) tp, options(nostack, readonly, preserves_flags)) };
+    tp.wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)).wrapping_add(8) as *mut u64
+}

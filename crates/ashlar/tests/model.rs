@@ -1,0 +1,29 @@
+//! Property test: caches and kmalloc against a shadow model; see `common/model.rs`.
+
+mod common;
+
+use common::model::{Op, op, run};
+use proptest::prelude::*;
+
+/// Enough to see every pair of operations; each list is a few hundred operations.
+const CASES: u32 = 150;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn caches_and_kmalloc_agree_with_the_model(ops in proptest::collection::vec(op(), 1..400)) {
+        run(&ops);
+    }
+}
+
+#[test]
+fn large_objects_are_aligned_as_asked() {
+    // Above 32 MiB objects are mappings of their own, which the system aligns to its pages only.
+    run(&[Op::KmallocAligned(33 << 20, 21), Op::KmallocAligned(40 << 20, 16), Op::KmallocAligned(33 << 20, 21)]);
+}
+
+#[test]
+fn a_bulk_larger_than_all_caches_is_taken_back_whole() {
+    run(&[Op::AllocBulk(0, 20_000), Op::Shrink(0), Op::FreeBulk(0, 20_000), Op::Shrink(0), Op::Destroy(0)]);
+}
