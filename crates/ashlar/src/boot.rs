@@ -100,6 +100,7 @@ fn build(source: &'static dyn PageSource, cpus: u32, present: u32, nodes: u32, n
     if !crate::kmalloc::create_caches() {
         return false;
     }
+    ZONE.set_before_growth(crate::cache::reaper::before_growth);
     #[cfg(feature = "os")]
     if options.reaper {
         crate::background::enable(crate::cache::reaper::tick);

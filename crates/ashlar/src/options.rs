@@ -20,7 +20,7 @@ pub(crate) struct Options {
     pub(crate) order: OrderRule,
     /// Objects in a sheaf; `None`: by object size.
     pub(crate) sheaf: Option<usize>,
-    /// Bytes of objects in the full sheaves of one barn.
+    /// Most bytes of objects in the full sheaves of one barn.
     pub(crate) barn: usize,
     /// Empty slabs that a node keeps; `None`: by object size.
     pub(crate) min_partial: Option<usize>,
@@ -36,7 +36,7 @@ impl Options {
         reaper: true,
         order: OrderRule::DEFAULT,
         sheaf: None,
-        barn: 1 << 20,
+        barn: 64 << 20,
         min_partial: None,
         on_error: OnError::Abort,
     };

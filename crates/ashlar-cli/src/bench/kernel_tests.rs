@@ -2,8 +2,9 @@
 //! dynamic call stands between the loop and the allocator.
 //!
 //! The touches (one byte of the object, with the value of the original), the count and the order of frees are those of
-//! the module. What differs: a pass that is not measured runs right before the measured one, on the same thread, because
-//! the systems take turns and each would otherwise find its memory evicted by the others.
+//! the module. What differs: [`WARMING_PASSES`] passes that are not measured run right before the measured one, on the same
+//! threads, because the systems take turns and each would otherwise find its memory evicted by the others, or given back
+//! to the system while it sat idle. What is measured is the steady state, for every system alike.
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -54,11 +55,17 @@ pub(crate) struct Ticks {
     pub(crate) complete: bool,
 }
 
-/// Runs the part of thread `me`: once unmeasured, once measured.
+/// Passes that warm a system up before the measured one.
+pub(crate) const WARMING_PASSES: usize = 4;
+
+/// Runs the part of thread `me`: some passes unmeasured, then one measured.
 pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
-    let first = once(system, me, threads, pass);
-    let second = once(system, me, threads, pass);
-    Ticks { complete: first.complete && second.complete, ..second }
+    let mut complete = true;
+    for _ in 0..WARMING_PASSES {
+        complete &= once(system, me, threads, pass).complete;
+    }
+    let measured = once(system, me, threads, pass);
+    Ticks { complete: complete && measured.complete, ..measured }
 }
 
 fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {

@@ -1,8 +1,10 @@
 //! The reaper: what the background thread does each tick, and what [`crate::reap`] does at once.
 //!
-//! Barns that nobody used for a while give their objects back to slabs. When no barn of any cache is in use,
+//! Barns give back to slabs what they held without need since the last look. When no barn of any cache is in use,
 //! the program is idle: then the sheaves of all CPUs are drained too and everything free goes back to the system.
 //! Free pages of a busy program go back when their block has seen no free for the decay time.
+//!
+//! [`before_growth`] is the other way out of barns: the zone calls it before it takes fresh memory.
 
 use super::registry;
 use crate::background::TICK_MS;
@@ -22,7 +24,7 @@ pub(crate) fn tick() -> bool {
     let mut busy = true;
     if now.is_multiple_of(BARN_TICKS) {
         busy = false;
-        registry::for_each(|cache| busy |= slub::reap_idle_barns(cache));
+        registry::for_each(|cache| busy |= slub::reap_barns(cache));
         if busy {
             DRAINED.store(0, Ordering::Relaxed);
         } else if DRAINED.swap(1, Ordering::Relaxed) == 0 {
@@ -35,11 +37,27 @@ pub(crate) fn tick() -> bool {
     busy || left > 0
 }
 
+/// Called by the zone, without locks, when only fresh memory could serve a request: if barns hold more than an
+/// eighth of the zone they are emptied first. True if anything came back.
+pub(crate) fn before_growth(committed_bytes: usize) -> bool {
+    static BUSY: AtomicU32 = AtomicU32::new(0);
+    if slub::barn_bytes() <= (committed_bytes / 8).max(2 << 20) || BUSY.swap(1, Ordering::Acquire) != 0 {
+        return false;
+    }
+    registry::for_each(|cache| {
+        for node in cache.nodes {
+            slub::flush_barn(cache, node);
+        }
+    });
+    BUSY.store(0, Ordering::Release);
+    true
+}
+
 fn drain_everything() {
     registry::for_each(|cache| {
         if engine::usage(cache).cached > 0 {
             engine::flush(cache);
-            slub::reap_idle_barns(cache);
+            slub::reap_barns(cache);
         }
         slub::trim_slabs(cache);
     });

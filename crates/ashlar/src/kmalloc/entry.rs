@@ -23,6 +23,14 @@ mod fast {
     use core::arch::naked_asm;
     use core::mem::offset_of;
 
+    /// What follows each entry point: it asks for 64-byte alignment, which its section, and so its start, gets.
+    /// An entry that begins in the middle of a cache line costs a tenth of a pair.
+    macro_rules! entry_end {
+        () => {
+            ".p2align 6"
+        };
+    }
+
     /// Memory of at least `size` bytes; null when memory ends, [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) for a size
     /// of 0. Sizes that are powers of two are naturally aligned up to a page, others to their largest
     /// power-of-two divisor among the size classes (at least 8). Source: the kernel's `kmalloc`.
@@ -46,6 +54,7 @@ mod fast {
             "add qword ptr [r8 + rcx], 8",
             section_close!(),
             "ret",
+            entry_end!(),
             max = const KMALLOC_MAX_CACHE_SIZE,
             sizes = sym SIZE_SLOT,
             percpu = sym PERCPU,
@@ -85,6 +94,7 @@ mod fast {
             "sub qword ptr [r8 + rcx], 8",
             section_close!(),
             "ret",
+            entry_end!(),
             map = sym MEMMAP,
             zone = const offset_of!(MemMap, zone_base),
             pages = const offset_of!(MemMap, nr_pages),
@@ -123,6 +133,7 @@ mod fast {
             "sub qword ptr [r8 + rcx], 8",
             section_close!(),
             "ret",
+            entry_end!(),
             limit = sym SIZED_FREE_LIMIT,
             sizes = sym SIZE_SLOT,
             percpu = sym PERCPU,

@@ -82,7 +82,12 @@ pub(crate) struct Zone {
     node: [SpinLock<NodeBlocks>; MAX_NODES],
     /// Reaper ticks so far; stamps blocks.
     pub(crate) tick: AtomicU32,
+    /// What to ask for memory before fresh memory is taken: a [`BeforeGrowth`], or 0.
+    before_growth: AtomicUsize,
 }
+
+/// Gets the bytes that the zone has; true when it made some of them free.
+pub(crate) type BeforeGrowth = fn(usize) -> bool;
 
 mod spin_once {
     use crate::page::PageSource;
@@ -135,6 +140,7 @@ impl Zone {
                 })
             }; MAX_NODES],
             tick: AtomicU32::new(1),
+            before_growth: AtomicUsize::new(0),
         }
     }
 
@@ -192,38 +198,77 @@ impl Zone {
         self.nodes.load(Ordering::Relaxed) as usize
     }
 
+    /// Registers what is asked for memory before the zone grows.
+    pub(crate) fn set_before_growth(&self, ask: BeforeGrowth) {
+        self.before_growth.store(ask as usize, Ordering::Release);
+    }
+
+    /// Asks the layers above for memory they could do without; true when it is worth looking again.
+    #[cold]
+    fn ask_above(&self, node: NodeId) -> bool {
+        let ask = self.before_growth.load(Ordering::Acquire);
+        if ask == 0 {
+            return false;
+        }
+        let committed = self.node[usize::from(node.0)].lock().committed as usize * BLOCK_SIZE;
+        // SAFETY: only `set_before_growth` stores here, and only values of this function type.
+        let ask = unsafe { core::mem::transmute::<usize, BeforeGrowth>(ask) };
+        ask(committed)
+    }
+
     /// Takes `pages` pages in a run aligned to their size rounded up to a power of two (to 2 MiB above that).
     pub(crate) fn alloc(&self, node: NodeId, pages: usize) -> Option<Run> {
-        let mut blocks = self.node.get(usize::from(node.0))?.lock();
-        self.alloc_locked(&mut blocks, node, pages)
+        let lock = self.node.get(usize::from(node.0))?;
+        for grow in [false, true] {
+            if grow && self.ask_above(node) {
+                if let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, false) {
+                    return Some(run);
+                }
+            }
+            if let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, grow) {
+                return Some(run);
+            }
+        }
+        None
     }
 
     /// Takes runs of `order` until `want` are had or memory ends, under one lock; the number taken.
     pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [Run]) -> usize {
         let Some(lock) = self.node.get(usize::from(node.0)) else { return 0 };
-        let mut blocks = lock.lock();
+        let want = want.min(out.len());
         let mut got = 0;
-        while got < want.min(out.len()) {
-            match self.alloc_locked(&mut blocks, node, order.pages()) {
-                Some(run) => out[got] = run,
-                None => break,
+        for grow in [false, true] {
+            if grow {
+                self.ask_above(node);
             }
-            got += 1;
+            let mut blocks = lock.lock();
+            while got < want {
+                match self.alloc_locked(&mut blocks, node, order.pages(), grow) {
+                    Some(run) => out[got] = run,
+                    None => break,
+                }
+                got += 1;
+            }
+            // Fresh memory only for who would go away with nothing.
+            if got > 0 {
+                break;
+            }
         }
         got
     }
 
-    fn alloc_locked(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize) -> Option<Run> {
+    fn alloc_locked(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize, grow: bool) -> Option<Run> {
         if pages > BLOCK_PAGES {
-            return self.alloc_blocks(blocks, node, pages);
+            return self.alloc_blocks(blocks, node, pages, grow);
         }
         let order = Order::for_bytes(pages * PAGE_SIZE).0;
         let number = match blocks.pick(order) {
             Some(number) => number,
-            None => {
+            None if grow => {
                 self.commit_more(blocks, node, 1)?;
                 blocks.pick(order)?
             }
+            None => return None,
         };
         let block = self.block(number);
         let first = block.find(order)?;
@@ -235,10 +280,11 @@ impl Zone {
     }
 
     /// Takes whole adjacent blocks; the tail of the last one that is not needed stays free.
-    fn alloc_blocks(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize) -> Option<Run> {
+    fn alloc_blocks(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize, grow: bool) -> Option<Run> {
         let count = pages.div_ceil(BLOCK_PAGES) as u32;
         let start = match self.adjacent_empty(blocks, count) {
             Some(start) => start,
+            None if !grow => return None,
             None => {
                 self.commit_more(blocks, node, count as usize)?;
                 self.adjacent_empty(blocks, count)?

@@ -1,6 +1,9 @@
 //! The barn: a node's store of full and empty sheaves of one cache.
 //!
-//! The bound on full sheaves is in bytes of objects, not in sheaves: a barn of small objects may hold many.
+//! A barn may hold many full sheaves: its bound is generous and in bytes of objects, not in sheaves. What keeps it
+//! small is use: at each look the reaper takes away as many sheaves as the barn never went below since the last look
+//! (the depot working set of Bonwick and Adams, 2001), and before the zone grows, barns that hold a large share of it
+//! are emptied first.
 //! Lock: the *barn lock*, one a node and cache, held for a few instructions; nothing is taken under it.
 
 use crate::percpu::sheaf::{Sheaf, SheafList};
@@ -28,19 +31,32 @@ struct Inner {
     stats: BarnStats,
     /// Used since the reaper looked last.
     touched: bool,
+    /// Fewest full sheaves since the reaper looked last.
+    low: usize,
+}
+
+impl Inner {
+    const NEW: Inner = Inner {
+        full: SheafList::new(),
+        empty: SheafList::new(),
+        stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0 },
+        touched: false,
+        low: 0,
+    };
 }
 
 /// See the module.
 pub(crate) struct Barn(SpinLock<Inner>);
 
 impl Barn {
+    #[cfg(not(ashlar_loom))]
     pub(crate) const fn new() -> Self {
-        Barn(SpinLock::new(Inner {
-            full: SheafList::new(),
-            empty: SheafList::new(),
-            stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0 },
-            touched: false,
-        }))
+        Barn(SpinLock::new(Inner::NEW))
+    }
+
+    #[cfg(ashlar_loom)]
+    pub(crate) fn new() -> Self {
+        Barn(SpinLock::new(Inner::NEW))
     }
 
     /// A full sheaf, if there is one.
@@ -48,6 +64,7 @@ impl Barn {
         let mut barn = self.0.lock();
         barn.touched = true;
         let sheaf = barn.full.pop_full();
+        barn.low = barn.low.min(barn.full.len());
         if sheaf.is_some() {
             barn.stats.get += 1;
         } else {
@@ -84,10 +101,12 @@ impl Barn {
         Ok(())
     }
 
-    /// True if nobody used the barn since the last call.
-    pub(crate) fn idle(&self) -> bool {
+    /// What the reaper sees: whether the barn was used since it looked last, and how many full sheaves were not.
+    pub(crate) fn look(&self) -> (bool, usize) {
         let mut barn = self.0.lock();
-        !core::mem::take(&mut barn.touched)
+        let unused = barn.low;
+        barn.low = barn.full.len();
+        (core::mem::take(&mut barn.touched), unused)
     }
 
     /// Objects in full sheaves are `full_sheaves` times the capacity.
@@ -100,6 +119,7 @@ impl Barn {
     }
 
     /// Takes the barn lock, for fork.
+    #[cfg(not(ashlar_loom))]
     pub(crate) fn raw_lock(&self) {
         self.0.lock_raw();
     }
@@ -108,6 +128,7 @@ impl Barn {
     ///
     /// # Safety
     /// This thread, or its parent's across fork, called `raw_lock`.
+    #[cfg(not(ashlar_loom))]
     #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
     pub(crate) unsafe fn raw_unlock(&self) {
         // SAFETY: by the caller's promise.

@@ -40,6 +40,16 @@ use node::{Heads, NodeList};
 /// CPU made progress.
 const ATTEMPTS: usize = 8;
 
+/// Bytes of objects in the full sheaves of all barns.
+static BARN_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Bytes in barns above which the reaper is woken: 1 MiB.
+const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
+
+/// Bytes of objects in the full sheaves of all barns.
+pub(crate) fn barn_bytes() -> usize {
+    BARN_BYTES.load(Ordering::Relaxed)
+}
+
 /// What a cache keeps for one node.
 pub(crate) struct Node {
     pub(crate) list: NodeList,
@@ -106,12 +116,9 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         return Refreshed::Again;
     }
     let (id, node) = cache.node_of_cpu(view.cpu);
-    if let Some(full) = node.barn.get_full() {
-        let top = full.into_top();
-        if let Err(full) = install(cache, node, view, top)
-            && node.barn.put_full(full, usize::MAX).is_err()
-        {
-            unreachable!("a barn without limit takes every sheaf");
+    if let Some(full) = take_full(cache, node) {
+        if let Err(full) = install(cache, node, view, full.into_top()) {
+            store_full(cache, node, full);
         }
         return Refreshed::Again;
     }
@@ -237,11 +244,26 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
 
 /// Puts a full sheaf into the barn, or its objects back to their slabs when the barn holds enough.
 fn store_full(cache: &'static RawCache, node: &Node, full: Sheaf) {
-    if let Err(mut full) = node.barn.put_full(full, tunable(&cache.barn_limit)) {
-        flush::flush(cache, full.objects());
-        full.set_len(0);
-        put_empty(node, full);
+    let bytes = full.len() * cache.geometry.stride;
+    match node.barn.put_full(full, tunable(&cache.barn_limit)) {
+        Ok(()) => {
+            if BARN_BYTES.fetch_add(bytes, Ordering::Relaxed) > BARN_BYTES_WORTH_REAPING {
+                crate::background::wake();
+            }
+        }
+        Err(mut full) => {
+            flush::flush(cache, full.objects());
+            full.set_len(0);
+            put_empty(node, full);
+        }
     }
+}
+
+/// Takes a full sheaf out of the barn.
+fn take_full(cache: &RawCache, node: &Node) -> Option<Sheaf> {
+    let full = node.barn.get_full()?;
+    BARN_BYTES.fetch_sub(full.len() * cache.geometry.stride, Ordering::Relaxed);
+    Some(full)
 }
 
 fn empty_sheaf(node: &Node, capacity: usize) -> Option<Sheaf> {
@@ -346,26 +368,31 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     all
 }
 
-/// Brings the objects of a barn back to their slabs; its empty sheaves go to the pool.
-fn flush_barn(cache: &'static RawCache, node: &Node) {
-    while let Some(sheaf) = node.barn.get_full() {
+/// Brings the objects of up to `count` full sheaves of a barn back to their slabs.
+fn flush_sheaves(cache: &'static RawCache, node: &Node, count: usize) {
+    for _ in 0..count {
+        let Some(sheaf) = take_full(cache, node) else { break };
         flush_sheaf(cache, sheaf);
     }
+}
+
+/// Brings the objects of a barn back to their slabs; its empty sheaves go to the pool.
+pub(crate) fn flush_barn(cache: &'static RawCache, node: &Node) {
+    flush_sheaves(cache, node, usize::MAX);
     while let Some(sheaf) = node.barn.get_empty() {
         retire_sheaf(sheaf);
     }
 }
 
-/// Flushes the barns that nobody used since the last call; true if any was in use.
-pub(crate) fn reap_idle_barns(cache: &'static RawCache) -> bool {
+/// Flushes what barns held without need since the last call; true if any barn was in use.
+pub(crate) fn reap_barns(cache: &'static RawCache) -> bool {
     let mut busy = false;
     for node in cache.nodes {
-        if !node.barn.idle() {
-            busy = true;
-        } else if node.barn.full_sheaves() > 0 {
-            flush_barn(cache, node);
-            node.barn.idle();
-        }
+        let (used, unused) = node.barn.look();
+        busy |= used;
+        flush_sheaves(cache, node, unused);
+        // The flush itself is no use.
+        node.barn.look();
     }
     busy
 }

@@ -249,6 +249,12 @@ impl Partial {
         self.head
     }
 
+    /// The last slab of the list, for models that check it.
+    #[cfg(ashlar_loom)]
+    pub(crate) fn last(&self) -> PageIndex {
+        self.tail
+    }
+
     fn push_back(&mut self, heads: &impl Heads, page: PageIndex) {
         let head = heads.head(page);
         head.set_next(PageIndex::NONE);
