@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The builds that the default one does not show: without an operating system, with every option, for other machines.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo build -p ashlar --no-default-features
+cargo check -p ashlar --all-features --all-targets
+# The lab on a machine with Rust alone.
+cargo check -p ashlar-cli --no-default-features
+
+# Other machines only where their standard library is installed: nothing is downloaded here.
+installed() {
+    [[ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ]]
+}
+for target in aarch64-unknown-linux-gnu x86_64-unknown-linux-musl; do
+    if installed "$target"; then
+        cargo check -p ashlar --target "$target"
+    else
+        echo "SKIPPED: check for $target: its standard library is not installed (rustup target add $target)"
+    fi
+done
+# The core must not lean on std by accident; a target without std shows it.
+for target in aarch64-unknown-none x86_64-unknown-none; do
+    if installed "$target"; then
+        cargo check -p ashlar --no-default-features --target "$target"
+    else
+        echo "SKIPPED: check for $target: its core library is not installed (rustup target add $target)"
+    fi
+done

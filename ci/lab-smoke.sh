@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The lab runs, writes what it measured, and reads it back. The figures are not judged: a shared machine decides nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+lab=(cargo run --quiet --release --)
+"${lab[@]}" bench A C --systems ashlar,glibc,limit --sizes 64 --objects 1000 --rounds 1 --json "$out/out.json"
+"${lab[@]}" bench --from "$out/out.json" --style kernel | grep -q 'kmalloc(64)'
+# Every system that was built starts and answers.
+"${lab[@]}" bench C --systems all --sizes 64 --objects 1000 --rounds 1
+# Bad input is named and ends with code 2.
+code=0
+"${lab[@]}" bench --sizes 0 2>"$out/err" || code=$?
+if ((code != 2)) || ! grep -q sizes "$out/err"; then
+    echo "lab: expected exit code 2 and the name of the option, got $code" >&2
+    exit 1
+fi
