@@ -56,7 +56,7 @@ pub(crate) struct Ticks {
 }
 
 /// Passes that warm a system up before the measured one.
-pub(crate) const WARMING_PASSES: usize = 4;
+pub(crate) const WARMING_PASSES: usize = 12;
 
 /// Runs the part of thread `me`: some passes unmeasured, then one measured.
 pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {

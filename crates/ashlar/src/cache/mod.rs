@@ -53,9 +53,9 @@ pub struct KmemCache {
 }
 
 /// Bytes of objects that one sheaf should cover.
-const SHEAF_OBJECT_BYTES: usize = 64 << 10;
+const SHEAF_OBJECT_BYTES: usize = 128 << 10;
 
-/// Objects in a sheaf by stride: 64 KiB of objects, at least 8 objects and at most a whole sheaf.
+/// Objects in a sheaf by stride: 128 KiB of objects, at least 8 objects and at most a whole sheaf.
 fn sheaf_capacity(stride: usize) -> usize {
     (SHEAF_OBJECT_BYTES / stride).clamp(8, MAX_SHEAF_CAPACITY)
 }
@@ -296,12 +296,12 @@ fn info(raw: &'static RawCache) -> CacheInfo {
     let mut name = [0; MAX_NAME];
     name[..raw.name().len()].copy_from_slice(raw.name().as_bytes());
     let mut barn = crate::engine::slub::barn::BarnStats::default();
-    for node in raw.nodes {
-        let stats = node.barn.stats();
+    for stats in raw.nodes.iter().flat_map(|node| node.barns).map(|barn| barn.stats()) {
         barn.get += stats.get;
         barn.get_fail += stats.get_fail;
         barn.put += stats.put;
         barn.put_fail += stats.put_fail;
+        barn.robbed += stats.robbed;
     }
     CacheInfo {
         name,

@@ -41,16 +41,17 @@ pub(crate) fn tick() -> bool {
 /// eighth of the zone they are emptied first. True if anything came back.
 pub(crate) fn before_growth(committed_bytes: usize) -> bool {
     static BUSY: AtomicU32 = AtomicU32::new(0);
-    if slub::barn_bytes() <= (committed_bytes / 8).max(2 << 20) || BUSY.swap(1, Ordering::Acquire) != 0 {
+    if BUSY.swap(1, Ordering::Acquire) != 0 {
         return false;
     }
-    registry::for_each(|cache| {
-        for node in cache.nodes {
-            slub::flush_barn(cache, node);
-        }
-    });
+    let mut held = 0;
+    registry::for_each(|cache| held += slub::barn_bytes(cache));
+    let worth = held > (committed_bytes / 8).max(2 << 20);
+    if worth {
+        registry::for_each(|cache| cache.nodes.iter().for_each(|node| slub::flush_barns(cache, node)));
+    }
     BUSY.store(0, Ordering::Release);
-    true
+    worth
 }
 
 fn drain_everything() {

@@ -4,6 +4,7 @@
 //! all caches hold it; nothing on an allocation path does.
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
+use crate::engine::slub::barn::Barn;
 use crate::engine::slub::{self, Node};
 use crate::engine::{Constructor, Plan, RawCache};
 use crate::error::CreateError;
@@ -26,16 +27,22 @@ unsafe impl Send for Registry {}
 static REGISTRY: SpinLock<Registry> =
     SpinLock::new(Registry { caches: [core::ptr::null_mut(); MAX_CACHES], count: 0, next_serial: 1 });
 
-/// Node entries for a new cache.
-pub(crate) fn new_nodes() -> Option<&'static [Node]> {
-    let count = ZONE.nodes();
-    let memory = META.alloc(count * size_of::<Node>(), align_of::<Node>().max(64))?.as_ptr().cast::<Node>();
+/// Metadata memory for `count` values, filled by `make`; never given back.
+fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -> Option<&'static [T]> {
+    let memory = META.alloc(count * size_of::<T>(), align_of::<T>().max(64))?.as_ptr().cast::<T>();
     for i in 0..count {
-        // SAFETY: fresh memory for `count` entries, aligned for them.
-        unsafe { memory.add(i).write(Node::new()) };
+        // SAFETY: fresh memory for `count` values, aligned for them.
+        unsafe { memory.add(i).write(make()?) };
     }
-    // SAFETY: all entries were just initialised and the memory is never given back.
+    // SAFETY: all values were just initialised and the memory is never given back.
     Some(unsafe { core::slice::from_raw_parts(memory, count) })
+}
+
+/// Node entries for a new cache.
+fn new_nodes() -> Option<&'static [Node]> {
+    let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
+    let barns = cpus.clamp(1, slub::MAX_BARNS);
+    meta_slice(ZONE.nodes(), || Some(Node::new(meta_slice(barns, || Some(Barn::new()))?)))
 }
 
 /// What the registry cannot know of a new cache.

@@ -1,10 +1,10 @@
-//! The barn: a node's store of full and empty sheaves of one cache.
+//! A barn: a store of full and empty sheaves of one cache. A node has one for each CPU; see [`super::store`].
 //!
 //! A barn may hold many full sheaves: its bound is generous and in bytes of objects, not in sheaves. What keeps it
 //! small is use: at each look the reaper takes away as many sheaves as the barn never went below since the last look
 //! (the depot working set of Bonwick and Adams, 2001), and before the zone grows, barns that hold a large share of it
 //! are emptied first.
-//! Lock: the *barn lock*, one a node and cache, held for a few instructions; nothing is taken under it.
+//! Lock: the *barn lock*, one a barn, held for a few instructions; nothing is taken under it.
 
 use crate::percpu::sheaf::{Sheaf, SheafList};
 use crate::sync::SpinLock;
@@ -23,6 +23,8 @@ pub struct BarnStats {
     pub put: u64,
     /// Times that the barn was full.
     pub put_fail: u64,
+    /// Full sheaves taken by CPUs whose own barn was empty.
+    pub robbed: u64,
 }
 
 struct Inner {
@@ -39,7 +41,7 @@ impl Inner {
     const NEW: Inner = Inner {
         full: SheafList::new(),
         empty: SheafList::new(),
-        stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0 },
+        stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0, robbed: 0 },
         touched: false,
         low: 0,
     };
@@ -74,7 +76,8 @@ impl Barn {
     }
 
     /// Stores a full sheaf unless `limit` are there already; then gives it back.
-    pub(crate) fn put_full(&self, sheaf: Sheaf, limit: usize) -> Result<(), Sheaf> {
+    /// On success, the number of full sheaves now here.
+    pub(crate) fn put_full(&self, sheaf: Sheaf, limit: usize) -> Result<usize, Sheaf> {
         let mut barn = self.0.lock();
         barn.touched = true;
         if barn.full.len() >= limit {
@@ -83,7 +86,17 @@ impl Barn {
         }
         barn.stats.put += 1;
         barn.full.push(sheaf);
-        Ok(())
+        Ok(barn.full.len())
+    }
+
+    /// A full sheaf for another CPU than this barn's, if there is one.
+    pub(crate) fn rob_full(&self) -> Option<Sheaf> {
+        let mut barn = self.0.lock();
+        let sheaf = barn.full.pop_full()?;
+        barn.low = barn.low.min(barn.full.len());
+        barn.touched = true;
+        barn.stats.robbed += 1;
+        Some(sheaf)
     }
 
     /// An empty sheaf, if there is one.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  CPU slot:  main sheaf, spare sheaf          critical sections, no lock
-//!  node:      barn of full and empty sheaves   barn lock, once a sheaf
+//!  node:      barns of full and empty sheaves  barn lock, once a sheaf; one barn a CPU, others are robbed
 //!             partial slabs                    list_lock, once a refill, once a slab
 //!  zone:      pages                            zone lock, once a batch of slabs
 //! ```
@@ -22,52 +22,26 @@ pub(crate) mod barn;
 mod flush;
 pub(crate) mod node;
 mod refill;
+mod store;
+
+pub(crate) use store::{MAX_BARNS, Node, barn_bytes, flush_barns, lock_nodes, reap_barns, unlock_nodes};
 
 use super::{RawCache, Usage, tunable};
 use crate::page::head::PageHead;
 use crate::page::memmap::{ClassWord, MEMMAP, MemMap};
 use crate::page::zone::ZONE;
 use crate::percpu::area::{PERCPU, null_top};
-use crate::percpu::sheaf::{Sheaf, new_sheaf, retire_sheaf};
+use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::Ordering;
 use crate::units::{CpuId, PageIndex};
-use barn::Barn;
-use node::{Heads, NodeList};
+use node::Heads;
+use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
 /// Attempts at the slot before an operation does without it; each failure means that somebody else on this
 /// CPU made progress.
 const ATTEMPTS: usize = 8;
-
-/// Bytes of objects in the full sheaves of all barns.
-static BARN_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Bytes in barns above which the reaper is woken: 1 MiB.
-const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
-
-/// Bytes of objects in the full sheaves of all barns.
-pub(crate) fn barn_bytes() -> usize {
-    BARN_BYTES.load(Ordering::Relaxed)
-}
-
-/// What a cache keeps for one node.
-pub(crate) struct Node {
-    pub(crate) list: NodeList,
-    pub(crate) barn: Barn,
-    pub(crate) nr_slabs: AtomicUsize,
-    pub(crate) nr_objects: AtomicUsize,
-}
-
-impl Node {
-    pub(crate) const fn new() -> Node {
-        Node {
-            list: NodeList::new(),
-            barn: Barn::new(),
-            nr_slabs: AtomicUsize::new(0),
-            nr_objects: AtomicUsize::new(0),
-        }
-    }
-}
 
 impl Heads for MemMap {
     #[inline]
@@ -80,11 +54,14 @@ impl Heads for MemMap {
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     percpu::adopt_thread();
     for _ in 0..ATTEMPTS {
-        let object = percpu::pop(cache.slot);
-        if object != 0 {
-            return object as *mut u8;
-        }
         let Some(view) = percpu::read(cache.slot) else { break };
+        if !is_empty(view.main) {
+            let object = percpu::pop(cache.slot);
+            if object != 0 {
+                return object as *mut u8;
+            }
+            continue;
+        }
         match refresh_main(cache, &view) {
             Refreshed::Again => {}
             Refreshed::Object(object) => return object as *mut u8,
@@ -96,7 +73,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 }
 
 enum Refreshed {
-    /// The main sheaf has objects now, or somebody else changed it.
+    /// The main sheaf has objects now, or somebody else changed the slot.
     Again,
     /// An object was had on the way.
     Object(usize),
@@ -105,20 +82,17 @@ enum Refreshed {
     NoSheaves,
 }
 
-/// Gives this CPU a main sheaf with objects in it.
+/// Gives this CPU, whose main sheaf is empty, one with objects in it.
 fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
-    if !is_empty(view.main) {
-        return Refreshed::Again;
-    }
     if view.spare != 0 && !is_empty(view.spare) {
         let old = if view.main == null_top() { 0 } else { view.main };
         percpu::exchange(cache.slot, view, view.spare, old);
         return Refreshed::Again;
     }
     let (id, node) = cache.node_of_cpu(view.cpu);
-    if let Some(full) = take_full(cache, node) {
+    if let Some(full) = take_full(node, view.cpu) {
         if let Err(full) = install(cache, node, view, full.into_top()) {
-            store_full(cache, node, full);
+            store_full(cache, node, view.cpu, full);
         }
         return Refreshed::Again;
     }
@@ -126,7 +100,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     if capacity == 0 {
         return Refreshed::NoSheaves;
     }
-    let Some(mut sheaf) = empty_sheaf(node, capacity) else { return Refreshed::NoSheaves };
+    let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else { return Refreshed::NoSheaves };
     let got = refill::refill(cache, id, sheaf.room());
     if got < sheaf.capacity() {
         // The room was filled from its start; objects must end at the sentinel.
@@ -136,21 +110,21 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     }
     sheaf.set_len(got);
     let Some(object) = sheaf.pop() else {
-        put_empty(node, sheaf);
+        put_empty(node, view.cpu, sheaf);
         return Refreshed::OutOfMemory;
     };
     if let Err(mut sheaf) = install(cache, node, view, sheaf.into_top()) {
         // Moved to another CPU meanwhile, which has objects of its own.
         flush::flush(cache, sheaf.objects());
         sheaf.set_len(0);
-        put_empty(node, sheaf);
+        put_empty(node, view.cpu, sheaf);
     }
     Refreshed::Object(object)
 }
 
 /// Makes the sheaf at `top` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
 /// sheaf back when the slot has changed.
-fn install(cache: &RawCache, node: &Node, view: &View, top: usize) -> Result<(), Sheaf> {
+fn install(cache: &'static RawCache, node: &Node, view: &View, top: usize) -> Result<(), Sheaf> {
     let old = if view.main == null_top() { 0 } else { view.main };
     let spare = if view.spare == 0 { old } else { view.spare };
     if !percpu::exchange(cache.slot, view, top, spare) {
@@ -160,7 +134,12 @@ fn install(cache: &RawCache, node: &Node, view: &View, top: usize) -> Result<(),
     if view.spare != 0 {
         // SAFETY: the exchange took the old main out of the slot and did not put it back.
         if let Some(empty) = unsafe { percpu::owned(old) } {
-            put_empty(node, empty);
+            // The same top can only stand for objects if the capacity was changed in between.
+            if empty.len() == 0 {
+                put_empty(node, view.cpu, empty);
+            } else {
+                flush_sheaf(cache, empty);
+            }
         }
     }
     Ok(())
@@ -188,10 +167,13 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
         return flush::flush(cache, &[object]);
     }
     for _ in 0..ATTEMPTS {
-        if percpu::push(cache.slot, object) {
-            return;
-        }
         let Some(view) = percpu::read(cache.slot) else { break };
+        if !percpu::is_full(view.main) {
+            if percpu::push(cache.slot, object) {
+                return;
+            }
+            continue;
+        }
         if make_room(cache, &view, object) {
             return;
         }
@@ -207,11 +189,8 @@ fn is_local(cache: &RawCache, object: usize) -> bool {
     MEMMAP.page_of(object).is_none_or(|page| ZONE.node_of(page) == here)
 }
 
-/// Gives this CPU a main sheaf with room, with `object` on it already if that is true.
+/// Gives this CPU, whose main sheaf is full, one with room, with `object` on it already if that is true.
 fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
-    if !percpu::is_full(view.main) {
-        return false;
-    }
     if view.spare != 0 && !percpu::is_full(view.spare) {
         // A full main may be the null sheaf, which must never become a spare.
         let old = if view.main == null_top() { 0 } else { view.main };
@@ -223,7 +202,7 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
     if capacity == 0 {
         return false;
     }
-    let Some(mut sheaf) = empty_sheaf(node, capacity) else { return false };
+    let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else { return false };
     sheaf.push(object);
     // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
     let (spare, leaving) = if view.main == null_top() { (view.spare, 0) } else { (view.main, view.spare) };
@@ -232,56 +211,14 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
         // SAFETY: the sheaf came from `into_top` and was not stored.
         let mut sheaf = unsafe { Sheaf::from_top(top) };
         sheaf.pop();
-        put_empty(node, sheaf);
+        put_empty(node, view.cpu, sheaf);
         return false;
     }
     // SAFETY: the exchange took the old spare out of the slot.
     if let Some(full) = unsafe { percpu::owned(leaving) } {
-        store_full(cache, node, full);
+        store_full(cache, node, view.cpu, full);
     }
     true
-}
-
-/// Puts a full sheaf into the barn, or its objects back to their slabs when the barn holds enough.
-fn store_full(cache: &'static RawCache, node: &Node, full: Sheaf) {
-    let bytes = full.len() * cache.geometry.stride;
-    match node.barn.put_full(full, tunable(&cache.barn_limit)) {
-        Ok(()) => {
-            if BARN_BYTES.fetch_add(bytes, Ordering::Relaxed) > BARN_BYTES_WORTH_REAPING {
-                crate::background::wake();
-            }
-        }
-        Err(mut full) => {
-            flush::flush(cache, full.objects());
-            full.set_len(0);
-            put_empty(node, full);
-        }
-    }
-}
-
-/// Takes a full sheaf out of the barn.
-fn take_full(cache: &RawCache, node: &Node) -> Option<Sheaf> {
-    let full = node.barn.get_full()?;
-    BARN_BYTES.fetch_sub(full.len() * cache.geometry.stride, Ordering::Relaxed);
-    Some(full)
-}
-
-fn empty_sheaf(node: &Node, capacity: usize) -> Option<Sheaf> {
-    match node.barn.get_empty() {
-        Some(mut sheaf) => {
-            if sheaf.capacity() != capacity {
-                sheaf.set_capacity(capacity);
-            }
-            Some(sheaf)
-        }
-        None => new_sheaf(capacity),
-    }
-}
-
-fn put_empty(node: &Node, sheaf: Sheaf) {
-    if let Err(sheaf) = node.barn.put_empty(sheaf) {
-        retire_sheaf(sheaf);
-    }
 }
 
 /// See [`super::alloc_bulk`].
@@ -352,49 +289,13 @@ fn discard(node: &Node, pages: &[PageIndex]) {
     node.nr_objects.fetch_sub(objects, Ordering::Relaxed);
 }
 
-/// Flushes one sheaf that was taken from a CPU or a barn.
-fn flush_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
-    flush::flush(cache, sheaf.objects());
-    sheaf.set_len(0);
-    retire_sheaf(sheaf);
-}
-
 /// See [`super::flush`].
 pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| flush_sheaf(cache, sheaf));
     for node in cache.nodes {
-        flush_barn(cache, node);
+        flush_barns(cache, node);
     }
     all
-}
-
-/// Brings the objects of up to `count` full sheaves of a barn back to their slabs.
-fn flush_sheaves(cache: &'static RawCache, node: &Node, count: usize) {
-    for _ in 0..count {
-        let Some(sheaf) = take_full(cache, node) else { break };
-        flush_sheaf(cache, sheaf);
-    }
-}
-
-/// Brings the objects of a barn back to their slabs; its empty sheaves go to the pool.
-pub(crate) fn flush_barn(cache: &'static RawCache, node: &Node) {
-    flush_sheaves(cache, node, usize::MAX);
-    while let Some(sheaf) = node.barn.get_empty() {
-        retire_sheaf(sheaf);
-    }
-}
-
-/// Flushes what barns held without need since the last call; true if any barn was in use.
-pub(crate) fn reap_barns(cache: &'static RawCache) -> bool {
-    let mut busy = false;
-    for node in cache.nodes {
-        let (used, unused) = node.barn.look();
-        busy |= used;
-        flush_sheaves(cache, node, unused);
-        // The flush itself is no use.
-        node.barn.look();
-    }
-    busy
 }
 
 /// Gives the empty slabs of every node back and orders the partial lists; the slabs that remain.
@@ -437,7 +338,8 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
         drop(list);
         usage.slabs += node.nr_slabs.load(Ordering::Relaxed);
         usage.objects += node.nr_objects.load(Ordering::Relaxed);
-        usage.cached += node.barn.full_sheaves() * tunable(&cache.sheaf_capacity);
+        let full: usize = node.barns.iter().map(|barn| barn.full_sheaves()).sum();
+        usage.cached += full * tunable(&cache.sheaf_capacity);
     }
     for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
         usage.cached += cached_on(CpuId(cpu), cache.slot);
@@ -461,26 +363,4 @@ fn cached_on(cpu: CpuId, slot: u16) -> usize {
             sheaf.len().min(sheaf.capacity())
         })
         .sum()
-}
-
-/// The node entries that fork handlers lock.
-pub(crate) fn lock_nodes(nodes: &[Node]) {
-    for node in nodes {
-        node.list.raw().lock_raw();
-        node.barn.raw_lock();
-    }
-}
-
-/// Releases what [`lock_nodes`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_nodes` on the same nodes.
-pub(crate) unsafe fn unlock_nodes(nodes: &[Node]) {
-    for node in nodes {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            node.barn.raw_unlock();
-            node.list.raw().unlock_raw();
-        }
-    }
 }

@@ -20,7 +20,7 @@
 //! under it: refill only takes slabs' freelists, and walks them after.
 
 use crate::page::head::PageHead;
-use crate::slab::state::SlabState;
+use crate::slab::state::{NO_OBJECT, SlabState};
 use crate::sync::{Guard, Ordering, SpinLock};
 use crate::units::PageIndex;
 
@@ -157,6 +157,28 @@ impl NodeList {
                 (false, false) => Freed::Kept,
             };
         }
+    }
+
+    /// Frees a chain that is linked already and ends in [`NO_OBJECT`]: what a refill took too much.
+    ///
+    /// `relink(prior)` makes the chain's last object point to `prior`. It is called only when it does not point
+    /// there already: the first attempt mostly finds an empty freelist, and costs no touch of the chain.
+    pub(crate) fn give_back(
+        &self,
+        heads: &impl Heads,
+        page: PageIndex,
+        chain: Chain,
+        min_partial: usize,
+        reset: bool,
+        mut relink: impl FnMut(u16),
+    ) -> Freed {
+        let mut end = NO_OBJECT;
+        self.free_chain(heads, page, chain, min_partial, reset, |prior| {
+            if prior != end {
+                relink(prior);
+                end = prior;
+            }
+        })
     }
 
     /// Takes objects of partial slabs, at least `need` if the list has them, into `out`. Returns how many

@@ -110,9 +110,6 @@ fn give_back(
     link_at: &impl Fn(u16) -> usize,
 ) {
     let link = |prior: u16| {
-        if prior == NO_OBJECT {
-            return; // The last link of the chain says so already.
-        }
         let mut last = chain.head;
         for _ in 1..chain.count {
             match next_of(last) {
@@ -124,7 +121,7 @@ fn give_back(
         unsafe { write_link(link_at(last), cache.secret, prior) };
     };
     let min_partial = tunable(&cache.min_partial);
-    let outcome = node.list.free_chain(&MEMMAP, page, chain, min_partial, cache.ctor.is_none(), link);
+    let outcome = node.list.give_back(&MEMMAP, page, chain, min_partial, cache.ctor.is_none(), link);
     if outcome == Freed::Discard {
         super::discard(node, &[page]);
     }

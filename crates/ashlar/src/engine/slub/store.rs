@@ -1,0 +1,154 @@
+//! A node's stock of one cache: its partial slabs, and its barns.
+//!
+//! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
+//! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
+//! other's, as a consumer that frees feeds a producer that allocates.
+
+use super::barn::Barn;
+use super::flush::flush;
+use super::node::NodeList;
+use crate::engine::{RawCache, tunable};
+use crate::percpu::sheaf::{Sheaf, new_sheaf, retire_sheaf};
+use crate::sync::AtomicUsize;
+use crate::units::CpuId;
+
+/// Most barns of a node and cache; CPUs beyond that share.
+pub(crate) const MAX_BARNS: usize = 16;
+/// Bytes of objects in one barn above which the reaper is woken.
+const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
+
+/// What a cache keeps for one node.
+pub(crate) struct Node {
+    pub(crate) list: NodeList,
+    pub(crate) barns: &'static [Barn],
+    pub(crate) nr_slabs: AtomicUsize,
+    pub(crate) nr_objects: AtomicUsize,
+}
+
+impl Node {
+    pub(crate) const fn new(barns: &'static [Barn]) -> Node {
+        Node { list: NodeList::new(), barns, nr_slabs: AtomicUsize::new(0), nr_objects: AtomicUsize::new(0) }
+    }
+
+    /// The barn of a CPU.
+    #[inline]
+    fn barn(&self, cpu: CpuId) -> &Barn {
+        &self.barns[cpu.0 as usize % self.barns.len()]
+    }
+}
+
+/// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough.
+pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf) {
+    let bytes = full.len() * cache.geometry.stride;
+    match node.barn(cpu).put_full(full, tunable(&cache.barn_limit)) {
+        Ok(sheaves) => {
+            if sheaves * bytes > BARN_BYTES_WORTH_REAPING {
+                crate::background::wake();
+            }
+        }
+        Err(mut full) => {
+            flush(cache, full.objects());
+            full.set_len(0);
+            put_empty(node, cpu, full);
+        }
+    }
+}
+
+/// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
+pub(super) fn take_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+    let own = cpu.0 as usize % node.barns.len();
+    node.barns[own].get_full().or_else(|| {
+        let (before, after) = (&node.barns[..own], &node.barns[own + 1..]);
+        after.iter().chain(before).find_map(Barn::rob_full)
+    })
+}
+
+/// An empty sheaf of the given capacity.
+pub(super) fn empty_sheaf(node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
+    match node.barn(cpu).get_empty() {
+        Some(mut sheaf) => {
+            if sheaf.capacity() != capacity {
+                sheaf.set_capacity(capacity);
+            }
+            Some(sheaf)
+        }
+        None => new_sheaf(capacity),
+    }
+}
+
+/// Puts an empty sheaf into the CPU's barn, or into the pool.
+pub(super) fn put_empty(node: &Node, cpu: CpuId, sheaf: Sheaf) {
+    if let Err(sheaf) = node.barn(cpu).put_empty(sheaf) {
+        retire_sheaf(sheaf);
+    }
+}
+
+/// Flushes one sheaf that was taken from a CPU or a barn.
+pub(super) fn flush_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
+    flush(cache, sheaf.objects());
+    sheaf.set_len(0);
+    retire_sheaf(sheaf);
+}
+
+/// Brings the objects of up to `count` full sheaves of a barn back to their slabs.
+fn flush_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
+    for _ in 0..count {
+        let Some(sheaf) = barn.get_full() else { break };
+        flush_sheaf(cache, sheaf);
+    }
+}
+
+/// Brings the objects of a node's barns back to their slabs; their empty sheaves go to the pool.
+pub(crate) fn flush_barns(cache: &'static RawCache, node: &Node) {
+    for barn in node.barns {
+        flush_sheaves(cache, barn, usize::MAX);
+        while let Some(sheaf) = barn.get_empty() {
+            retire_sheaf(sheaf);
+        }
+    }
+}
+
+/// Flushes what barns held without need since the last call; true if any barn was in use.
+pub(crate) fn reap_barns(cache: &'static RawCache) -> bool {
+    let mut busy = false;
+    for barn in cache.nodes.iter().flat_map(|node| node.barns) {
+        let (used, unused) = barn.look();
+        busy |= used;
+        if unused > 0 {
+            flush_sheaves(cache, barn, unused);
+            // The flush itself is no use.
+            barn.look();
+        }
+    }
+    busy
+}
+
+/// Bytes of objects in the full sheaves of a cache's barns.
+pub(crate) fn barn_bytes(cache: &RawCache) -> usize {
+    let sheaves: usize = cache.nodes.iter().flat_map(|node| node.barns).map(Barn::full_sheaves).sum();
+    sheaves * tunable(&cache.sheaf_capacity) * cache.geometry.stride
+}
+
+/// Takes the locks of node entries, for fork.
+pub(crate) fn lock_nodes(nodes: &[Node]) {
+    for node in nodes {
+        node.list.raw().lock_raw();
+        node.barns.iter().for_each(Barn::raw_lock);
+    }
+}
+
+/// Releases what [`lock_nodes`] took.
+///
+/// # Safety
+/// This thread, or its parent's across fork, called `lock_nodes` on the same nodes.
+#[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
+pub(crate) unsafe fn unlock_nodes(nodes: &[Node]) {
+    for node in nodes {
+        for barn in node.barns {
+            // SAFETY: by the caller's promise.
+            unsafe { barn.raw_unlock() };
+        }
+        // SAFETY: as above.
+        unsafe { node.list.raw().unlock_raw() };
+    }
+}
