@@ -50,3 +50,41 @@ modes! {
     locks_with_four_nodes: "lock", [("ASHLAR_OPTIONS", "percpu=lock,nodes=4")];
     locks_with_sheaves_of_one: "lock", [("ASHLAR_OPTIONS", "percpu=lock,sheaf=1")];
 }
+
+/// Every fast path stores to the thread's rseq area before it looks whether it may go on, also where there is no
+/// registration, and before the start. That store must not hit the C library's own data: the word behind the
+/// thread pointer is glibc's table of thread-local storage, whose loss kills the program much later.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn no_mode_writes_into_the_thread_control_block() {
+    fn block() -> [u64; 8] {
+        let mut words = [0; 8];
+        for (i, word) in words.iter_mut().enumerate() {
+            // SAFETY: reads eight words from the thread pointer on; glibc's control block is larger.
+            unsafe { core::arch::asm!("mov {}, fs:[{}]", out(reg) *word, in(reg) 8 * i, options(nostack, readonly)) };
+        }
+        words
+    }
+    let test = "no_mode_writes_into_the_thread_control_block";
+    for (role, env) in [("tcb default", ""), ("tcb lock", "percpu=lock"), ("tcb emulate", "percpu=emulate")] {
+        let child = child(test, role, &[("ASHLAR_OPTIONS", env)], || {
+            let before = block();
+            // SAFETY: null is ignored.
+            unsafe { ashlar::kfree_sized(core::ptr::null_mut(), 8) };
+            assert_eq!(block(), before, "before the start");
+            let at = ashlar::kmalloc(8);
+            assert_eq!(block(), before, "at the start");
+            // SAFETY: live, freed once.
+            unsafe { ashlar::kfree(at) };
+            let cache = ashlar::KmemCache::create("tcb", 64, &ashlar::CacheArgs::default()).expect("a cache");
+            let object = cache.alloc().expect("memory");
+            // SAFETY: live, freed once.
+            unsafe { cache.free(object) };
+            assert_eq!(block(), before, "a cache");
+            assert_eq!(std::thread::spawn(|| (block(), ashlar::kmalloc(8) as usize, block())).join().map(|(a, _, b)| a == b).ok(), Some(true));
+        });
+        if let Some(child) = child {
+            child.succeeded();
+        }
+    }
+}

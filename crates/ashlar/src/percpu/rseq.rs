@@ -13,14 +13,28 @@ use super::sections::SIGNATURE;
 use crate::sync::{AtomicU32, Ordering};
 
 // Our own area: 32 bytes of static TLS whose CPU number starts as "uninitialised" (-1). Initial-exec access,
-// so the offset from the thread pointer is one constant for all threads.
+// so the offset from the thread pointer is one constant for all threads. And `PERCPU`, whose `rseq_offset` starts
+// as that offset: until the boot, and in the mode `lock`, sections store to this area, and find the gate closed.
 global_asm!(
     ".pushsection .tdata.ashlar_rseq, \"awT\", @progbits",
     ".balign 32",
+    ".globl ashlar_rseq_area",
+    ".hidden ashlar_rseq_area",
     ".type ashlar_rseq_area, @object",
     ".size ashlar_rseq_area, 32",
     "ashlar_rseq_area:",
     ".long 0, -1, 0, 0, 0, 0, 0, 0",
+    ".popsection",
+    ".pushsection .data.ashlar_percpu, \"aw\", @progbits",
+    ".balign 64",
+    ".globl ashlar_percpu",
+    ".hidden ashlar_percpu",
+    ".type ashlar_percpu, @object",
+    ".size ashlar_percpu, 64",
+    "ashlar_percpu:",
+    ".quad 0, ashlar_rseq_area@tpoff", // base, rseq_offset
+    ".long 0, 0, 0, 1",                // gate, gate_open, cpus, nodes
+    ".zero 32",
     ".popsection",
     ".weak __rseq_offset",
     ".weak __rseq_size",

@@ -63,10 +63,22 @@ macro_rules! section_cpu {
 }
 pub(crate) use {section_close, section_cpu, section_open};
 
-/// Offset of the rseq area from the thread pointer.
+/// Offset of the rseq area from the thread pointer. One load: the compiler, which does not see where `PERCPU` is
+/// defined, would look its address up first.
 #[inline(always)]
 fn rseq_offset() -> isize {
-    PERCPU.rseq_offset.load(crate::sync::Ordering::Relaxed)
+    let offset: isize;
+    // SAFETY: an aligned load of a word of a static.
+    unsafe {
+        asm!(
+            "mov {offset}, [rip + {percpu} + {field}]",
+            offset = out(reg) offset,
+            percpu = sym PERCPU,
+            field = const core::mem::offset_of!(PerCpu, rseq_offset),
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    offset
 }
 
 /// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty or the gate is closed.

@@ -7,6 +7,9 @@
 
 pub(crate) mod conformance;
 pub(crate) mod model;
+pub(crate) mod stress;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod step;
 
 use core::time::Duration;
 use std::io::Read;

@@ -1,0 +1,355 @@
+//! The simulator of critical sections: the real machine code, preempted at every single instruction.
+//!
+//! A child process runs in the mode `emulate`, where nobody but this test aborts sections. It executes an operation
+//! one instruction at a time, and at the k-th one plays the kernel and the other threads of the CPU: they allocate,
+//! free or drain, and then the thread goes on at the section's abort handler if it was inside one. That is
+//! done again for every k that the operation reaches, from every interesting state of the two sheaves. After
+//! each run every object must exist exactly once: live, in a sheaf, or in a slab.
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use core::ptr::NonNull;
+use std::collections::BTreeSet;
+
+use ashlar::{CacheArgs, KmemCache};
+use common::step::{SIGNATURE, Section, armed, preempt, stepped};
+use common::{child, tell};
+
+/// Sheaves of two objects: all states of two sheaves and a barn are a few operations apart.
+const CAPACITY: usize = 2;
+const SIZE: usize = 512;
+
+/// The objects of one cache that somebody holds.
+struct World {
+    cache: KmemCache,
+    mine: Vec<*mut u8>,
+    /// Of the other threads on this CPU.
+    theirs: Vec<*mut u8>,
+}
+
+impl World {
+    /// A cache from which `taken` objects were taken, `freed` of them freed, and then `again` taken.
+    fn new(state: State) -> World {
+        let args = CacheArgs { sheaf_capacity: Some(CAPACITY), ..CacheArgs::default() };
+        let cache = KmemCache::create("aborts", SIZE, &args).expect("a cache");
+        let mut world = World { cache, mine: Vec::with_capacity(64), theirs: Vec::with_capacity(64) };
+        for _ in 0..state.taken {
+            world.alloc();
+        }
+        for _ in 0..state.freed {
+            world.free();
+        }
+        for _ in 0..state.again {
+            world.alloc();
+        }
+        for _ in 0..4 {
+            world.theirs.push(world.mine.pop().expect("states begin with enough objects"));
+        }
+        world
+    }
+
+    fn alloc(&mut self) {
+        self.mine.push(self.cache.alloc().expect("memory").as_ptr());
+    }
+
+    fn free(&mut self) {
+        let object = self.mine.pop().and_then(NonNull::new).expect("an object");
+        // SAFETY: it was held, and is no more.
+        unsafe { self.cache.free(object) };
+    }
+
+    /// Every object of the cache exists once: those held are distinct, the count is right, and so many more as
+    /// the slabs have can be allocated without meeting one twice. When all are freed, no slab misses one.
+    fn audit(self, what: &str) {
+        let mut held: Vec<*mut u8> = self.mine;
+        held.extend(&self.theirs);
+        let mut seen: BTreeSet<usize> = BTreeSet::new();
+        for &object in &held {
+            assert!(seen.insert(object as usize), "{what}: {object:?} was handed out twice");
+        }
+        let usage = self.cache.info().usage;
+        assert_eq!(usage.live, held.len(), "{what}: {usage:?}");
+        // A few more, since a refill that finds one object too few opens a new slab.
+        for _ in 0..usage.objects - usage.live + 2 * CAPACITY {
+            let object = self.cache.alloc().expect("memory").as_ptr();
+            assert!(seen.insert(object as usize), "{what}: {object:?} was free twice, or free and live");
+            held.push(object);
+        }
+        assert_eq!(self.cache.info().usage.live, held.len(), "{what}: a free object was lost");
+        // SAFETY: all are live, each once.
+        unsafe { self.cache.free_bulk(&held) };
+        self.cache.destroy().map_err(|(_, e)| e).unwrap_or_else(|e| panic!("{what}: {e}"));
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    taken: usize,
+    freed: usize,
+    again: usize,
+}
+
+/// States of (main sheaf, spare sheaf, barn), reached as a program reaches them.
+const STATES: [State; 10] = [
+    State { taken: 8, freed: 0, again: 0 },
+    State { taken: 9, freed: 0, again: 0 },
+    State { taken: 9, freed: 1, again: 0 },
+    State { taken: 10, freed: 2, again: 0 },
+    State { taken: 10, freed: 3, again: 0 },
+    State { taken: 12, freed: 4, again: 0 },
+    State { taken: 14, freed: 5, again: 0 },
+    State { taken: 14, freed: 6, again: 2 },
+    State { taken: 14, freed: 6, again: 4 },
+    State { taken: 16, freed: 8, again: 5 },
+];
+
+type Operation = (&'static str, fn(&mut World));
+
+/// What is interrupted.
+const OPERATIONS: [Operation; 6] = [
+    ("alloc", |w| w.alloc()),
+    ("free", |w| w.free()),
+    ("alloc_bulk", |w| {
+        let mut out = [core::ptr::null_mut(); 1];
+        assert!(w.cache.alloc_bulk(&mut out));
+        w.mine.extend(out);
+    }),
+    ("alloc_bulk of more than a sheaf", |w| {
+        let mut out = [core::ptr::null_mut(); CAPACITY + 1];
+        assert!(w.cache.alloc_bulk(&mut out));
+        w.mine.extend(out);
+    }),
+    ("free_bulk", |w| {
+        let objects = w.mine.split_off(w.mine.len() - 3);
+        // SAFETY: they were held, and are no more.
+        unsafe { w.cache.free_bulk(&objects) };
+    }),
+    ("free to the cache of the page", |w| {
+        let object = w.mine.pop().expect("an object");
+        // SAFETY: it was held, and is no more.
+        unsafe { ashlar::kfree(object) };
+    }),
+];
+
+/// What others do on the CPU while the thread is away. They may take any path: a thread inside a section holds no lock.
+const OTHERS: [(&str, fn(&KmemCache, &mut Vec<*mut u8>)); 6] = [
+    ("nothing", |_, _| {}),
+    ("alloc", |cache, held| held.push(cache.alloc().expect("memory").as_ptr())),
+    ("free", |cache, held| {
+        let object = held.pop().and_then(NonNull::new).expect("an object");
+        // SAFETY: it was held, and is no more.
+        unsafe { cache.free(object) };
+    }),
+    ("free and alloc", |cache, held| {
+        // SAFETY: it was held, and is no more.
+        unsafe { cache.free(held.pop().and_then(NonNull::new).expect("an object")) };
+        held.push(cache.alloc().expect("memory").as_ptr());
+    }),
+    ("many frees, many allocs", |cache, held| {
+        // SAFETY: all were held, and are no more.
+        held.drain(..).for_each(|object| unsafe { cache.free(NonNull::new(object).expect("not null")) });
+        held.extend((0..2 * CAPACITY + 1).map(|_| cache.alloc().expect("memory").as_ptr()));
+    }),
+    ("drain", |cache, _| {
+        cache.shrink();
+    }),
+];
+
+/// Runs `operation` in a fresh world and preempts it before the `k`-th instruction that `counts`; false when the
+/// operation ended before.
+fn run(
+    state: State,
+    operation: Operation,
+    k: usize,
+    counts: fn(u64) -> bool,
+    others: &mut dyn FnMut(&KmemCache, &mut Vec<*mut u8>),
+    what: &str,
+) -> bool {
+    let mut world = World::new(state);
+    let mut theirs = core::mem::take(&mut world.theirs);
+    // A second handle for the others: the world is borrowed by the operation.
+    let cache = &raw const world.cache;
+    let mut step = 0;
+    let mut reached = false;
+    stepped(
+        &mut |trap| {
+            if !counts(trap.rip()) {
+                return;
+            }
+            if step == k {
+                reached = true;
+                // SAFETY: the cache is alive, and all its operations take it by shared reference.
+                preempt(trap, || others(unsafe { &*cache }, &mut theirs));
+                trap.stop();
+            }
+            step += 1;
+        },
+        || (operation.1)(&mut world),
+    );
+    world.theirs = theirs;
+    world.audit(&format!("{what} at step {k} of {} from {state:?}", operation.0));
+    reached
+}
+
+const EMULATE: [(&str, &str); 1] = [("ASHLAR_OPTIONS", "percpu=emulate,reaper=off")];
+
+#[test]
+fn an_abort_at_any_step_of_a_section_loses_and_doubles_nothing() {
+    let test = "an_abort_at_any_step_of_a_section_loses_and_doubles_nothing";
+    let outcome = child(test, test, &EMULATE, || {
+        assert_eq!(ashlar::mode(), ashlar::Mode::Emulate);
+        let mut aborts = 0;
+        for state in STATES {
+            for operation in OPERATIONS {
+                for (name, mut others) in OTHERS {
+                    let inside = |rip| armed(rip).is_some();
+                    aborts += (0..).take_while(|&k| run(state, operation, k, inside, &mut others, name)).count();
+                }
+            }
+        }
+        tell("aborts", aborts);
+    });
+    let aborts: usize = outcome.expect("the parent").succeeded().told("aborts").parse().expect("a number");
+    // Each of the 60 pairs of state and operation has one section of at least five instructions.
+    assert!(aborts > 60 * OTHERS.len() * 5, "only {aborts} aborts: were the sections found?");
+}
+
+#[test]
+fn preemption_anywhere_else_loses_and_doubles_nothing() {
+    let test = "preemption_anywhere_else_loses_and_doubles_nothing";
+    let outcome = child(test, test, &EMULATE, || {
+        // Outside a section the thread may hold a lock, so the others keep to what needs none: this CPU's sheaf.
+        type Other = fn(&KmemCache, &mut Vec<*mut u8>);
+        let others: [(&str, Other); 2] = [
+            ("pop", |cache, held| {
+                held.extend(NonNull::new(ashlar::testing::cpu_pop(cache)).map(NonNull::as_ptr));
+            }),
+            ("push", |cache, held| {
+                let object = held.pop().expect("an object");
+                // SAFETY: it was held, and is no more if the push succeeds.
+                if !unsafe { ashlar::testing::cpu_push(cache, object) } {
+                    held.push(object);
+                }
+            }),
+        ];
+        let mut preemptions = 0;
+        // Thousands of steps an operation, so every seventh of them, each time others.
+        let mut offset = 0;
+        for state in [STATES[0], STATES[4], STATES[8]] {
+            for operation in [OPERATIONS[0], OPERATIONS[1], OPERATIONS[3], OPERATIONS[4]] {
+                for (name, mut other) in others {
+                    offset += 1;
+                    let steps = (offset % 7..).step_by(7);
+                    preemptions += steps.take_while(|&k| run(state, operation, k, |_| true, &mut other, name)).count();
+                }
+            }
+        }
+        tell("preemptions", preemptions);
+    });
+    let preemptions: usize = outcome.expect("the parent").succeeded().told("preemptions").parse().expect("a number");
+    assert!(preemptions > 1000, "only {preemptions} steps");
+}
+
+/// Figures of the kmalloc cache that serves [`SIZE`].
+fn kmalloc_live() -> usize {
+    let mut live = None;
+    ashlar::for_each_cache(|cache| {
+        if cache.name() == "kmalloc-512" {
+            live = Some(cache.usage.live);
+        }
+    });
+    live.expect("the cache exists")
+}
+
+#[test]
+fn aborts_in_the_entry_points_lose_and_double_nothing() {
+    let test = "aborts_in_the_entry_points_lose_and_double_nothing";
+    let env = [("ASHLAR_OPTIONS", "percpu=emulate,reaper=off,sheaf=2")];
+    let outcome = child(test, test, &env, || {
+        type Entry = (&'static str, fn(&mut Vec<*mut u8>));
+        let entries: [Entry; 3] = [
+            ("kmalloc", |held| held.push(ashlar::kmalloc(SIZE))),
+            // SAFETY: the objects were held, and are no more.
+            ("kfree", |held| unsafe { ashlar::kfree(held.pop().expect("an object")) }),
+            // SAFETY: the objects were held, and are no more.
+            ("kfree_sized", |held| unsafe { ashlar::kfree_sized(held.pop().expect("an object"), SIZE) }),
+        ];
+        let others: [Entry; 4] = [
+            ("nothing", |_| {}),
+            entries[0],
+            entries[1],
+            ("reap", |_| {
+                ashlar::reap();
+            }),
+        ];
+        let mut aborts = 0;
+        for taken in 2..12 {
+            for freed in 0..taken - 1 {
+                for (entry, (name, other)) in entries.iter().flat_map(|e| others.iter().map(move |o| (e, o))) {
+                    for k in 0.. {
+                        let mut mine: Vec<_> = (0..taken).map(|_| ashlar::kmalloc(SIZE)).collect();
+                        (0..freed).for_each(|_| (entries[1].1)(&mut mine));
+                        let mut theirs = vec![ashlar::kmalloc(SIZE)];
+                        let (mut step, mut reached) = (0, false);
+                        stepped(
+                            &mut |trap| {
+                                if armed(trap.rip()).is_none() {
+                                    return;
+                                }
+                                if step == k {
+                                    reached = true;
+                                    preempt(trap, || other(&mut theirs));
+                                    trap.stop();
+                                }
+                                step += 1;
+                            },
+                            || entry.1(&mut mine),
+                        );
+                        mine.append(&mut theirs);
+                        let distinct: BTreeSet<_> = mine.iter().collect();
+                        let what = format!("{name} at step {k} of {} after {taken} - {freed}", entry.0);
+                        assert_eq!(distinct.len(), mine.len(), "{what}: an object was handed out twice");
+                        assert_eq!(kmalloc_live(), mine.len(), "{what}");
+                        // SAFETY: all are live, each once.
+                        mine.drain(..).for_each(|object| unsafe { ashlar::kfree(object) });
+                        ashlar::reap();
+                        if !reached {
+                            break;
+                        }
+                        aborts += 1;
+                    }
+                }
+            }
+        }
+        tell("aborts", aborts);
+    });
+    let aborts: usize = outcome.expect("the parent").succeeded().told("aborts").parse().expect("a number");
+    assert!(aborts > 1000, "only {aborts} aborts");
+}
+
+// Made by the linker: the ends of the section that all descriptors stand in.
+unsafe extern "C" {
+    static __start___rseq_cs: Section;
+    static __stop___rseq_cs: Section;
+}
+
+#[test]
+fn the_signature_stands_before_every_abort_handler() {
+    let (start, stop) = (&raw const __start___rseq_cs, &raw const __stop___rseq_cs);
+    let bytes = stop as usize - start as usize;
+    assert_eq!(bytes % size_of::<Section>(), 0);
+    // SAFETY: the section is an array of descriptors, each 32 bytes and aligned so, and read-only after the start.
+    let sections = unsafe { core::slice::from_raw_parts(start, bytes / size_of::<Section>()) };
+    // Three entry points, six sections, and the self-test's.
+    assert!(sections.len() >= 10, "only {} descriptors", sections.len());
+    for section in sections {
+        assert_eq!((section.version, section.flags), (0, 0), "{section:?}");
+        assert!(section.length > 0 && section.length < 200, "{section:?}");
+        let abort = section.abort;
+        assert!(abort.wrapping_sub(section.start) >= section.length, "the handler is inside its section: {section:?}");
+        // SAFETY: the four bytes before an abort handler are code.
+        let signature = unsafe { ((abort - 4) as *const u32).read_unaligned() };
+        assert_eq!(signature, SIGNATURE, "{section:?}");
+    }
+}

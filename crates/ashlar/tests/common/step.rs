@@ -1,0 +1,111 @@
+//! Single steps: runs an operation one machine instruction at a time, by the processor's trap flag, and shows
+//! each instruction to a hook before it is executed. For one thread: that of the test.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+
+/// The trap flag in RFLAGS.
+const TRAP_FLAG: i64 = 0x100;
+
+/// The state of the thread between two instructions.
+pub(crate) struct Trap<'a> {
+    registers: &'a mut [libc::greg_t; 23],
+}
+
+impl Trap<'_> {
+    /// Address of the instruction that comes next.
+    pub(crate) fn rip(&self) -> u64 {
+        self.registers[libc::REG_RIP as usize] as u64
+    }
+
+    /// Makes another instruction the next one.
+    pub(crate) fn jump(&mut self, to: u64) {
+        self.registers[libc::REG_RIP as usize] = to as i64;
+    }
+
+    /// Ends the single steps; the rest of the operation runs at full speed.
+    pub(crate) fn stop(&mut self) {
+        self.registers[libc::REG_EFL as usize] &= !TRAP_FLAG;
+    }
+}
+
+type Hook<'a> = &'a mut dyn FnMut(&mut Trap<'_>);
+
+struct Current(UnsafeCell<Option<Hook<'static>>>);
+// SAFETY: only the thread that single-steps, and the handler that runs on it, touch the hook.
+unsafe impl Sync for Current {}
+static CURRENT: Current = Current(UnsafeCell::new(None));
+
+extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid ucontext to a handler with SA_SIGINFO, and nobody else refers to it.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    // SAFETY: `stepped` put the hook there before it set the trap flag and is waiting below us on this stack; the
+    // trap flag is off in the handler, so it is not entered twice.
+    if let Some(hook) = unsafe { &mut *CURRENT.0.get() } {
+        hook(&mut Trap { registers: &mut context.uc_mcontext.gregs });
+    }
+}
+
+/// Runs `operation` with `hook` before each instruction (but for the first few, of this function's own).
+pub(crate) fn stepped<R>(hook: Hook<'_>, operation: impl FnOnce() -> R) -> R {
+    // SAFETY: a zeroed sigaction is valid; the handler has the signature that SA_SIGINFO asks for.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_trap as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGTRAP, &action, core::ptr::null_mut()), 0);
+    }
+    // SAFETY: the hook outlives its use: it is taken out again below, before this function returns.
+    unsafe { *CURRENT.0.get() = Some(core::mem::transmute::<Hook<'_>, Hook<'static>>(hook)) };
+    // SAFETY: sets the trap flag and nothing else; the stack is as before.
+    unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
+    let result = operation();
+    // SAFETY: clears the trap flag and nothing else; the stack is as before.
+    unsafe { asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
+    // SAFETY: no more traps come, so nobody else looks at the hook.
+    unsafe { *CURRENT.0.get() = None };
+    result
+}
+
+/// The kernel's descriptor of a critical section (`struct rseq_cs`).
+#[repr(C, align(32))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section {
+    pub(crate) version: u32,
+    pub(crate) flags: u32,
+    pub(crate) start: u64,
+    pub(crate) length: u64,
+    pub(crate) abort: u64,
+}
+
+/// The armed critical section, if the next instruction is inside it.
+pub(crate) fn armed(rip: u64) -> Option<Section> {
+    // SAFETY: the word is this thread's `rseq_cs`.
+    let descriptor = unsafe { ashlar::testing::rseq_cs().read_volatile() } as *const Section;
+    if descriptor.is_null() {
+        return None;
+    }
+    // SAFETY: what is not null was stored by a critical section and points to its descriptor.
+    let section = unsafe { *descriptor };
+    (rip.wrapping_sub(section.start) < section.length).then_some(section)
+}
+
+/// What the kernel does to a thread that comes back after others ran on its CPU: a section that was begun is sent
+/// to its abort handler, and nothing is armed any more. `others` is what ran meanwhile.
+pub(crate) fn preempt(trap: &mut Trap<'_>, others: impl FnOnce()) {
+    let section = armed(trap.rip());
+    // SAFETY: this thread's `rseq_cs`; the kernel clears it in the same way.
+    unsafe { ashlar::testing::rseq_cs().write_volatile(0) };
+    others();
+    // SAFETY: as above: what `others` left armed is over.
+    unsafe { ashlar::testing::rseq_cs().write_volatile(0) };
+    if let Some(section) = section {
+        // SAFETY: the four bytes before an abort handler are code.
+        let signature = unsafe { ((section.abort - 4) as *const u32).read_unaligned() };
+        assert_eq!(signature, SIGNATURE, "the kernel would kill the program here");
+        trap.jump(section.abort);
+    }
+}
+
+/// What must stand before every abort handler: the signature that glibc registers.
+pub(crate) const SIGNATURE: u32 = 0x5305_3053;
