@@ -8,6 +8,7 @@
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 
 /// Milliseconds between two ticks.
+#[cfg(feature = "os")]
 pub(crate) const TICK_MS: u32 = 250;
 
 /// What to run each tick: does its work and returns true while there is more to come.

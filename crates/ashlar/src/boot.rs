@@ -14,6 +14,7 @@ use crate::page::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
 use crate::slab::OrderRule;
 use crate::sync::{AtomicU32, Ordering, SpinLock};
+#[cfg(feature = "os")]
 use crate::units::MAX_NODES;
 
 const DOWN: u32 = 0;

@@ -46,10 +46,62 @@ pub struct CacheArgs {
 #[derive(Debug)]
 pub struct KmemCache {
     raw: &'static RawCache,
-    /// Address of CPU 0's slot: what the critical sections take.
+    hot: Hot,
+}
+
+/// What the critical sections of one cache need; constant.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(all(feature = "os", target_arch = "x86_64")), expect(dead_code, reason = "for rseq"))]
+struct Hot {
+    /// Address of CPU 0's slot.
     slot: usize,
     /// The same for frees: slot 0, which is always full, where frees must look at the node first.
     free_slot: usize,
+    /// Offset of the rseq area from the thread pointer.
+    rseq_offset: isize,
+}
+
+impl Hot {
+    fn of(raw: &RawCache) -> Hot {
+        Hot {
+            slot: percpu::slot0(raw.slot),
+            free_slot: percpu::slot0(raw.page_slot()),
+            rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::sync::Ordering::Relaxed),
+        }
+    }
+}
+
+/// A cache borrowed for a loop: a copy of what the fast paths need, which the compiler can keep in registers.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheRef<'a> {
+    cache: &'a KmemCache,
+    hot: Hot,
+}
+
+impl CacheRef<'_> {
+    /// As [`KmemCache::alloc`].
+    #[inline(always)]
+    pub fn alloc(&self) -> Option<NonNull<u8>> {
+        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        if let Some(object) = NonNull::new(percpu::sections::pop(self.hot.slot, self.hot.rseq_offset) as *mut u8) {
+            return Some(object);
+        }
+        self.cache.alloc_slow()
+    }
+
+    /// As [`KmemCache::free`].
+    ///
+    /// # Safety
+    /// As for [`KmemCache::free`].
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "an object may be freed only once")]
+    pub unsafe fn free(&self, object: NonNull<u8>) {
+        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        if percpu::sections::push(self.hot.free_slot, self.hot.rseq_offset, object.as_ptr() as usize) {
+            return;
+        }
+        self.cache.free_slow(object);
+    }
 }
 
 /// Bytes of objects that one sheaf should cover.
@@ -131,7 +183,7 @@ impl KmemCache {
     }
 
     pub(crate) fn from_raw(raw: &'static RawCache) -> KmemCache {
-        KmemCache { raw, slot: percpu::slot0(raw.slot), free_slot: percpu::slot0(raw.page_slot()) }
+        KmemCache { raw, hot: Hot::of(raw) }
     }
 
     /// What the engine knows of this cache.
@@ -143,11 +195,13 @@ impl KmemCache {
     /// what the constructor left.
     #[inline(always)]
     pub fn alloc(&self) -> Option<NonNull<u8>> {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(object) = NonNull::new(percpu::sections::pop(self.slot) as *mut u8) {
-            return Some(object);
-        }
-        self.alloc_slow()
+        self.borrowed().alloc()
+    }
+
+    /// A copy of what the fast paths need, for loops.
+    #[inline(always)]
+    pub fn borrowed(&self) -> CacheRef<'_> {
+        CacheRef { cache: self, hot: self.hot }
     }
 
     #[cold]
@@ -175,11 +229,8 @@ impl KmemCache {
     #[inline(always)]
     #[expect(unsafe_code, reason = "an object may be freed only once")]
     pub unsafe fn free(&self, object: NonNull<u8>) {
-        #[cfg(target_arch = "x86_64")]
-        if percpu::sections::push(self.free_slot, object.as_ptr() as usize) {
-            return;
-        }
-        self.free_slow(object);
+        // SAFETY: the caller's promise.
+        unsafe { self.borrowed().free(object) };
     }
 
     #[cold]

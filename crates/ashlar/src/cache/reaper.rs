@@ -7,18 +7,22 @@
 //! [`before_growth`] is the other way out of barns: the zone calls it before it takes fresh memory.
 
 use super::registry;
+#[cfg(feature = "os")]
 use crate::background::TICK_MS;
 use crate::engine::{self, slub};
 use crate::page::zone::ZONE;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Barns are looked at every so many ticks: half a second.
+#[cfg(feature = "os")]
 const BARN_TICKS: u32 = 2;
 
 /// Set when an idle program has been drained already.
+#[cfg(feature = "os")]
 static DRAINED: AtomicU32 = AtomicU32::new(0);
 
 /// One tick of the background thread; true while there is more to come.
+#[cfg(feature = "os")]
 pub(crate) fn tick() -> bool {
     let now = ZONE.tick.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     let mut busy = true;

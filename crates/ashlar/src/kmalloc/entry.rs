@@ -13,7 +13,7 @@ use crate::sync::AtomicUsize;
 /// Sized frees up to this many bytes take the fast path; 0 where frees must look at the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
 mod fast {
     use super::{SIZED_FREE_LIMIT, kfree_slow, kmalloc_slow};
     use crate::kmalloc::{KMALLOC_MAX_CACHE_SIZE, SIZE_SLOT};
@@ -147,7 +147,7 @@ mod fast {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(feature = "os", target_arch = "x86_64")))]
 mod fast {
     use super::{kfree_slow, kmalloc_slow};
 

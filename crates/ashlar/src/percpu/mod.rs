@@ -24,7 +24,7 @@ pub(crate) mod drain;
 pub(crate) mod lock;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod rseq;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod sections;
 pub(crate) mod sheaf;
 
@@ -147,9 +147,9 @@ pub(crate) fn is_full(top: usize) -> bool {
 /// Takes the top object of this CPU's main sheaf; 0 when it is empty or the slot is unavailable.
 #[inline]
 pub(crate) fn pop(offset: u16) -> usize {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
-        return sections::pop(slot0(offset));
+        return sections::pop(slot0(offset), sections::rseq_offset());
     }
     with_main(offset, |sheaf| sheaf.pop().unwrap_or(0)).unwrap_or(0)
 }
@@ -157,9 +157,9 @@ pub(crate) fn pop(offset: u16) -> usize {
 /// Puts an object on this CPU's main sheaf; false when it is full or the slot is unavailable.
 #[inline]
 pub(crate) fn push(offset: u16, object: usize) -> bool {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
-        return sections::push(slot0(offset), object);
+        return sections::push(slot0(offset), sections::rseq_offset(), object);
     }
     with_main(offset, |sheaf| sheaf.push(object)).unwrap_or(false)
 }
@@ -167,7 +167,7 @@ pub(crate) fn push(offset: u16, object: usize) -> bool {
 /// Takes up to `out.len()` objects off this CPU's main sheaf; how many (0 also when unavailable).
 #[inline]
 pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
         return sections::pop_batch(slot0(offset), out);
     }
@@ -187,7 +187,7 @@ pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
 /// Puts the first of `objects` on this CPU's main sheaf; how many fitted (0 also when unavailable).
 #[inline]
 pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
         return sections::push_batch(slot0(offset), objects);
     }
@@ -211,7 +211,7 @@ fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
 /// This CPU's slot at this moment; `None` when it is unavailable.
 #[inline]
 pub(crate) fn read(offset: u16) -> Option<View> {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
         let (cpu, main, spare) = sections::read(slot0(offset))?;
         return Some(View { cpu: CpuId(cpu), main, spare });
@@ -224,7 +224,7 @@ pub(crate) fn read(offset: u16) -> Option<View> {
 /// there. On true the caller owns the sheaves of the view that are not in the new pair.
 #[inline]
 pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> bool {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
         return sections::exchange(slot0(offset), view.cpu.0, (view.main, view.spare), (main, spare));
     }
