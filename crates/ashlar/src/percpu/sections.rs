@@ -66,7 +66,7 @@ pub(crate) use {section_close, section_cpu, section_open};
 /// Offset of the rseq area from the thread pointer. One load: the compiler, which does not see where `PERCPU` is
 /// defined, would look its address up first.
 #[inline(always)]
-fn rseq_offset() -> isize {
+pub(crate) fn rseq_offset() -> isize {
     let offset: isize;
     // SAFETY: an aligned load of a word of a static.
     unsafe {
@@ -83,7 +83,7 @@ fn rseq_offset() -> isize {
 
 /// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty or the gate is closed.
 #[inline(always)]
-pub(crate) fn pop(slot: usize) -> usize {
+pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {
     let object: usize;
     // SAFETY: the section reads the slot of the CPU it runs on (below the gate, so inside the reserved areas)
     // and the top entry of its main sheaf, which is always a readable word: an object, or the sentinel 0. It
@@ -107,7 +107,7 @@ pub(crate) fn pop(slot: usize) -> usize {
             ".popsection",
             t = out(reg) _,
             v = out(reg) object,
-            off = in(reg) rseq_offset(),
+            off = in(reg) rseq_offset,
             slot = in(reg) slot,
             percpu = sym PERCPU,
             gate = const GATE,
@@ -120,7 +120,7 @@ pub(crate) fn pop(slot: usize) -> usize {
 
 /// Puts an object on this CPU's main sheaf; false when it is full or the gate is closed.
 #[inline(always)]
-pub(crate) fn push(slot: usize, object: usize) -> bool {
+pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
     // SAFETY: as for `pop`; a top that is no multiple of the sheaf's size has a free word above it. The entry
     // is written before the commit: an aborted write lands above the top, where nobody reads.
     unsafe {
@@ -137,7 +137,7 @@ pub(crate) fn push(slot: usize, object: usize) -> bool {
             t = out(reg) _,
             o = out(reg) _,
             object = in(reg) object,
-            off = in(reg) rseq_offset(),
+            off = in(reg) rseq_offset,
             slot = in(reg) slot,
             percpu = sym PERCPU,
             gate = const GATE,

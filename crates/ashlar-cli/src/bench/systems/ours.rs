@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use ashlar::{CacheArgs, KmemCache};
+use ashlar::{CacheArgs, CacheRef, KmemCache};
 
 use super::{Calls, Handle, System};
 use crate::bench::protocol::Setup;
@@ -49,6 +49,27 @@ impl Calls for KmallocSized {
     }
 }
 
+/// C's `malloc` and `free`, which check what they free.
+#[derive(Debug)]
+pub(crate) struct Malloc;
+
+impl Calls for Malloc {
+    #[inline(always)]
+    fn alloc(size: usize) -> *mut u8 {
+        ashlar::malloc::malloc(size)
+    }
+
+    #[inline(always)]
+    unsafe fn free(object: *mut u8, _size: usize) {
+        // SAFETY: by the contract of this function `object` is live and came from `malloc`.
+        unsafe { ashlar::malloc::free(object) }
+    }
+
+    fn note() -> String {
+        ashlar::mode().to_string()
+    }
+}
+
 /// One named cache for each size, used through the inlined calls.
 #[derive(Debug)]
 pub(crate) struct Caches(Vec<(usize, KmemCache)>);
@@ -68,7 +89,7 @@ impl System for Caches {
     fn handle(&self, _me: usize, size: usize) -> CacheHandle<'_> {
         // The parent asks only for sizes that it announced in the set-up.
         let at = self.0.iter().position(|(of, _)| *of == size).unwrap_or_default();
-        CacheHandle(&self.0[at].1)
+        CacheHandle(self.0[at].1.borrowed())
     }
 
     fn note(&self) -> String {
@@ -78,7 +99,7 @@ impl System for Caches {
 
 /// A cache in a timed loop.
 #[derive(Debug)]
-pub(crate) struct CacheHandle<'a>(&'a KmemCache);
+pub(crate) struct CacheHandle<'a>(CacheRef<'a>);
 
 impl Handle for CacheHandle<'_> {
     #[inline(always)]
