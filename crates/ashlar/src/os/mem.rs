@@ -29,10 +29,10 @@ impl LinuxSource {
     }
 }
 
-fn map(bytes: usize, protection: i32) -> Option<NonNull<u8>> {
+fn map_nothing(bytes: usize) -> Option<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new anonymous mapping at an address of the kernel's choice changes no existing memory.
-    let at = unsafe { libc::mmap(core::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    let at = unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
     if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
 }
 
@@ -63,7 +63,7 @@ unsafe impl PageSource for LinuxSource {
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let padded = bytes.checked_add(align)?;
-        let at = map(padded, libc::PROT_NONE)?.as_ptr() as usize;
+        let at = map_nothing(padded)?.as_ptr() as usize;
         let aligned = crate::units::align_up(at, align);
         // SAFETY: both cut-off pieces belong to the mapping just made, and nobody knows of it yet.
         unsafe {
@@ -78,8 +78,9 @@ unsafe impl PageSource for LinuxSource {
         NonNull::new(aligned as *mut u8)
     }
 
-    fn reserve_readable(&self, bytes: usize) -> Option<NonNull<u8>> {
-        map(bytes, libc::PROT_READ)
+    unsafe fn make_readable(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the caller owns the reservation around the range; nothing is mapped over.
+        unsafe { libc::mprotect(at.as_ptr().cast(), bytes, libc::PROT_READ) == 0 }
     }
 
     unsafe fn commit(&self, at: NonNull<u8>, bytes: usize) -> bool {

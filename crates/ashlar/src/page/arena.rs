@@ -102,8 +102,8 @@ unsafe impl PageSource for ArenaSource {
         if self.refuse() { None } else { self.carve(bytes, align) }
     }
 
-    fn reserve_readable(&self, bytes: usize) -> Option<NonNull<u8>> {
-        if self.refuse() { None } else { self.carve(bytes, self.page_size) }
+    unsafe fn make_readable(&self, _at: NonNull<u8>, _bytes: usize) -> bool {
+        !self.refuse()
     }
 
     unsafe fn commit(&self, _at: NonNull<u8>, _bytes: usize) -> bool {

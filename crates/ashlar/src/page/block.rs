@@ -128,6 +128,13 @@ impl Block {
         (starts != 0).then(|| starts.trailing_zeros() as usize * 64)
     }
 
+    /// True if `count` pages from `first` are all free.
+    pub(crate) fn is_free(&self, first: usize, count: usize) -> bool {
+        let mut all = true;
+        each_word(first, count, |word, mask| all &= self.free[word] & mask == mask);
+        all
+    }
+
     /// Takes `count` free pages from `first`; how many of them were dirty. With 0 all read as zeros.
     pub(crate) fn take(&mut self, first: usize, count: usize) -> usize {
         let mut was_dirty = 0;

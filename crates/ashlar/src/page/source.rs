@@ -13,7 +13,7 @@ use crate::units::NodeId;
 ///
 /// # Safety
 /// Implementors guarantee:
-/// * a range returned by `reserve`, `reserve_readable` or `map_direct` overlaps no other range that is
+/// * a range returned by `reserve` or `map_direct` overlaps no other range that is
 ///   in use by anyone, and stays reserved until the process ends (or `unmap_direct`);
 /// * after `commit` returned true, the range is readable and writable for as long as it is reserved,
 ///   and a page committed for the first time reads as zeros;
@@ -32,8 +32,11 @@ pub unsafe trait PageSource: Sync {
     /// Reserves `bytes` of address space at a multiple of `align`.
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
 
-    /// Reserves `bytes` that read as zeros at once and may be written after `commit`.
-    fn reserve_readable(&self, bytes: usize) -> Option<NonNull<u8>>;
+    /// Makes a reserved range read as zeros, without the right to write; false when refused.
+    ///
+    /// # Safety
+    /// The range lies inside a range that this source reserved.
+    unsafe fn make_readable(&self, at: NonNull<u8>, bytes: usize) -> bool;
 
     /// Makes a reserved range readable and writable; false when memory is refused.
     ///

@@ -155,6 +155,11 @@ struct Helper {
 /// section that spins until it is aborted, bounded to about 10 ms. False if no abort came; true also when the
 /// helper could not be started, since then nothing was shown either way and the kernel's word is all there is.
 pub(crate) fn self_test() -> bool {
+    // The helper has no stack to speak of: no signal handler may run on it.
+    crate::os::with_signals_blocked(self_test_unsignalled)
+}
+
+fn self_test_unsignalled() -> bool {
     let mut helper = Helper { stack: [0; 64], stop: AtomicU32::new(0), tid: AtomicU32::new(1) };
     let flags = libc::CLONE_VM
         | libc::CLONE_FS

@@ -16,23 +16,25 @@
 //! | never used, or given back | 1 | 0 | 0 |
 //! | free, may be resident | 1 | 1 | 0 |
 //! | in use | 0 | 0 | kind != 0 on slab pages and heads |
+//!
+//! ## Files
+//! [`grow`]: reservation and commitment; [`lists`]: blocks by fullness; [`purge`]: giving memory back; here: handing
+//! out and taking back.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
-use core::ptr::NonNull;
+mod grow;
+mod lists;
+mod purge;
 
 use super::block::{Block, LEVELS};
 use super::memmap::MEMMAP;
 use super::source::PageSource;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering, SpinLock};
-use crate::units::{BLOCK_ORDER, BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
+use crate::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
 
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
-/// A node commits at most this many blocks at once.
-const MAX_COMMIT_BLOCKS: usize = 32;
 const NO_BLOCK: u32 = u32::MAX;
-/// Bytes of one page head; checked below against the type.
-const HEAD_BYTES: usize = size_of::<super::head::PageHead>();
 
 /// A run of pages handed out by the zone.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +73,7 @@ pub struct ZoneStats {
 
 /// The zone of the process.
 pub(crate) struct Zone {
-    source: spin_once::Source,
+    source: source_cell::SourceCell,
     nodes: AtomicU32,
     blocks: AtomicUsize,
     class: AtomicUsize,
@@ -89,20 +91,20 @@ pub(crate) struct Zone {
 /// Gets the bytes that the zone has; true when it made some of them free.
 pub(crate) type BeforeGrowth = fn(usize) -> bool;
 
-mod spin_once {
+mod source_cell {
     use crate::page::PageSource;
     use core::cell::UnsafeCell;
 
     /// The page source, set once before the zone is published.
-    pub(super) struct Source(UnsafeCell<Option<&'static dyn PageSource>>);
+    pub(super) struct SourceCell(UnsafeCell<Option<&'static dyn PageSource>>);
 
     // SAFETY: written once by the initialising thread before any other thread can see the zone
     // (initialisation is serialised by the boot state), read-only after.
-    unsafe impl Sync for Source {}
+    unsafe impl Sync for SourceCell {}
 
-    impl Source {
+    impl SourceCell {
         pub(super) const fn new() -> Self {
-            Source(UnsafeCell::new(None))
+            SourceCell(UnsafeCell::new(None))
         }
         pub(super) fn get(&self) -> Option<&'static dyn PageSource> {
             // SAFETY: see the Sync impl: no write happens after publication.
@@ -121,7 +123,7 @@ pub(crate) static ZONE: Zone = Zone::new();
 impl Zone {
     const fn new() -> Zone {
         Zone {
-            source: spin_once::Source::new(),
+            source: source_cell::SourceCell::new(),
             nodes: AtomicU32::new(0),
             blocks: AtomicUsize::new(0),
             class: AtomicUsize::new(0),
@@ -142,50 +144,6 @@ impl Zone {
             tick: AtomicU32::new(1),
             before_growth: AtomicUsize::new(0),
         }
-    }
-
-    /// Reserves the zone for `nodes` nodes from `source`; halves its wish until the source agrees. False when
-    /// not even the smallest zone can be had. Called once, by the boot.
-    pub(crate) fn init(&self, source: &'static dyn PageSource, nodes: usize) -> bool {
-        let mut per_node = source.zone_bytes(nodes);
-        loop {
-            if self.try_init(source, nodes, per_node).is_some() {
-                return true;
-            }
-            if per_node <= 2 * BLOCK_SIZE {
-                return false;
-            }
-            per_node = (per_node / 2).max(2 * BLOCK_SIZE) & !(BLOCK_SIZE - 1);
-        }
-    }
-
-    fn try_init(&self, source: &'static dyn PageSource, nodes: usize, per_node: usize) -> Option<()> {
-        // An arena gives whatever it has; its range need not be made of whole blocks.
-        let whole_blocks = per_node.is_multiple_of(BLOCK_SIZE);
-        let align = if whole_blocks { BLOCK_SIZE } else { PAGE_SIZE };
-        let range = source.reserve(per_node * nodes, align)?.as_ptr() as usize;
-        let base = range & !(BLOCK_SIZE - 1);
-        let end = range + per_node * nodes;
-        let blocks = (end - base).div_ceil(BLOCK_SIZE);
-        let pages = blocks * BLOCK_PAGES;
-        let class = source.reserve_readable(round_to_system(source, pages * 4))?;
-        let heads = source.reserve(round_to_system(source, pages * HEAD_BYTES), source.page_size())?;
-        let table = source.reserve(round_to_system(source, blocks * size_of::<Block>()), source.page_size())?;
-        self.source.set(source);
-        self.usable_from.store(range, Ordering::Relaxed);
-        self.usable_to.store(end, Ordering::Relaxed);
-        self.blocks.store(table.as_ptr() as usize, Ordering::Relaxed);
-        self.class.store(class.as_ptr() as usize, Ordering::Relaxed);
-        self.heads.store(heads.as_ptr() as usize, Ordering::Relaxed);
-        let each = blocks / nodes;
-        for n in 0..nodes {
-            let mut node = self.node[n].lock();
-            node.first = (n * each) as u32;
-            node.reserved = each as u32;
-        }
-        self.nodes.store(nodes as u32, Ordering::Relaxed);
-        MEMMAP.publish(base, pages, class, heads);
-        Some(())
     }
 
     /// The page source; `None` before `init`.
@@ -317,6 +275,37 @@ impl Zone {
         None
     }
 
+    /// Makes a run of `old` pages from `first` one of `new`, if the pages behind it are free.
+    pub(crate) fn extend(&self, first: PageIndex, old: usize, new: usize) -> bool {
+        let Some(lock) = self.node.get(usize::from(self.node_of(first).0)) else { return false };
+        let mut blocks = lock.lock();
+        let end = first.0 as usize + new;
+        if end > (blocks.first + blocks.committed) as usize * BLOCK_PAGES {
+            return false;
+        }
+        // The part of the wanted pages that lies in one block: number, first page in it, pages.
+        let parts = || {
+            let mut page = first.0 as usize + old;
+            core::iter::from_fn(move || {
+                let at = page % BLOCK_PAGES;
+                let count = (BLOCK_PAGES - at).min(end - page);
+                let part = (count > 0).then_some(((page / BLOCK_PAGES) as u32, at, count));
+                page += count;
+                part
+            })
+        };
+        if !parts().all(|(number, at, count)| self.block(number).is_free(at, count)) {
+            return false;
+        }
+        for (number, at, count) in parts() {
+            let dirty = self.block(number).take(at, count);
+            blocks.dirty_pages -= dirty;
+            blocks.free_pages -= count;
+            self.relist(&mut blocks, number);
+        }
+        true
+    }
+
     /// Gives pages back; true when enough free memory is resident to be worth the reaper's while.
     pub(crate) fn free(&self, first: PageIndex, pages: usize) -> bool {
         self.free_many(&[(first, pages)])
@@ -364,59 +353,6 @@ impl Zone {
         NodeId((page.0 as usize / BLOCK_PAGES / each).min(nodes - 1) as u8)
     }
 
-    /// Gives back to the system what has been free since before tick `before` (everything for `u32::MAX`).
-    /// Returns pages given back and free pages that are still resident.
-    pub(crate) fn purge(&self, before: u32) -> (usize, usize) {
-        let Some(source) = self.source() else { return (0, 0) };
-        let granule = (source.page_size() / PAGE_SIZE).max(1);
-        let (mut given, mut left) = (0, 0);
-        for node in 0..self.nodes() {
-            let (first, count) = {
-                let blocks = self.node[node].lock();
-                if blocks.dirty_pages == 0 {
-                    continue;
-                }
-                (blocks.first, blocks.committed)
-            };
-            for number in first..first + count {
-                given += self.purge_block(source, node, number, before, granule);
-            }
-            left += self.node[node].lock().dirty_pages;
-        }
-        (given, left)
-    }
-
-    fn purge_block(&self, source: &dyn PageSource, node: usize, number: u32, before: u32, granule: usize) -> usize {
-        let (mut given, mut from) = (0, 0);
-        loop {
-            // Take one dirty run out of the block, so that nobody can allocate it meanwhile.
-            let (at, count) = {
-                let mut blocks = self.node[node].lock();
-                let block = self.block(number);
-                if before != u32::MAX && block.freed_at >= before {
-                    return given;
-                }
-                let Some((at, count)) = block.dirty_run(from, granule) else { return given };
-                blocks.dirty_pages -= block.take(at, count);
-                blocks.free_pages -= count;
-                self.relist(&mut blocks, number);
-                (at, count)
-            };
-            let page = PageIndex(number * BLOCK_PAGES as u32 + at as u32);
-            let address = MEMMAP.address_of(page) as *mut u8;
-            let zero = NonNull::new(address).is_some_and(|a| {
-                // SAFETY: the pages were taken above, so they are committed and nobody uses them.
-                unsafe { source.release(a, count * PAGE_SIZE) }
-            });
-            let mut blocks = self.node[node].lock();
-            let stamp = self.block(number).freed_at;
-            self.put_locked(&mut blocks, page, count, !zero);
-            self.block(number).freed_at = stamp;
-            given += if zero { count } else { 0 };
-            from = at + count;
-        }
-    }
-
     /// Figures over all nodes.
     pub(crate) fn stats(&self) -> ZoneStats {
         let mut stats = ZoneStats::default();
@@ -444,67 +380,6 @@ impl Zone {
         for node in &self.node[..self.nodes()] {
             // SAFETY: by the caller's promise the lock is held by lock_raw.
             unsafe { node.unlock_raw() };
-        }
-    }
-
-    /// Commits at least `want` more blocks at the end of the node's committed part.
-    fn commit_more(&self, blocks: &mut NodeBlocks, node: NodeId, want: usize) -> Option<()> {
-        let source = self.source()?;
-        let room = (blocks.reserved - blocks.committed) as usize;
-        if want > room {
-            return None;
-        }
-        // Grow by an eighth at a time: few system calls, and few pages charged under strict overcommit.
-        let step = want.max((blocks.committed as usize / 8).min(MAX_COMMIT_BLOCKS)).min(room);
-        let first = blocks.first + blocks.committed;
-        let step = [step, want].into_iter().find(|&step| self.commit_blocks(source, node, first, step))?;
-        let base = MEMMAP.zone_base.load(Ordering::Relaxed);
-        let from = self.usable_from.load(Ordering::Relaxed);
-        let to = self.usable_to.load(Ordering::Relaxed);
-        for number in first..first + step as u32 {
-            let start = base + number as usize * BLOCK_SIZE;
-            let clip = |at: usize| at.clamp(start, start + BLOCK_SIZE) - start;
-            let usable = clip(from).div_ceil(PAGE_SIZE)..clip(to) / PAGE_SIZE;
-            blocks.free_pages += usable.len();
-            let block = self.block(number);
-            block.init(usable);
-            block.level = u8::MAX;
-            blocks.committed += 1;
-            self.relist(blocks, number);
-        }
-        Some(())
-    }
-
-    fn commit_blocks(&self, source: &dyn PageSource, node: NodeId, first: u32, count: usize) -> bool {
-        let (first, count) = (first as usize, count);
-        let part = |array: &AtomicUsize, each: usize| {
-            let size = source.page_size();
-            let start = array.load(Ordering::Relaxed) + first * each;
-            let end = start + count * each;
-            let start = start & !(size - 1);
-            (start, crate::units::align_up(end, size) - start)
-        };
-        let base = MEMMAP.zone_base.load(Ordering::Relaxed);
-        let from = (base + first * BLOCK_SIZE).max(self.usable_from.load(Ordering::Relaxed));
-        let to = (base + (first + count) * BLOCK_SIZE).min(self.usable_to.load(Ordering::Relaxed));
-        let ranges = [
-            part(&self.class, BLOCK_PAGES * 4),
-            part(&self.heads, BLOCK_PAGES * HEAD_BYTES),
-            part(&self.blocks, size_of::<Block>()),
-            (from, to.saturating_sub(from)),
-        ];
-        ranges.into_iter().all(|(start, bytes)| {
-            NonNull::new(start as *mut u8).is_some_and(|at| {
-                // SAFETY: each range lies inside the reservation of its array or of the zone: the node has
-                // `count` reserved blocks from `first`.
-                unsafe { source.commit(at, bytes) }
-            })
-        }) && {
-            if let Some(at) = NonNull::new(from as *mut u8) {
-                // SAFETY: the zone's own range, just committed.
-                unsafe { source.bind(at, to.saturating_sub(from), node) };
-            }
-            true
         }
     }
 
@@ -538,54 +413,3 @@ impl Zone {
 
 /// Free resident pages above which the reaper is woken: 2 MiB.
 const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;
-
-fn round_to_system(source: &dyn PageSource, bytes: usize) -> usize {
-    crate::units::align_up(bytes, source.page_size())
-}
-
-impl NodeBlocks {
-    /// The fullest block that has a free run of `order`.
-    fn pick(&self, order: u8) -> Option<u32> {
-        let mut best: Option<(u32, usize)> = None;
-        for run in usize::from(order) + 1..=usize::from(BLOCK_ORDER) + 1 {
-            let levels = self.nonempty[run];
-            if levels != 0 {
-                let level = levels.trailing_zeros();
-                if best.is_none_or(|(l, _)| level < l) {
-                    best = Some((level, run));
-                }
-            }
-        }
-        best.map(|(level, run)| self.lists[run][level as usize])
-    }
-
-    fn link(&mut self, zone: &Zone, number: u32, (run, level): (u8, u8)) {
-        let head = self.lists[usize::from(run)][usize::from(level)];
-        let block = zone.block(number);
-        block.next = head;
-        block.prev = NO_BLOCK;
-        if head != NO_BLOCK {
-            zone.block(head).prev = number;
-        }
-        self.lists[usize::from(run)][usize::from(level)] = number;
-        self.nonempty[usize::from(run)] |= 1 << level;
-    }
-
-    fn unlink(&mut self, zone: &Zone, number: u32, (run, level): (u8, u8)) {
-        let (next, prev) = {
-            let block = zone.block(number);
-            (block.next, block.prev)
-        };
-        if next != NO_BLOCK {
-            zone.block(next).prev = prev;
-        }
-        if prev != NO_BLOCK {
-            zone.block(prev).next = next;
-        } else {
-            self.lists[usize::from(run)][usize::from(level)] = next;
-            if next == NO_BLOCK {
-                self.nonempty[usize::from(run)] &= !(1 << level);
-            }
-        }
-    }
-}

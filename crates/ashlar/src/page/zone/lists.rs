@@ -1,0 +1,51 @@
+//! The lists of a node's blocks, by largest free run and fullness.
+
+use super::{NO_BLOCK, NodeBlocks, Zone};
+use crate::units::BLOCK_ORDER;
+
+impl NodeBlocks {
+    /// The fullest block that has a free run of `order`.
+    pub(super) fn pick(&self, order: u8) -> Option<u32> {
+        let mut best: Option<(u32, usize)> = None;
+        for run in usize::from(order) + 1..=usize::from(BLOCK_ORDER) + 1 {
+            let levels = self.nonempty[run];
+            if levels != 0 {
+                let level = levels.trailing_zeros();
+                if best.is_none_or(|(l, _)| level < l) {
+                    best = Some((level, run));
+                }
+            }
+        }
+        best.map(|(level, run)| self.lists[run][level as usize])
+    }
+
+    pub(super) fn link(&mut self, zone: &Zone, number: u32, (run, level): (u8, u8)) {
+        let head = self.lists[usize::from(run)][usize::from(level)];
+        let block = zone.block(number);
+        block.next = head;
+        block.prev = NO_BLOCK;
+        if head != NO_BLOCK {
+            zone.block(head).prev = number;
+        }
+        self.lists[usize::from(run)][usize::from(level)] = number;
+        self.nonempty[usize::from(run)] |= 1 << level;
+    }
+
+    pub(super) fn unlink(&mut self, zone: &Zone, number: u32, (run, level): (u8, u8)) {
+        let (next, prev) = {
+            let block = zone.block(number);
+            (block.next, block.prev)
+        };
+        if next != NO_BLOCK {
+            zone.block(next).prev = prev;
+        }
+        if prev != NO_BLOCK {
+            zone.block(prev).next = next;
+        } else {
+            self.lists[usize::from(run)][usize::from(level)] = next;
+            if next == NO_BLOCK {
+                self.nonempty[usize::from(run)] &= !(1 << level);
+            }
+        }
+    }
+}

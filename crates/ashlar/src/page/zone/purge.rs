@@ -1,0 +1,62 @@
+//! Giving free memory of the zone back to the system.
+#![allow(unsafe_code, reason = "releases ranges of the page source")]
+
+use core::ptr::NonNull;
+
+use super::{MEMMAP, PageSource, Zone};
+use crate::units::{BLOCK_PAGES, PAGE_SIZE, PageIndex};
+
+impl Zone {
+    /// Gives back to the system what has been free since before tick `before` (everything for `u32::MAX`).
+    /// Returns pages given back and free pages that are still resident.
+    pub(crate) fn purge(&self, before: u32) -> (usize, usize) {
+        let Some(source) = self.source() else { return (0, 0) };
+        let granule = (source.page_size() / PAGE_SIZE).max(1);
+        let (mut given, mut left) = (0, 0);
+        for node in 0..self.nodes() {
+            let (first, count) = {
+                let blocks = self.node[node].lock();
+                if blocks.dirty_pages == 0 {
+                    continue;
+                }
+                (blocks.first, blocks.committed)
+            };
+            for number in first..first + count {
+                given += self.purge_block(source, node, number, before, granule);
+            }
+            left += self.node[node].lock().dirty_pages;
+        }
+        (given, left)
+    }
+
+    fn purge_block(&self, source: &dyn PageSource, node: usize, number: u32, before: u32, granule: usize) -> usize {
+        let (mut given, mut from) = (0, 0);
+        loop {
+            // Take one dirty run out of the block, so that nobody can allocate it meanwhile.
+            let (at, count) = {
+                let mut blocks = self.node[node].lock();
+                let block = self.block(number);
+                if before != u32::MAX && block.freed_at >= before {
+                    return given;
+                }
+                let Some((at, count)) = block.dirty_run(from, granule) else { return given };
+                blocks.dirty_pages -= block.take(at, count);
+                blocks.free_pages -= count;
+                self.relist(&mut blocks, number);
+                (at, count)
+            };
+            let page = PageIndex(number * BLOCK_PAGES as u32 + at as u32);
+            let address = MEMMAP.address_of(page) as *mut u8;
+            let zero = NonNull::new(address).is_some_and(|a| {
+                // SAFETY: the pages were taken above, so they are committed and nobody uses them.
+                unsafe { source.release(a, count * PAGE_SIZE) }
+            });
+            let mut blocks = self.node[node].lock();
+            let stamp = self.block(number).freed_at;
+            self.put_locked(&mut blocks, page, count, !zero);
+            self.block(number).freed_at = stamp;
+            given += if zero { count } else { 0 };
+            from = at + count;
+        }
+    }
+}
