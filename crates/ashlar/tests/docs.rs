@@ -1,0 +1,321 @@
+//! The documents speak of code that exists, and the layers of the code are those of the table in `lib.rs`.
+//!
+//! Reads sources as text; runs nothing of the allocator.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Documents whose names of code are checked.
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "SAFETY.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/why.md",
+    "docs/figures.md",
+    "crates/ashlar-cli/README.md",
+];
+
+/// Imports that point up, each with the reason why it may: (importing module, imported module, reason).
+const UPWARD: [(&str, &str, &str); 5] = [
+    ("os", "page", "implements the seam `PageSource`, which the page layer declares"),
+    ("options", "slab", "`OrderRule` is a plain value: the option's type"),
+    ("options", "percpu", "`Wanted` is a plain value: the option's type"),
+    ("cache", "boot", "the first call of a program starts the allocator; a new cache reads the options"),
+    ("kmalloc", "boot", "the first call of a program starts the allocator"),
+];
+
+/// Modules that stand beside the layers: hooks of tests, and models.
+const BESIDE: [&str; 3] = ["testing", "models", "lib"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in the workspace").to_owned()
+}
+
+fn sources() -> PathBuf {
+    root().join("crates/ashlar/src")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The files below `dir` that end in `.rs`.
+fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a source folder can be read") {
+        let path = entry.expect("an entry can be read").path();
+        if path.is_dir() {
+            rust_files(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// What stands between single back quotes outside of code blocks.
+fn quoted(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut in_block = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if !in_block {
+            found.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// True if `text` declares `name` after one of the keywords (or, for types, implements something for it).
+fn declares(text: &str, keywords: &[&str], name: &str) -> bool {
+    keywords.iter().any(|keyword| {
+        text.match_indices(&format!("{keyword}{name}")).any(|(at, found)| {
+            let before = text[..at].chars().next_back();
+            let after = text[at + found.len()..].chars().next();
+            let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            !is_word(before) && !is_word(after)
+        })
+    })
+}
+
+const ITEMS: [&str; 9] = ["fn ", "mod ", "struct ", "enum ", "trait ", "type ", "const ", "static ", "macro_rules! "];
+
+/// Checks a path such as `engine::slub::refill::carve`: modules as far as there are files, then items in the file.
+/// `ashlar::name` is a name of the interface.
+fn check_path(path: &str) -> Result<(), String> {
+    let path = path.trim_end_matches("()");
+    if let Some(name) = path.strip_prefix("ashlar::") {
+        let exported = declares(&read(&sources().join("lib.rs")), &[""], name);
+        return if exported { Ok(()) } else { Err(format!("lib.rs does not export `{name}`")) };
+    }
+    let parts: Vec<&str> = path.strip_prefix("crate::").unwrap_or(path).split("::").collect();
+    let mut dir = sources();
+    let mut file = sources().join("lib.rs");
+    let mut rest = 0;
+    for part in &parts {
+        let (flat, folder) = (dir.join(format!("{part}.rs")), dir.join(part).join("mod.rs"));
+        if !flat.is_file() && !folder.is_file() {
+            break;
+        }
+        file = if flat.is_file() { flat } else { folder };
+        dir = dir.join(part);
+        rest += 1;
+    }
+    let mut text = read(&file);
+    if rest > 0 && parts[rest..].iter().any(|part| part.starts_with(char::is_uppercase)) && dir.is_dir() {
+        // Functions of a type may stand in any file below the module of the type.
+        let mut files = Vec::new();
+        rust_files(&dir, &mut files);
+        files.iter().for_each(|file| text.push_str(&read(file)));
+    }
+    for part in &parts[rest..] {
+        let field = format!("{part}: ");
+        if !declares(&text, &ITEMS, part) && !declares(&text, &[""], &field) && !text.contains(&format!(" {part},")) {
+            return Err(format!("{} has no `{part}`", file.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks `tests/file.rs::function`.
+fn check_test(path: &str) -> Result<(), String> {
+    let (file, function) = path.split_once("::").expect("the caller looked");
+    let file = root().join("crates").join(crate_of(path)).join(file);
+    let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    // The suites for all modes are made by a macro, which names the test without `fn`.
+    if declares(&text, &["fn ", ""], function) { Ok(()) } else { Err(format!("no `{function}` in {}", file.display())) }
+}
+
+fn crate_of(path: &str) -> &'static str {
+    if path.starts_with("tests/cli.rs") { "ashlar-cli" } else { "ashlar" }
+}
+
+#[test]
+fn names_of_code_in_the_documents_exist() {
+    let known: BTreeSet<&str> = BTreeSet::from(["std", "core", "alloc"]);
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for document in DOCUMENTS {
+        for name in quoted(&read(&root().join(document))) {
+            let is_path = name.contains("::")
+                && name.trim_end_matches("()").chars().all(|c| c.is_alphanumeric() || "_:".contains(c));
+            let is_test = name.starts_with("tests/") && name.contains(".rs::") && !name.contains('…');
+            let is_file = !name.contains("::")
+                && !name.contains([' ', '*', '$', '…'])
+                && name.contains('/')
+                && [".rs", ".sh", ".md", ".toml"].iter().any(|end| name.ends_with(end));
+            let result = if is_test {
+                check_test(&name)
+            } else if is_path && !known.contains(name.split("::").next().unwrap_or("")) {
+                check_path(&name)
+            } else if is_file {
+                let places = [root().join(&name), root().join("crates/ashlar").join(&name), sources().join(&name)];
+                if places.iter().any(|p| p.is_file()) { Ok(()) } else { Err("no such file".to_owned()) }
+            } else {
+                continue;
+            };
+            checked += 1;
+            if let Err(reason) = result {
+                wrong.push(format!("{document}: `{name}`: {reason}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "names that do not exist:\n{}", wrong.join("\n"));
+    assert!(checked > 100, "only {checked} names found: does the reader of documents still work?");
+}
+
+#[test]
+fn links_between_the_documents_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for document in DOCUMENTS {
+        let path = root().join(document);
+        let text = read(&path);
+        for (at, _) in text.match_indices("](") {
+            let target = text[at + 2..].split(')').next().unwrap_or("");
+            let file = target.split('#').next().unwrap_or("");
+            if file.is_empty() || file.starts_with("http") {
+                continue;
+            }
+            if !path.parent().expect("a file has a folder").join(file).exists() {
+                wrong.push(format!("{document}: {target}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_readme_shows_the_example_that_is_compiled() {
+    let readme = read(&root().join("README.md"));
+    let example = read(&root().join("crates/ashlar/examples/quick_start.rs"));
+    let shown = example.split_once("\n\n").expect("the example starts with a line of documentation").1;
+    assert!(readme.contains(shown), "README.md differs from crates/ashlar/examples/quick_start.rs");
+}
+
+#[test]
+fn the_readme_names_every_option() {
+    let readme = read(&root().join("README.md"));
+    let options = read(&sources().join("options.rs"));
+    let keys = options.split_once("one of the keys ").expect("options.rs lists its keys").1;
+    let keys = keys.split('"').next().expect("the list ends").replace(['\\', '\n'], " ");
+    for key in keys.split([',', ' ']).filter(|k| !k.is_empty()) {
+        assert!(readme.contains(&format!("| `{key}` |")), "README.md does not explain the option {key}");
+    }
+}
+
+/// The layer of each module by the table in lib.rs.
+fn layers() -> Vec<(String, usize)> {
+    let text = read(&sources().join("lib.rs"));
+    let rows = text.lines().filter_map(|line| line.strip_prefix("//! | "));
+    let mut layers = Vec::new();
+    for row in rows {
+        let Some((number, rest)) = row.split_once(" | ") else { continue };
+        let Ok(number) = number.parse::<usize>() else { continue };
+        let modules = rest.split(" | ").next().expect("a row has cells");
+        layers.extend(modules.split('`').skip(1).step_by(2).map(|module| (module.to_owned(), number)));
+    }
+    layers
+}
+
+/// Code without line comments.
+fn code(text: &str) -> String {
+    text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+}
+
+/// Modules named behind `crate::`, also in a group `crate::{a, b::c}`.
+fn imports(code: &str) -> BTreeSet<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut found = BTreeSet::new();
+    for (at, prefix) in code.match_indices("crate::") {
+        if code[..at].ends_with('$') {
+            continue;
+        }
+        let rest = &code[at + prefix.len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            found.insert(word(rest));
+            continue;
+        };
+        let (mut depth, mut start) = (0, true);
+        for (i, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => start = true,
+                c if start && (c.is_alphanumeric() || c == '_') => {
+                    found.insert(word(&group[i..]));
+                    start = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn imports_point_down_only() {
+    let layers = layers();
+    let layer = |module: &str| layers.iter().find(|(name, _)| name == module).map(|(_, number)| *number);
+    assert!(layers.len() >= 15, "the table of layers in lib.rs was not read: {layers:?}");
+    let mut files = Vec::new();
+    rust_files(&sources(), &mut files);
+    let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
+    for file in files {
+        let relative = file.strip_prefix(sources()).expect("below the sources").to_owned();
+        let first = relative.components().next().expect("a file has a name").as_os_str().to_string_lossy().into_owned();
+        let module = first.trim_end_matches(".rs");
+        if BESIDE.contains(&module) {
+            continue;
+        }
+        let Some(mine) = layer(module) else {
+            wrong.push(format!("{module} has no row in the table of lib.rs"));
+            continue;
+        };
+        for target in imports(&code(&read(&file))) {
+            // Names at the top of the crate are the interface; only modules have layers.
+            let Some(theirs) = layer(&target) else { continue };
+            if theirs <= mine {
+                continue;
+            }
+            match UPWARD.iter().position(|(from, to, _)| *from == module && *to == target) {
+                Some(exception) => {
+                    used.insert(exception);
+                }
+                None => wrong.push(format!("{}: {module} ({mine}) imports {target} ({theirs})", relative.display())),
+            }
+        }
+    }
+    for (i, (from, to, _)) in UPWARD.iter().enumerate() {
+        if !used.contains(&i) {
+            wrong.push(format!("the exception {from} -> {to} is not needed any more"));
+        }
+    }
+    assert!(wrong.is_empty(), "imports that point up:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_sync_imports_atomics_and_cells() {
+    /// Files that may, with the reason.
+    const MAY: [(&str, &str); 3] = [
+        ("sync.rs", "it is the door"),
+        ("page/zone/mod.rs", "the cell of the page source is written once, before the zone is published"),
+        ("percpu/mod.rs", "a switch of tests, which no model explores"),
+    ];
+    let mut files = Vec::new();
+    rust_files(&sources(), &mut files);
+    let mut wrong = Vec::new();
+    for file in files {
+        let relative = file.strip_prefix(sources()).expect("below the sources").to_string_lossy().into_owned();
+        if relative.starts_with("models") || MAY.iter().any(|(may, _)| *may == relative) {
+            continue;
+        }
+        let code = code(&read(&file));
+        wrong.extend(["sync::atomic", "cell::UnsafeCell"].iter().filter(|name| code.contains(*name)).map(|name| {
+            format!("{relative}: {name}") // not through crate::sync
+        }));
+    }
+    assert!(wrong.is_empty(), "atomics or cells past the door:\n{}", wrong.join("\n"));
+}
