@@ -29,7 +29,7 @@ static REGISTRY: SpinLock<Registry> =
 
 /// Metadata memory for `count` values, filled by `make`; never given back.
 fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -> Option<&'static [T]> {
-    let memory = META.alloc(count * size_of::<T>(), align_of::<T>().max(64))?.as_ptr().cast::<T>();
+    let memory = META.alloc(count * size_of::<T>(), align_of::<T>().max(128))?.as_ptr().cast::<T>();
     for i in 0..count {
         // SAFETY: fresh memory for `count` values, aligned for them.
         unsafe { memory.add(i).write(make()?) };

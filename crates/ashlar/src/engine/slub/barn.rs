@@ -9,8 +9,9 @@
 use crate::percpu::sheaf::{Sheaf, SheafList};
 use crate::sync::SpinLock;
 
-/// Empty sheaves that a barn keeps; more go to the pool. The kernel's MAX_EMPTY_SHEAVES.
-const MAX_EMPTY: usize = 10;
+/// Empty sheaves that a barn keeps; more go to the pool. The kernel keeps 10; here a barn may keep what it works
+/// with, since a sheaf that goes through the pool comes back from another CPU's caches. The reaper clears idle barns.
+const MAX_EMPTY: usize = 1024;
 
 /// What happened at a barn; each line counts since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,8 @@ impl Inner {
     };
 }
 
-/// See the module.
+/// See the module. Aligned so that no two CPUs' barns share a cache line, nor a pair that is fetched together.
+#[repr(align(128))]
 pub(crate) struct Barn(SpinLock<Inner>);
 
 impl Barn {

@@ -102,9 +102,14 @@ fn flush_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
 pub(crate) fn flush_barns(cache: &'static RawCache, node: &Node) {
     for barn in node.barns {
         flush_sheaves(cache, barn, usize::MAX);
-        while let Some(sheaf) = barn.get_empty() {
-            retire_sheaf(sheaf);
-        }
+        retire_empty(barn);
+    }
+}
+
+/// Gives a barn's empty sheaves to the pool.
+fn retire_empty(barn: &Barn) {
+    while let Some(sheaf) = barn.get_empty() {
+        retire_sheaf(sheaf);
     }
 }
 
@@ -114,6 +119,9 @@ pub(crate) fn reap_barns(cache: &'static RawCache) -> bool {
     for barn in cache.nodes.iter().flat_map(|node| node.barns) {
         let (used, unused) = barn.look();
         busy |= used;
+        if !used {
+            retire_empty(barn);
+        }
         if unused > 0 {
             flush_sheaves(cache, barn, unused);
             // The flush itself is no use.
