@@ -13,7 +13,9 @@
 
 use core::ptr::NonNull;
 
+#[cfg(not(ashlar_loom))]
 use crate::page::meta::META;
+#[cfg(not(ashlar_loom))]
 use crate::sync::SpinLock;
 
 /// Bytes of a sheaf, and its alignment.
@@ -192,9 +194,11 @@ impl SheafList {
 }
 
 /// Sheaves that no cache uses. Lock: the *sheaf pool lock*, taken under nothing but the meta lock's callers.
+#[cfg(not(ashlar_loom))]
 static POOL: SpinLock<SheafList> = SpinLock::new(SheafList::new());
 
 /// An empty sheaf of the given capacity, from the pool or from metadata memory.
+#[cfg(not(ashlar_loom))]
 pub(crate) fn new_sheaf(capacity: usize) -> Option<Sheaf> {
     let pooled = POOL.lock().pop_empty();
     let mut sheaf = match pooled {
@@ -210,12 +214,14 @@ pub(crate) fn new_sheaf(capacity: usize) -> Option<Sheaf> {
 }
 
 /// Gives an empty sheaf to the pool.
+#[cfg(not(ashlar_loom))]
 pub(crate) fn retire_sheaf(sheaf: Sheaf) {
     debug_assert_eq!(sheaf.len(), 0, "a retired sheaf holds objects");
     POOL.lock().push(sheaf);
 }
 
 /// Takes the pool lock, for fork.
+#[cfg(not(ashlar_loom))]
 pub(crate) fn lock_pool() {
     POOL.lock_raw();
 }
@@ -224,6 +230,7 @@ pub(crate) fn lock_pool() {
 ///
 /// # Safety
 /// This thread, or its parent's across fork, called `lock_pool`.
+#[cfg(not(ashlar_loom))]
 pub(crate) unsafe fn unlock_pool() {
     // SAFETY: by the caller's promise.
     unsafe { POOL.unlock_raw() };

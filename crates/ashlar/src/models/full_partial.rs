@@ -1,0 +1,64 @@
+//! Full slabs that become partial, and back.
+
+use std::vec;
+
+use super::bench::Bench;
+use super::{explore, race};
+use crate::engine::slub::node::Freed;
+
+#[test]
+fn two_frees_into_a_full_slab_list_it_exactly_once() {
+    explore(|| {
+        let (bench, mut slabs) = Bench::full(1, 3, 0, true);
+        let [kept, first, second] = <[_; 3]>::try_from(slabs.remove(0)).unwrap();
+        let one = bench.clone();
+        let (a, (), b) = race(move || one.free(vec![first]), || (), || bench.free(vec![second]));
+        assert_eq!((a, b), (Freed::Kept, Freed::Kept));
+        assert_eq!(bench.listed().len(), 1);
+        drop(kept);
+        bench.audit();
+    });
+}
+
+#[test]
+fn frees_into_two_full_slabs_list_both() {
+    explore(|| {
+        let (bench, mut slabs) = Bench::full(2, 2, 0, true);
+        let mut second = slabs.remove(1);
+        let mut first = slabs.remove(0);
+        let one = bench.clone();
+        let (a, b) = (first.remove(0), second.remove(0));
+        race(move || one.free(vec![a]), || (), || bench.free(vec![b]));
+        assert_eq!(bench.listed().len(), 2);
+        bench.audit();
+    });
+}
+
+#[test]
+fn a_slab_that_a_refill_fills_is_listed_again_by_the_next_free() {
+    explore(|| {
+        let (bench, mut slabs) = Bench::full(1, 2, 0, true);
+        let [kept, first] = <[_; 2]>::try_from(slabs.remove(0)).unwrap();
+        bench.free(vec![first]);
+        let (one, two) = (bench.clone(), bench.clone());
+        // The refill fills the slab and takes it off the list; the free meets it partial, full and listed, or
+        // full and off the list. Freed last, it empties nothing: the refill holds an object, or the slab was
+        // emptied first, discarded, and the refill finds no slab.
+        let (freed, got, ()) = race(move || one.free(vec![kept]), move || two.refill(1), || ());
+        assert_eq!(freed == Freed::Discard, got.is_empty(), "{freed:?}, {got:?}");
+        bench.audit();
+    });
+}
+
+#[test]
+fn a_new_slab_and_a_slab_freed_to_are_both_listed() {
+    explore(|| {
+        let bench = std::sync::Arc::new(Bench::new(2, 2, 0, true));
+        let mut full = bench.open(0, 2);
+        let object = full.remove(0);
+        let one = bench.clone();
+        race(move || one.free(vec![object]), || (), || bench.open(1, 1));
+        assert_eq!(bench.listed().len(), 2);
+        bench.audit();
+    });
+}
