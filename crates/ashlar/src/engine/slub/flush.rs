@@ -11,6 +11,8 @@ use crate::engine::{RawCache, tunable};
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::report;
 use crate::slab::freelist::write_link;
+use crate::slab::state::SlabState;
+use crate::sync::Ordering;
 use crate::units::PageIndex;
 
 /// Objects handled in one go: as many as one sheaf.
@@ -83,11 +85,13 @@ impl Batch<'_> {
 
     /// The head page of an object's slab; `None`, with a report, for what is no object of this cache.
     fn slab_of(&self, object: usize) -> Option<PageIndex> {
-        let page = MEMMAP.page_of(object)?;
-        let class = MEMMAP.class_of(page);
-        let first = PageIndex(page.0.wrapping_sub(class.back()));
-        if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == core::ptr::from_ref(self.cache) as usize {
-            return Some(first);
+        if let Some(page) = MEMMAP.page_of(object) {
+            let class = MEMMAP.class_of(page);
+            let first = PageIndex(page.0.wrapping_sub(class.back()));
+            let cache = core::ptr::from_ref(self.cache) as usize;
+            if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == cache {
+                return Some(first);
+            }
         }
         report::not_of_cache(self.cache.name(), object);
         None
@@ -112,6 +116,14 @@ impl Batch<'_> {
                 *word |= bit;
             }
             at = self.next[usize::from(at)];
+        }
+        // None may stand at the head of the slab's freelist already (the kernel's hardened freelist makes the same
+        // test): until the chain is published its objects are ours, so no other thread can have put them there.
+        let first_free = SlabState(head.state.load(Ordering::Relaxed)).head();
+        if let Some(word) = seen.get(usize::from(first_free) / 64)
+            && word & 1 << (first_free % 64) != 0
+        {
+            return report::double_free(cache.name(), base + usize::from(first_free) * cache.geometry.stride);
         }
         let index_at = |position: u8| {
             let offset = self.objects[usize::from(position)] - base;

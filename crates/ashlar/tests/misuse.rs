@@ -1,0 +1,220 @@
+//! Invalid use: reported by one exact line on standard error, and the end of the program; or, on request, not the
+//! end. Each case is a child process that does what no program may do.
+
+mod common;
+
+use core::ptr::NonNull;
+use std::os::unix::process::ExitStatusExt;
+
+use ashlar::{CacheArgs, KmemCache};
+use common::{child, conformance, tell};
+
+const NAME: &str = "misuse";
+
+fn cache() -> KmemCache {
+    KmemCache::create(NAME, 64, &CacheArgs::default()).expect("a cache")
+}
+
+fn take(cache: &KmemCache) -> NonNull<u8> {
+    cache.alloc().expect("memory")
+}
+
+/// Tells the parent the address that the report must name.
+fn culprit(address: usize) {
+    tell("address", format_args!("{address:#x}"));
+}
+
+/// Runs `body` in two children: one ends by SIGABRT after exactly the line `report` (in which `{}` is the address
+/// that the body told); the other, told to go on, prints the line too and then passes the conformance suite.
+fn reported(test: &str, report: &str, body: fn()) {
+    let role = format!("{test} abort");
+    if let Some(child) = child(test, &role, &[("ASHLAR_OPTIONS", "reaper=off")], body) {
+        let line = format!("ashlar: {}\n", report.replace("{}", child.told("address")));
+        assert_eq!(child.stderr, line);
+        assert_eq!(child.status.signal(), Some(libc::SIGABRT), "{:?}", child.status);
+    }
+    let role = format!("{test} quarantine");
+    let outcome = child(test, &role, &[("ASHLAR_OPTIONS", "reaper=off,on_error=quarantine")], || {
+        body();
+        conformance::run();
+    });
+    if let Some(child) = outcome {
+        let child = child.succeeded();
+        let line = format!("ashlar: {}", report.replace("{}", child.told("address")));
+        assert_eq!(child.stderr.lines().next(), Some(&*line));
+    }
+}
+
+macro_rules! misuses {
+    ($($(#[$doc:meta])* $name:ident: $report:literal, $body:expr;)*) => {
+        $($(#[$doc])* #[test] fn $name() { reported(stringify!($name), $report, $body); })*
+    };
+}
+
+misuses! {
+    freed_twice_in_a_row: "cache misuse: object {} was freed twice", || {
+        let cache = cache();
+        let [a, _b] = [take(&cache), take(&cache)];
+        culprit(a.as_ptr() as usize);
+        // SAFETY: not at all; the second free is what is tested.
+        unsafe { cache.free(a); cache.free(a) };
+        cache.shrink();
+    };
+    freed_twice_with_others_between: "cache misuse: object {} was freed twice", || {
+        let cache = cache();
+        let [a, b, _c] = [take(&cache), take(&cache), take(&cache)];
+        culprit(a.as_ptr() as usize);
+        // SAFETY: not at all; the second free is what is tested.
+        unsafe { cache.free(a); cache.free(b); cache.free(a) };
+        cache.shrink();
+    };
+    /// The first free has reached the slab already: the object stands at the head of its freelist. (Behind others
+    /// there it would not be seen: like the kernel without debugging, nobody walks a freelist at each free.)
+    freed_again_after_it_reached_its_slab: "cache misuse: object {} was freed twice", || {
+        let args = CacheArgs { sheaf_capacity: Some(1), ..CacheArgs::default() };
+        let cache = KmemCache::create(NAME, 64, &args).expect("a cache");
+        let [a, _b] = [take(&cache), take(&cache)];
+        culprit(a.as_ptr() as usize);
+        // SAFETY: not at all; the second free is what is tested.
+        unsafe { cache.free(a) };
+        cache.shrink();
+        // SAFETY: as above.
+        unsafe { cache.free(a) };
+        cache.shrink();
+    };
+    freed_twice_by_kfree: "cache kmalloc-64: object {} was freed twice", || {
+        let [a, _b] = [ashlar::kmalloc(64), ashlar::kmalloc(64)];
+        culprit(a as usize);
+        // SAFETY: not at all; the second free is what is tested.
+        unsafe { ashlar::kfree(a); ashlar::kfree(a) };
+        ashlar::reap();
+    };
+    freed_twice_in_one_bulk: "cache misuse: object {} was freed twice", || {
+        let cache = cache();
+        let mut objects = [core::ptr::null_mut(); 20];
+        assert!(cache.alloc_bulk(&mut objects));
+        objects[7] = objects[3];
+        culprit(objects[3] as usize);
+        // SAFETY: not at all; an object occurs twice.
+        unsafe { cache.free_bulk(&objects) };
+        cache.shrink();
+    };
+    freed_to_another_cache: "cache misuse: {} is no object of this cache", || {
+        let other = KmemCache::create("other", 64, &CacheArgs::default()).expect("a cache");
+        let cache = cache();
+        let object = take(&other);
+        culprit(object.as_ptr() as usize);
+        // SAFETY: not at all; the object is not of this cache.
+        unsafe { cache.free(object) };
+        cache.shrink();
+    };
+    freed_to_a_cache_from_the_stack: "cache misuse: {} is no object of this cache", || {
+        let cache = cache();
+        let mut local = [0u64; 8];
+        let address = core::hint::black_box(&raw mut local);
+        culprit(address as usize);
+        // SAFETY: not at all; the memory is not the allocator's.
+        unsafe { cache.free(NonNull::new(address.cast()).expect("not null")) };
+        cache.shrink();
+    };
+    freed_inside_an_object: "cache misuse: no object starts at {}", || {
+        let cache = cache();
+        let inside = take(&cache).as_ptr().wrapping_add(8);
+        culprit(inside as usize);
+        // SAFETY: not at all; the pointer is into the middle of an object.
+        unsafe { cache.free(NonNull::new(inside).expect("not null")) };
+        cache.shrink();
+    };
+    kfree_of_the_stack: "kfree({}): not an address that was allocated here", || {
+        ashlar::mode();
+        let mut local = [0u64; 8];
+        let address = core::hint::black_box(&raw mut local);
+        culprit(address as usize);
+        // SAFETY: not at all; the memory is not the allocator's.
+        unsafe { ashlar::kfree(address.cast()) };
+    };
+    kfree_inside_a_large_object: "kfree({}): not an address that was allocated here", || {
+        let inside = ashlar::kmalloc(100_000).wrapping_add(8192);
+        culprit(inside as usize);
+        // SAFETY: not at all; the pointer is into the middle of an object.
+        unsafe { ashlar::kfree(inside) };
+    };
+    kfree_of_a_large_object_twice: "kfree({}): not an address that was allocated here", || {
+        let large = ashlar::kmalloc(100_000);
+        culprit(large as usize);
+        // SAFETY: not at all; the second free is what is tested.
+        unsafe { ashlar::kfree(large); ashlar::kfree(large) };
+    };
+    kfree_of_a_mapping_twice: "kfree({}): not an address that was allocated here", || {
+        let large = ashlar::kmalloc(40 << 20);
+        culprit(large as usize);
+        // SAFETY: not at all; the second free is what is tested.
+        unsafe { ashlar::kfree(large); ashlar::kfree(large) };
+    };
+    ksize_of_the_stack: "ksize({}): not an address that was allocated here", || {
+        ashlar::mode();
+        let local = [0u64; 8];
+        let address = core::hint::black_box(&raw const local);
+        culprit(address as usize);
+        // SAFETY: not at all; the memory is not the allocator's.
+        assert_eq!(unsafe { ashlar::ksize(address.cast()) }, 0);
+    };
+    written_after_it_was_freed: "cache misuse: free link at {} is corrupt: written to after it was freed?", || {
+        let cache = cache();
+        let [_stays, object] = [take(&cache), take(&cache)];
+        // SAFETY: live, freed once.
+        unsafe { cache.free(object) };
+        cache.shrink();
+        // The link of a free object of 64 bytes stands in its middle.
+        culprit(object.as_ptr() as usize + 32);
+        // SAFETY: not at all; the object is free.
+        unsafe { object.as_ptr().cast::<[u64; 8]>().write([0x4141_4141_4141_4141; 8]) };
+        take(&cache);
+    };
+}
+
+#[test]
+fn an_unknown_option_is_named_and_the_rest_applies() {
+    let test = "an_unknown_option_is_named_and_the_rest_applies";
+    let child = child(test, test, &[("ASHLAR_OPTIONS", "colour=blue,percpu=lock")], || tell("mode", ashlar::mode()));
+    let child = child.expect("the parent").succeeded();
+    assert_eq!(child.told("mode"), "lock");
+    let line = child.stderr.strip_suffix('\n').expect("a line");
+    assert!(line.starts_with("ashlar: ASHLAR_OPTIONS: option `colour=blue`: expected one of the keys "), "{line}");
+    assert!(!line.contains('\n'), "more than one line: {line}");
+}
+
+#[test]
+fn options_that_are_no_utf8_are_refused_as_a_whole() {
+    let test = "options_that_are_no_utf8_are_refused_as_a_whole";
+    let child = child(test, test, &[], || {
+        // SAFETY: no other thread reads the environment yet.
+        unsafe { libc::setenv(c"ASHLAR_OPTIONS".as_ptr(), c"percpu=lock,\xff".as_ptr(), 1) };
+        ashlar::mode();
+    });
+    assert_eq!(child.expect("the parent").succeeded().stderr, "ashlar: ASHLAR_OPTIONS: expected UTF-8\n");
+}
+
+#[test]
+fn options_come_too_late_after_the_start() {
+    let test = "options_come_too_late_after_the_start";
+    let child = child(test, test, &[], || {
+        assert_eq!(ashlar::configure("percpu=lock,colour=blue").expect_err("unknown").part, "colour=blue");
+        assert_eq!(ashlar::mode(), ashlar::Mode::Lock);
+        assert!(ashlar::configure("percpu=auto").is_err());
+        assert_eq!(ashlar::mode(), ashlar::Mode::Lock);
+    });
+    child.expect("the parent").succeeded();
+}
+
+#[test]
+fn a_destroy_with_live_objects_is_reported() {
+    let test = "a_destroy_with_live_objects_is_reported";
+    let child = child(test, test, &[], || {
+        let cache = cache();
+        take(&cache);
+        assert!(cache.destroy().is_err());
+    });
+    let expected = "ashlar: cache misuse: destroyed while 1 objects are in use: it stays\n";
+    assert_eq!(child.expect("the parent").succeeded().stderr, expected);
+}
