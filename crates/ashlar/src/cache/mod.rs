@@ -273,10 +273,12 @@ impl KmemCache {
         if self.raw.built_in {
             return Err((self, DestroyError::BuiltIn));
         }
-        let drained = engine::flush(self.raw);
-        let left = engine::shrink(self.raw);
-        if left == 0 {
-            registry::unregister(self.raw);
+        let mut drained = false;
+        let gone = registry::unregister_if(self.raw, || {
+            drained = engine::flush(self.raw);
+            engine::shrink(self.raw) == 0
+        });
+        if gone {
             return Ok(());
         }
         let live = engine::usage(self.raw).live;
@@ -370,7 +372,14 @@ fn info(raw: &'static RawCache) -> CacheInfo {
     }
 }
 
-/// Calls `each` for every cache, oldest first. `each` must not create or destroy caches.
+/// Calls `each` for every cache, in order of their entries. No lock is held meanwhile: `each` may allocate, and
+/// create and destroy caches.
 pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
-    registry::for_each(|raw| each(&info(raw)));
+    let mut index = 0;
+    while let Some(cache) = registry::nth(index) {
+        if let Some(raw) = cache {
+            each(&info(raw));
+        }
+        index += 1;
+    }
 }

@@ -117,11 +117,25 @@ fn secret(serial: u32) -> u64 {
     (random ^ u64::from(serial)) | 1 << 63
 }
 
-/// Removes a cache that holds no slabs and no sheaves.
-pub(crate) fn unregister(cache: &'static RawCache) {
+/// Removes a cache if `empty` finds that it holds no slabs and no sheaves. Runs under the registry lock, so that no
+/// reaper has a sheaf of the cache in hand meanwhile.
+pub(crate) fn unregister_if(cache: &'static RawCache, empty: impl FnOnce() -> bool) -> bool {
     let _registry = REGISTRY.lock();
-    PERCPU.release_slot(cache.slot);
-    cache.serial.store(0, Ordering::Relaxed);
+    let gone = empty();
+    if gone {
+        PERCPU.release_slot(cache.slot);
+        cache.serial.store(0, Ordering::Relaxed);
+    }
+    gone
+}
+
+/// The cache in place `index` of the table: `None` behind the end, `Some(None)` for a place that is free now.
+pub(crate) fn nth(index: usize) -> Option<Option<&'static RawCache>> {
+    let registry = REGISTRY.lock();
+    let place = *registry.caches[..registry.count].get(index)?;
+    // SAFETY: entries below `count` point to caches that are never unmapped.
+    let cache = unsafe { &*place };
+    Some((cache.serial.load(Ordering::Relaxed) != 0).then_some(cache))
 }
 
 /// Calls `each` for every cache, in order of creation of their entries, under the registry lock.
