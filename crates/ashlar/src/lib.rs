@@ -21,7 +21,7 @@
 //! | 3 | `percpu` | CPU-local sections, sheaves |
 //! | 4 | `engine` | strategies; `slub`: barns, partial slabs, refill and flush |
 //! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
-//! | 6 | `kmalloc` | size classes and large objects |
+//! | 6 | `kmalloc` `malloc` | size classes and large objects; C's allocator |
 //! | 7 | `global` `fork` `boot` | faces, fork handlers, start |
 //!
 //! ## Lock order
@@ -62,6 +62,8 @@ pub mod fork;
 mod global;
 #[cfg(not(ashlar_loom))]
 mod kmalloc;
+#[cfg(not(ashlar_loom))]
+pub mod malloc;
 #[cfg(all(ashlar_loom, test))]
 mod models;
 #[cfg(not(ashlar_loom))]
@@ -91,7 +93,7 @@ pub use api::*;
 #[cfg(not(ashlar_loom))]
 mod api {
     pub use crate::boot::{AlreadyStarted, configure, start_on};
-    pub use crate::cache::{Cache, CacheArgs, CacheBox, CacheInfo, Constructed, KmemCache, for_each_cache};
+    pub use crate::cache::{Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_cache};
     pub use crate::engine::slub::barn::BarnStats;
     pub use crate::engine::{Constructor, Engine, MAX_NAME, Usage};
     pub use crate::error::{AllocError, CreateError, DestroyError};

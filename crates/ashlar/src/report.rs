@@ -16,6 +16,12 @@ impl Line {
         Line { bytes: [0; 256], len: 0 }
     }
 
+    /// What was written so far.
+    pub(crate) fn text(&self) -> &str {
+        // Cut at a character boundary unless a text of more than 256 bytes was written.
+        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
+    }
+
     pub(crate) fn print(&self) {
         #[cfg(feature = "os")]
         crate::os::write_stderr(&self.bytes[..self.len]);
@@ -108,4 +114,28 @@ pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str
         Some(cache) => fail(format_args!("{function}({address:#x}): no object of cache {cache} starts there")),
         None => fail(format_args!("{function}({address:#x}): not an address that was allocated here")),
     }
+}
+
+/// `function` was given an object that is free already.
+#[cold]
+pub(crate) fn freed_twice(function: &str, address: usize, cache: &str) {
+    fail(format_args!("{function}({address:#x}): object of cache {cache} is free already"));
+}
+
+/// `function` was given an address inside a large object, which starts elsewhere.
+#[cold]
+pub(crate) fn inside_large(function: &str, address: usize, start: usize) {
+    fail(format_args!("{function}({address:#x}): inside the large object at {start:#x}"));
+}
+
+/// `function` was given an address of the zone at which nothing is allocated.
+#[cold]
+pub(crate) fn not_allocated(function: &str, address: usize) {
+    fail(format_args!("{function}({address:#x}): no object there: freed already, or never allocated"));
+}
+
+/// `function` was given an address of neither the zone nor a mapping.
+#[cold]
+pub(crate) fn foreign(function: &str, address: usize) {
+    fail(format_args!("{function}({address:#x}): not allocated here, or a huge object that is free already"));
 }

@@ -11,6 +11,7 @@
 //! | [`free_bulk`] | takes objects of this cache back |
 //! | [`flush`] | brings every cached object back to its slab; false if some CPU could not be reached |
 //! | [`shrink`] | gives free slabs back to the zone; the number of slabs left |
+//! | [`is_free`] | whether an object is free: flushes first |
 //! | [`usage`] | slabs, objects, live objects |
 //!
 //! An engine whose caches own a per-CPU slot with sheaves in it gets its fast path for nothing; one that
@@ -214,6 +215,15 @@ pub(crate) fn flush(cache: &'static RawCache) -> bool {
 pub(crate) fn shrink(cache: &'static RawCache) -> usize {
     match cache.engine {
         Engine::Slub => slub::shrink(cache),
+    }
+}
+
+/// True if the object number `index` of the slab that starts at `page` is free. Brings cached objects back to their
+/// slabs first: for suspects only.
+#[cold]
+pub(crate) fn is_free(cache: &'static RawCache, page: PageIndex, index: u16) -> bool {
+    match cache.engine {
+        Engine::Slub => slub::is_free(cache, page, index),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Layer 6, kmalloc: objects of any size.
 //!
-//! Sizes up to 8 KiB come from caches, one for each of the kernel's size classes; larger ones are runs of pages
-//! of the zone; those above 32 MiB are mappings of their own. Source: the kernel's `kmalloc_info` and
+//! Sizes up to 64 KiB come from caches, one for each size class; larger ones are runs of pages of the zone; those
+//! above 32 MiB are mappings of their own. Source: the kernel's `kmalloc_info` and
 //! `kmalloc_index`.
 //!
 //! * [`entry`]: the entry points `kmalloc`, `kfree` and `kfree_sized` with their fast paths.
@@ -23,15 +23,16 @@ use crate::sync::{AtomicPtr, AtomicU16, Ordering};
 use crate::units::{PAGE_SIZE, PageIndex};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
-/// Largest size served by a cache, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
+/// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
 pub const KMALLOC_MAX_CACHE_SIZE: usize = 2 * PAGE_SIZE;
 /// Largest size at all, in bytes; larger requests fail.
 pub const KMALLOC_MAX_SIZE: usize = isize::MAX as usize - DIRECT_BYTES;
 /// What a request of 0 bytes returns: no memory, but not null either. Freeing it is a no-op.
 pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
 
-/// The size classes: the kernel's.
-const CLASSES: [(usize, &str); 13] = [
+/// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the per-CPU lists of
+/// its page allocator.
+const CLASSES: [(usize, &str); 16] = [
     (8, "kmalloc-8"),
     (16, "kmalloc-16"),
     (32, "kmalloc-32"),
@@ -45,14 +46,19 @@ const CLASSES: [(usize, &str); 13] = [
     (2048, "kmalloc-2k"),
     (4096, "kmalloc-4k"),
     (8192, "kmalloc-8k"),
+    (16384, "kmalloc-16k"),
+    (32768, "kmalloc-32k"),
+    (LARGEST_CLASS, "kmalloc-64k"),
 ];
+/// Larger sizes are runs of pages.
+const LARGEST_CLASS: usize = 65536;
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
 /// For each size up to 8 KiB the slot offset of its cache; 0 (the slot that is always empty) for size 0.
 pub(crate) static SIZE_SLOT: [AtomicU16; KMALLOC_MAX_CACHE_SIZE + 1] =
     [const { AtomicU16::new(0) }; KMALLOC_MAX_CACHE_SIZE + 1];
 
-/// The class of a size of 1 to 8192 bytes.
+/// The class of a size of 1 byte to [`LARGEST_CLASS`].
 fn class_of(size: usize) -> usize {
     CLASSES.iter().position(|&(class, _)| size <= class).unwrap_or(CLASSES.len() - 1)
 }
@@ -66,7 +72,7 @@ pub(crate) fn create_caches() -> bool {
         let args = CacheArgs { align, ..CacheArgs::default() };
         let Ok(raw) = create_raw(name, size, &args, true) else { return false };
         cache.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
-        for entry in &SIZE_SLOT[from..=size] {
+        for entry in SIZE_SLOT.iter().take(size + 1).skip(from) {
             entry.store(raw.slot, Ordering::Relaxed);
         }
         from = size + 1;
@@ -91,14 +97,14 @@ pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
     if !crate::boot::ensure() {
         return core::ptr::null_mut();
     }
-    if size > KMALLOC_MAX_CACHE_SIZE {
+    if size > LARGEST_CLASS {
         return alloc_large(size, PAGE_SIZE).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
     }
     engine::alloc(cache(class_of(size)))
 }
 
 /// Pages for `size` bytes at a multiple of `align` (up to 2 MiB); also whether they read as zeros.
-fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
+pub(crate) fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
     if size > KMALLOC_MAX_SIZE {
         return None;
     }
@@ -176,7 +182,8 @@ pub(crate) extern "C" fn kfree_slow(ptr: *mut u8) {
     }
 }
 
-fn free_large(page: PageIndex, pages: usize) {
+/// Gives the pages of a large object back.
+pub(crate) fn free_large(page: PageIndex, pages: usize) {
     MEMMAP.set_class(page, 1, ClassWord::FREE, |_| ClassWord::FREE);
     if ZONE.free(page, pages) {
         crate::background::wake();
@@ -336,7 +343,7 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
 pub fn kmalloc_size_roundup(size: usize) -> usize {
     match size {
         0 => 0,
-        _ if size <= KMALLOC_MAX_CACHE_SIZE => CLASSES[class_of(size)].0,
+        _ if size <= LARGEST_CLASS => CLASSES[class_of(size)].0,
         _ => crate::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
     }
 }
@@ -351,7 +358,8 @@ mod tests {
             assert_eq!(kmalloc_size_roundup(size), class, "size {size}");
         }
         assert_eq!(kmalloc_size_roundup(8192), 8192);
-        assert_eq!(kmalloc_size_roundup(8193), 12288);
+        assert_eq!(kmalloc_size_roundup(8193), 16384);
+        assert_eq!(kmalloc_size_roundup(65537), 69632);
         assert_eq!(kmalloc_size_roundup(0), 0);
     }
 }

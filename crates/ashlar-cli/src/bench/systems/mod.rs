@@ -176,10 +176,11 @@ fn always() -> Result<(), String> {
 }
 
 /// All systems, in the order of the columns.
-static SYSTEMS: [SystemInfo; 16] = [
+static SYSTEMS: [SystemInfo; 17] = [
     built_in("ashlar", Kind::Ours, entry::<Called<ours::Kmalloc>>()),
     built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
     built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
+    built_in("ashlar-malloc", Kind::Ours, entry::<Called<ours::Malloc>>()),
     built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>()),
     peer!("mimalloc", "peer-mimalloc", Mimalloc, sized: false),
     peer!("jemalloc", "peer-jemalloc", Jemalloc, sized: false),

@@ -1,0 +1,73 @@
+//! The size classes of malloc: multiples of 16 bytes up to 128, then eight to each doubling, up to 32 KiB.
+//!
+//! So at most 15 bytes, or a ninth of what is set aside, are not what was asked for.
+
+/// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most a ninth as well.
+pub const MALLOC_MAX_CACHE_SIZE: usize = 32 << 10;
+/// Alignment of everything, and the step of the small classes: that of C's `max_align_t`.
+pub(crate) const STEP: usize = 16;
+/// Number of classes.
+pub(crate) const CLASSES: usize = 72;
+const LINEAR: usize = 8;
+
+/// The class of a size of at most 32 KiB; sizes of 0 count as 1.
+pub(crate) const fn class_of(size: usize) -> usize {
+    if size <= LINEAR * STEP {
+        return size.div_ceil(STEP).saturating_sub(1);
+    }
+    // Bits below the three that follow the leading one tell classes of this doubling apart.
+    let doubling = (size - 1).ilog2() as usize;
+    LINEAR + (doubling - 7) * 8 + (((size - 1) >> (doubling - 3)) & 7)
+}
+
+/// Bytes of the objects of a class.
+pub(crate) const fn size_of_class(class: usize) -> usize {
+    if class < LINEAR {
+        return (class + 1) * STEP;
+    }
+    let (doubling, step) = (7 + (class - LINEAR) / 8, (class - LINEAR) % 8);
+    (1 << doubling) + ((step + 1) << (doubling - 3))
+}
+
+/// The smallest class for `size` bytes whose objects all start at multiples of `align`, a power of two of at most a
+/// page; `None` when no class is large enough.
+pub(crate) fn aligned_class(size: usize, align: usize) -> Option<usize> {
+    let least = crate::units::checked_align_up(size.max(1), align)?;
+    if least > MALLOC_MAX_CACHE_SIZE {
+        return None;
+    }
+    // Slabs start at pages, so a class does whose size is a multiple.
+    (class_of(least)..CLASSES).find(|&class| size_of_class(class).is_multiple_of(align))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_gets_the_smallest_class_that_holds_it_and_wastes_little() {
+        assert_eq!(size_of_class(CLASSES - 1), MALLOC_MAX_CACHE_SIZE);
+        assert_eq!(class_of(0), 0);
+        for size in 1..=MALLOC_MAX_CACHE_SIZE {
+            let class = class_of(size);
+            let given = size_of_class(class);
+            assert!(given >= size && given.is_multiple_of(STEP), "size {size}: class of {given}");
+            assert!(class == 0 || size_of_class(class - 1) < size, "size {size}: class of {given} is not the smallest");
+            let waste = given - size;
+            assert!(waste < 16 || waste * 9 <= given, "size {size}: {waste} bytes wasted of {given}");
+        }
+    }
+
+    #[test]
+    fn aligned_classes_are_multiples_and_large_enough() {
+        for shift in 4..=12 {
+            let align = 1 << shift;
+            for size in (0..=MALLOC_MAX_CACHE_SIZE).step_by(37) {
+                let given = size_of_class(aligned_class(size, align).expect("32 KiB are a multiple of any"));
+                assert!(given >= size && given.is_multiple_of(align), "{size} at {align}: {given}");
+            }
+        }
+        assert_eq!(aligned_class(MALLOC_MAX_CACHE_SIZE + 1, 16), None);
+        assert_eq!(aligned_class(usize::MAX, 16), None);
+    }
+}

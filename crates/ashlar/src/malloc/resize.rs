@@ -1,0 +1,88 @@
+//! `realloc`: in place where possible.
+//!
+//! | object | shrinks in place | grows in place |
+//! |---|---|---|
+//! | of a cache | while it stays above half of its class | up to its class |
+//! | run of pages | the pages behind the new end go back | if the pages behind it are free |
+//! | mapping | by mremap | by mremap, which may move it without a copy |
+#![allow(unsafe_code, reason = "moves raw memory")]
+
+use core::ptr::NonNull;
+
+use super::check::{self, Found};
+use super::{MALLOC_MAX_CACHE_SIZE, errno, malloc, release};
+use crate::page::direct;
+use crate::page::memmap::MEMMAP;
+use crate::page::zone::{DIRECT_BYTES, ZONE};
+use crate::sync::Ordering;
+use crate::units::{PAGE_SIZE, PageIndex};
+
+/// Changes the size of an allocation, moving it if need be. Null allocates; a size of 0 frees and returns null. On
+/// failure it returns null, `errno` is `ENOMEM`, and the allocation is as it was.
+///
+/// # Safety
+/// `ptr` is null or was allocated here and was not freed; on success the old pointer is dead.
+pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    if ptr.is_null() {
+        return malloc(size);
+    }
+    if size == 0 {
+        release("realloc", ptr);
+        return core::ptr::null_mut();
+    }
+    if size > isize::MAX as usize {
+        errno::set(errno::ENOMEM);
+        return core::ptr::null_mut();
+    }
+    let Some(found) = check::find("realloc", ptr as usize) else { return core::ptr::null_mut() };
+    let old = match found {
+        Found::Object(cache) => {
+            let have = cache.geometry.object_size;
+            if size <= have && (size > have / 2 || have <= 32) {
+                return ptr;
+            }
+            have
+        }
+        Found::Large(page, pages) => {
+            if size > MALLOC_MAX_CACHE_SIZE && size <= DIRECT_BYTES && resize_run(page, pages, size.div_ceil(PAGE_SIZE))
+            {
+                return ptr;
+            }
+            pages * PAGE_SIZE
+        }
+        Found::Direct(bytes) => {
+            if size <= bytes && size > bytes - bytes / 8 {
+                return ptr;
+            }
+            let before = errno::get();
+            if size > DIRECT_BYTES
+                && let Some(at) = NonNull::new(ptr)
+                // SAFETY: a direct mapping starts there and the caller lets it move.
+                && let Some(moved) = unsafe { direct::remap(at, size) }
+            {
+                return moved.as_ptr();
+            }
+            errno::set(before);
+            bytes
+        }
+    };
+    let new = malloc(size);
+    if !new.is_null() {
+        // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`.
+        unsafe { new.copy_from_nonoverlapping(ptr, old.min(size)) };
+        release("realloc", ptr);
+    }
+    new
+}
+
+/// Gives a run another length without moving it.
+fn resize_run(page: PageIndex, old: usize, new: usize) -> bool {
+    if new > old && !ZONE.extend(page, old, new) {
+        return false;
+    }
+    MEMMAP.head(page).state.store(new as u64, Ordering::Relaxed);
+    if new < old && ZONE.free(page.add(new), old - new) {
+        crate::background::wake();
+    }
+    true
+}
