@@ -107,9 +107,9 @@ impl CacheRef<'_> {
 /// Bytes of objects that one sheaf should cover.
 const SHEAF_OBJECT_BYTES: usize = 128 << 10;
 
-/// Objects in a sheaf by stride: 128 KiB of objects, at least 8 objects and at most a whole sheaf.
+/// Objects in a sheaf by stride: 128 KiB of objects, at least 2 objects and at most a whole sheaf.
 fn sheaf_capacity(stride: usize) -> usize {
-    (SHEAF_OBJECT_BYTES / stride).clamp(8, MAX_SHEAF_CAPACITY)
+    (SHEAF_OBJECT_BYTES / stride).clamp(2, MAX_SHEAF_CAPACITY)
 }
 
 /// The kernel's rule: half of log2 of the size, between 5 and 10.
