@@ -8,8 +8,13 @@ use proptest::prelude::*;
 /// Enough to see every pair of operations; each list is a few hundred operations.
 const CASES: u32 = 150;
 
+/// As many as `PROPTEST_CASES` says, which proptest itself reads only where a test names no number.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(CASES)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn caches_and_kmalloc_agree_with_the_model(ops in proptest::collection::vec(op(), 1..400)) {
