@@ -92,7 +92,9 @@ fn build(source: &'static dyn PageSource, cpus: u32, present: u32, nodes: u32, n
     if !ZONE.init(source, nodes as usize) {
         return false;
     }
+    // No more than was asked for: an arena's zone lies in whole blocks of which it has but a part.
     let zone_bytes = crate::page::memmap::MEMMAP.nr_pages.load(Ordering::Relaxed) * crate::units::PAGE_SIZE;
+    let zone_bytes = zone_bytes.min(source.zone_bytes(nodes as usize).saturating_mul(nodes as usize));
     let meta_bytes = (zone_bytes / 32).clamp(64 << 10, 16 << 30);
     if !PERCPU.init(source, cpus, nodes, node_of) || !META.init(source, meta_bytes) {
         return false;

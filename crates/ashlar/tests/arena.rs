@@ -1,0 +1,262 @@
+//! Page sources of the caller's: fixed arenas, system pages of other sizes, memory that ends at every moment.
+//!
+//! The allocator starts once a process, so each case is a child. `cargo test --no-default-features --test arena`
+//! runs this file without an operating system under the allocator.
+
+// Not all of `common`: the rest needs the feature `os`.
+#[path = "common/process.rs"]
+mod common;
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use ashlar::{ArenaSource, CacheArgs, KmemCache, NodeId, PageSource};
+use common::{Rng, check, child, fill, tell};
+
+const MIB: usize = 1 << 20;
+
+/// Zeroed memory that lives as long as the process.
+fn arena(bytes: usize, skew: usize) -> NonNull<u8> {
+    let memory = vec![0u8; bytes + skew].leak();
+    NonNull::new(memory[skew..].as_mut_ptr()).expect("not null")
+}
+
+/// A source over one range that checks the other side of the contract: every size and address is a multiple of the
+/// page size, only reserved memory is committed, only committed memory is released, and it is filled with
+/// rubbish then, so that whoever believed it to be zero, or still used it, is found out.
+struct Strict {
+    arena: ArenaSource,
+    page_size: usize,
+    reserved: Mutex<Vec<(usize, usize)>>,
+    committed: Mutex<Vec<(usize, usize)>>,
+    released: AtomicUsize,
+}
+
+impl Strict {
+    fn aligned(&self, at: NonNull<u8>, bytes: usize) -> (usize, usize) {
+        let start = at.as_ptr() as usize;
+        assert!(start.is_multiple_of(self.page_size), "{start:#x} is no multiple of {:#x}", self.page_size);
+        assert!(bytes.is_multiple_of(self.page_size), "{bytes:#x} is no multiple of {:#x}", self.page_size);
+        (start, start + bytes)
+    }
+
+    fn inside(ranges: &Mutex<Vec<(usize, usize)>>, (start, end): (usize, usize)) -> bool {
+        // Ranges may lie side by side, so cover the wanted one page by page.
+        let ranges = ranges.lock().expect("no panic under it");
+        (start..end).step_by(4096).all(|page| ranges.iter().any(|&(from, to)| (from..to).contains(&page)))
+    }
+}
+
+// SAFETY: the arena underneath keeps the contract; this only looks, and overwrites what was released, which the
+// contract allows when `release` returns false.
+unsafe impl PageSource for Strict {
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+    fn zone_bytes(&self, nodes: usize) -> usize {
+        self.arena.zone_bytes(nodes)
+    }
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let at = self.arena.reserve(bytes, align)?;
+        let range = self.aligned(at, bytes);
+        self.reserved.lock().expect("no panic under it").push(range);
+        Some(at)
+    }
+    unsafe fn make_readable(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        assert!(Self::inside(&self.reserved, self.aligned(at, bytes)));
+        // SAFETY: handed on.
+        unsafe { self.arena.make_readable(at, bytes) }
+    }
+    unsafe fn commit(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        let range = self.aligned(at, bytes);
+        assert!(Self::inside(&self.reserved, range), "commits what it never reserved");
+        self.committed.lock().expect("no panic under it").push(range);
+        // SAFETY: handed on.
+        unsafe { self.arena.commit(at, bytes) }
+    }
+    unsafe fn release(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        assert!(Self::inside(&self.committed, self.aligned(at, bytes)), "releases what it never committed");
+        self.released.fetch_add(bytes, Ordering::Relaxed);
+        // SAFETY: the caller gives up the contents of this committed range.
+        unsafe { at.as_ptr().write_bytes(0xdb, bytes) };
+        false
+    }
+    unsafe fn bind(&self, _: NonNull<u8>, _: usize, _: NodeId) {}
+    fn map_direct(&self, bytes: usize) -> Option<NonNull<u8>> {
+        self.arena.map_direct(bytes)
+    }
+    unsafe fn unmap_direct(&self, at: NonNull<u8>, bytes: usize) {
+        // SAFETY: handed on.
+        unsafe { self.arena.unmap_direct(at, bytes) }
+    }
+}
+
+/// Allocates objects of `size` until memory ends, checks that none overlap, and frees them; how many.
+fn exhaust(size: usize) -> usize {
+    let mut live = Vec::new();
+    loop {
+        let at = ashlar::kmalloc(size);
+        if at.is_null() {
+            break;
+        }
+        // SAFETY: fresh.
+        unsafe { fill(at, size, live.len() as u64) };
+        live.push(at);
+        assert!(live.len() < 1 << 24, "a small arena has no end");
+    }
+    let count = live.len();
+    for (i, at) in live.into_iter().enumerate() {
+        // SAFETY: live, freed once.
+        unsafe {
+            check(at, size, size, i as u64);
+            ashlar::kfree(at);
+        }
+    }
+    count
+}
+
+/// A program's life on a small heap: caches and kmalloc, some of which may be refused; nothing stays behind.
+fn life(steps: usize) {
+    let cache = KmemCache::create("arena", 200, &CacheArgs::default()).ok();
+    let mut rng = Rng::new(11);
+    let mut live: Vec<(*mut u8, usize, u64)> = Vec::new();
+    for step in 0..steps {
+        if rng.below(5) < 3 {
+            let of_cache = cache.as_ref().filter(|_| rng.below(3) == 0);
+            let most = if rng.below(20) == 0 { 30_000 } else { 600 };
+            let (at, size) = match of_cache {
+                Some(cache) => (cache.alloc().map_or(core::ptr::null_mut(), NonNull::as_ptr), 200),
+                None => {
+                    let size = 1 + rng.below(most);
+                    (ashlar::kmalloc(size), size)
+                }
+            };
+            if !at.is_null() {
+                // SAFETY: fresh.
+                unsafe { fill(at, size, step as u64) };
+                live.push((at, size, step as u64));
+            }
+        } else if !live.is_empty() {
+            let (at, size, token) = live.swap_remove(rng.below(live.len()));
+            // SAFETY: live, freed once.
+            unsafe {
+                check(at, size, size, token);
+                ashlar::kfree(at);
+            }
+        }
+    }
+    let mut bulk = [core::ptr::null_mut(); 300];
+    if let Some(cache) = cache.as_ref().filter(|c| c.alloc_bulk(&mut bulk)) {
+        // SAFETY: live, freed once.
+        unsafe { cache.free_bulk(&bulk) };
+    }
+    for (at, size, token) in live {
+        // SAFETY: live, freed once.
+        unsafe {
+            check(at, size, size, token);
+            ashlar::kfree(at);
+        }
+    }
+    if let Some(cache) = cache {
+        cache.destroy().map_err(|(_, e)| e).expect("empty");
+    }
+    ashlar::reap();
+    ashlar::for_each_cache(|c| assert_eq!((c.usage.live, c.usage.slabs), (0, 0), "{} keeps something", c.name()));
+    let zone = ashlar::zone_stats();
+    assert_eq!(zone.free, zone.free.max(zone.dirty), "{zone:?}");
+}
+
+fn lives_in(test: &str, bytes: usize, page_size: usize, skew: usize) {
+    let role = format!("{test} {bytes} {page_size} {skew}");
+    let outcome = child(test, &role, &[], || {
+        // SAFETY: leaked, zeroed memory that nobody else knows.
+        let arena = unsafe { ArenaSource::with_page_size(arena(bytes, skew), bytes, page_size) };
+        let source: &'static Strict = Box::leak(Box::new(Strict {
+            arena,
+            page_size,
+            reserved: Mutex::default(),
+            committed: Mutex::default(),
+            released: AtomicUsize::new(0),
+        }));
+        assert_eq!(ashlar::start_on(source), Ok(true));
+        assert!(ashlar::start_on(source).is_err(), "a second start");
+        life(3000);
+        tell("metadata", ashlar::metadata_bytes());
+        for size in [64, 1000, 8192, 20_000, 64] {
+            let counts = [exhaust(size), exhaust(size)];
+            // Much of an arena can be had as objects, and the second time as many as the first.
+            assert!(counts[0] * size * 5 >= bytes * 2, "only {counts:?} objects of {size} bytes in {bytes}");
+            assert!(counts[1] * 10 >= counts[0] * 9, "{counts:?} objects of {size} bytes");
+            ashlar::reap();
+        }
+        life(3000);
+        assert!(ashlar::kmalloc(bytes).is_null() && ashlar::kmalloc(64 * MIB).is_null());
+        tell("released", source.released.load(Ordering::Relaxed));
+    });
+    if let Some(child) = outcome {
+        let released: usize = child.succeeded().told("released").parse().expect("a number");
+        assert!(released > bytes / 4, "a reap gives free pages back to the source");
+    }
+}
+
+#[test]
+fn a_mebibyte_is_enough() {
+    lives_in("a_mebibyte_is_enough", MIB, 4096, 0);
+}
+
+#[test]
+fn arenas_need_not_be_aligned() {
+    lives_in("arenas_need_not_be_aligned", MIB + 12_345, 4096, 777);
+}
+
+#[test]
+fn system_pages_of_every_size_work() {
+    for page_size in [4096, 16_384, 65_536] {
+        lives_in("system_pages_of_every_size_work", 16 * MIB, page_size, 24);
+    }
+}
+
+/// Runs a life on an arena whose n-th request for memory, and all later ones, fail; the requests made.
+fn fails_at(test: &str, n: usize) -> Option<usize> {
+    let outcome = child(test, &format!("{test} {n}"), &[], || {
+        // SAFETY: leaked, zeroed memory that nobody else knows.
+        let source = Box::leak(Box::new(unsafe { ArenaSource::new(arena(8 * MIB, 0), 8 * MIB) }));
+        source.fail_from(n);
+        let started = ashlar::start_on(source).expect("the first start");
+        if !started {
+            assert!(ashlar::kmalloc(8).is_null() && ashlar::kzalloc(100_000).is_null());
+            assert!(KmemCache::create("never", 8, &CacheArgs::default()).is_err());
+            // SAFETY: null is ignored.
+            unsafe { ashlar::kfree(core::ptr::null_mut()) };
+        }
+        life(20_000);
+        tell("requests", source.requests());
+        // Memory comes back: what was refused must not have broken anything.
+        source.fail_from(usize::MAX);
+        if started {
+            assert!(exhaust(64) * 64 > 4 * MIB, "the arena cannot be used after a refusal");
+            life(20_000);
+        }
+    });
+    outcome.map(|child| child.succeeded().told("requests").parse().expect("a number"))
+}
+
+#[test]
+fn any_request_for_memory_may_fail() {
+    let test = "any_request_for_memory_may_fail";
+    // One run in which nothing fails says how many requests there are; each of them fails once.
+    let Some(requests) = fails_at(test, usize::MAX) else {
+        for n in 0..MOST {
+            fails_at(test, n);
+        }
+        return;
+    };
+    assert!((10..MOST).contains(&requests), "{requests} requests: too few to show much, or too many for this test");
+    for n in 0..=requests {
+        fails_at(test, n);
+    }
+}
+
+/// More requests than the test can try one by one would mean that it tests something else than it says.
+const MOST: usize = 150;

@@ -1,0 +1,185 @@
+//! The fast paths as machine code: no lock, no atomic read-modify-write, no call, and exactly so many instructions.
+//!
+//! The counts are those of `golden/fast-path.txt`. A change that changes them changes the speed of every program:
+//! measure, then run with `ASHLAR_UPDATE_GOLDEN=1` and commit the file. `ci/callgrind.sh` counts the same by callgrind.
+#![cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+
+mod common;
+
+use core::fmt::Write;
+use core::hint::black_box;
+use core::ptr::NonNull;
+
+use ashlar::{CacheArgs, KmemCache};
+use common::step::stepped;
+use common::{child, tell};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+/// The instruction at an address.
+fn decode(at: u64) -> Instruction {
+    // SAFETY: the addresses decoded here are of code, and code is followed by more than 15 readable bytes: at least
+    // the padding of its section and the next one.
+    let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, 15) };
+    Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode()
+}
+
+/// Panics for what has no place on a fast path.
+fn is_harmless(instruction: &Instruction) {
+    let memory = (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory);
+    assert_ne!(instruction.code(), Code::INVALID, "not an instruction: {instruction}");
+    assert!(!instruction.has_lock_prefix(), "a locked instruction: {instruction}");
+    // xchg with memory locks the bus without a prefix.
+    assert!(!(instruction.mnemonic() == Mnemonic::Xchg && memory), "an implicitly locked instruction: {instruction}");
+    let flow = instruction.flow_control();
+    let calls = matches!(flow, FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt);
+    assert!(!calls, "a call: {instruction}");
+    let fences = [Mnemonic::Mfence, Mnemonic::Lfence, Mnemonic::Sfence, Mnemonic::Syscall, Mnemonic::Cpuid];
+    assert!(!fences.contains(&instruction.mnemonic()), "{instruction}");
+}
+
+/// The instructions of a function from its start to its first `ret`.
+fn until_return(start: u64) -> Vec<Instruction> {
+    let mut at = start;
+    let mut found = Vec::new();
+    while found.len() < 100 {
+        let instruction = decode(at);
+        at = instruction.next_ip();
+        found.push(instruction);
+        match instruction.flow_control() {
+            FlowControl::Return => return found,
+            // A test may write its fast path as a jump forward; none of the entry points does.
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => break,
+            _ => {}
+        }
+    }
+    panic!("no `ret` after {} instructions from {start:#x}", found.len());
+}
+
+#[test]
+fn entry_points_have_no_lock_and_no_call_on_their_fast_path() {
+    for (name, start) in [
+        ("kmalloc", ashlar::kmalloc as *const () as u64),
+        ("kfree", ashlar::kfree as *const () as u64),
+        ("kfree_sized", ashlar::kfree_sized as *const () as u64),
+    ] {
+        let code = until_return(start);
+        assert!(code.len() > 8, "{name} has only {} instructions: is it the real one?", code.len());
+        code.iter().for_each(is_harmless);
+        // Whatever is not right leaves by a conditional jump, and a fast path never loops.
+        for instruction in &code {
+            let jump = instruction.flow_control() == FlowControl::ConditionalBranch;
+            assert!(!jump || !(start..=instruction.ip()).contains(&instruction.near_branch_target()), "{instruction}");
+        }
+    }
+}
+
+/// A program's function around an inlined allocation.
+#[inline(never)]
+fn inlined_alloc(cache: &KmemCache) -> Option<NonNull<u8>> {
+    cache.alloc()
+}
+
+/// A program's function around an inlined free.
+#[inline(never)]
+fn inlined_free(cache: &KmemCache, object: NonNull<u8>) {
+    // SAFETY: callers give live objects of the cache, each once.
+    unsafe { cache.free(object) };
+}
+
+/// The same for both in one function, as a program with a short-lived object has them.
+#[inline(never)]
+fn inlined_pair(cache: &KmemCache) {
+    if let Some(object) = cache.alloc() {
+        // SAFETY: live, freed once.
+        unsafe { cache.free(object) };
+    }
+}
+
+/// The instructions that `operation` executes between the start of the function at `start` and its return.
+fn executed(start: u64, operation: impl FnOnce()) -> Vec<Instruction> {
+    let mut seen = Vec::with_capacity(10_000);
+    let mut inside = false;
+    let mut depth_ends = false;
+    stepped(
+        &mut |trap| {
+            inside |= trap.rip() == start && !depth_ends;
+            if inside {
+                seen.push(trap.rip());
+                if decode(trap.rip()).flow_control() == FlowControl::Return {
+                    inside = false;
+                    depth_ends = true;
+                    trap.stop();
+                }
+            }
+        },
+        operation,
+    );
+    seen.into_iter().map(decode).collect()
+}
+
+/// Most instructions of a called pair; the golden file is exact, this keeps an update of it honest.
+const MOST: usize = 40;
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/fast-path.txt");
+
+#[test]
+fn instructions_are_as_many_as_the_golden_file_says() {
+    let test = "instructions_are_as_many_as_the_golden_file_says";
+    let outcome = child(test, test, &[("ASHLAR_OPTIONS", "percpu=emulate,reaper=off")], || {
+        let cache = KmemCache::create("golden", 64, &CacheArgs::default()).expect("a cache");
+        // Sheaves half full, so that nothing below is a slow path.
+        let warm: Vec<_> = (0..10).map(|_| (cache.alloc().expect("memory"), ashlar::kmalloc(64))).collect();
+        // SAFETY: live, each freed once.
+        warm.into_iter().for_each(|(a, b)| unsafe {
+            cache.free(a);
+            ashlar::kfree(b);
+        });
+        let count = |name: &str, start: u64, operation: &mut dyn FnMut()| {
+            let code = executed(start, operation);
+            code.iter().for_each(is_harmless);
+            if std::env::var_os("ASHLAR_SHOW_CODE").is_some() {
+                code.iter().for_each(|instruction| eprintln!("{name}: {instruction}"));
+            }
+            tell(name, code.len());
+        };
+        let mut at = core::ptr::null_mut();
+        count("kmalloc", ashlar::kmalloc as *const () as u64, &mut || at = ashlar::kmalloc(black_box(64)));
+        // SAFETY: live, freed once.
+        count("kfree", ashlar::kfree as *const () as u64, &mut || unsafe { ashlar::kfree(at) });
+        at = ashlar::kmalloc(64);
+        let sized = ashlar::kfree_sized as *const () as u64;
+        // SAFETY: live, freed once.
+        count("kfree_sized", sized, &mut || unsafe { ashlar::kfree_sized(at, black_box(64)) });
+        let mut object = None;
+        count("cache alloc", inlined_alloc as *const () as u64, &mut || object = inlined_alloc(black_box(&cache)));
+        let object = object.expect("memory");
+        count("cache free", inlined_free as *const () as u64, &mut || inlined_free(black_box(&cache), object));
+        count("cache pair", inlined_pair as *const () as u64, &mut || inlined_pair(black_box(&cache)));
+    });
+    let Some(child) = outcome else { return };
+    let child = child.succeeded();
+    let told = |name| child.told(name).parse::<usize>().expect("a number");
+    // The `ret` of an inlined function is the test's, not the allocator's. What the function saves and restores of
+    // registers for the sake of its slow paths is counted: a program pays for it, too.
+    let figures = [
+        ("kmalloc", told("kmalloc")),
+        ("kfree", told("kfree")),
+        ("kfree_sized", told("kfree_sized")),
+        ("called pair: kmalloc, kfree", told("kmalloc") + told("kfree")),
+        ("called pair: kmalloc, kfree_sized", told("kmalloc") + told("kfree_sized")),
+        ("inlined KmemCache::alloc", told("cache alloc") - 1),
+        ("inlined KmemCache::free", told("cache free") - 1),
+        ("inlined pair: KmemCache::alloc, free", told("cache pair") - 1),
+    ];
+    let mut text = String::new();
+    for (name, instructions) in figures {
+        writeln!(text, "{instructions:3} {name}").expect("a string");
+    }
+    for (name, instructions) in figures {
+        assert!(instructions <= MOST, "{name}: {instructions} instructions\n{text}");
+    }
+    if std::env::var_os("ASHLAR_UPDATE_GOLDEN").is_some() {
+        std::fs::write(GOLDEN, &text).expect("the golden file can be written");
+    }
+    let golden = std::fs::read_to_string(GOLDEN).expect("the golden file is there");
+    assert_eq!(text, golden, "instructions of the fast paths; if meant, run this test with ASHLAR_UPDATE_GOLDEN=1");
+}
