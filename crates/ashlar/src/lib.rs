@@ -95,6 +95,7 @@ mod api {
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::{Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_cache};
     pub use crate::engine::slub::barn::BarnStats;
+    pub use crate::engine::slub::counters::SlowPathStats;
     pub use crate::engine::{Constructor, Engine, MAX_NAME, Usage};
     pub use crate::error::{AllocError, CreateError, DestroyError};
     pub use crate::global::Ashlar;

@@ -330,6 +330,8 @@ pub struct CacheInfo {
     pub usage: Usage,
     /// What happened at the barns.
     pub barn: crate::engine::slub::barn::BarnStats,
+    /// What happened on the slow paths.
+    pub slow: crate::engine::slub::counters::SlowPathStats,
 }
 
 impl CacheInfo {
@@ -356,6 +358,10 @@ fn info(raw: &'static RawCache) -> CacheInfo {
         barn.put_fail += stats.put_fail;
         barn.robbed += stats.robbed;
     }
+    let mut slow = crate::engine::slub::counters::SlowPathStats::default();
+    for node in raw.nodes {
+        node.counters.add_to(&mut slow);
+    }
     CacheInfo {
         name,
         name_len: raw.name().len(),
@@ -369,6 +375,7 @@ fn info(raw: &'static RawCache) -> CacheInfo {
         min_partial: tunable(&raw.min_partial),
         usage: engine::usage(raw),
         barn,
+        slow,
     }
 }
 

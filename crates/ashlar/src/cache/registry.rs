@@ -81,6 +81,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         PERCPU.release_slot(slot);
         return Err(CreateError::OutOfMemory);
     };
+    nodes.iter().for_each(Node::reset_counts);
     let serial = registry.next_serial;
     registry.next_serial = serial.wrapping_add(1).max(1);
     let plan = Plan {

@@ -129,6 +129,12 @@ impl Barn {
         self.0.lock().full.len()
     }
 
+    /// Starts the counts from zero, for a new cache in an old place.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn reset_stats(&self) {
+        self.0.lock().stats = BarnStats::default();
+    }
+
     pub(crate) fn stats(&self) -> BarnStats {
         self.0.lock().stats
     }

@@ -5,6 +5,7 @@
 //! links are written when the group is published; not at all when the group empties its slab.
 #![allow(unsafe_code, reason = "writes free links")]
 
+use super::counters::count;
 use super::node::{Chain, Freed};
 use super::{Node, discard};
 use crate::engine::{RawCache, tunable};
@@ -45,6 +46,7 @@ struct Batch<'a> {
 /// Frees objects of `cache` to their slabs.
 pub(super) fn flush(cache: &'static RawCache, objects: &[usize]) {
     for part in objects.chunks(BATCH - 1) {
+        count(&cache.nodes[0].counters.sheaf_flush, 1);
         let mut batch = Batch {
             cache,
             objects: part,

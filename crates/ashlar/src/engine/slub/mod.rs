@@ -20,6 +20,7 @@
 
 mod audit;
 pub(crate) mod barn;
+pub(crate) mod counters;
 mod flush;
 pub(crate) mod node;
 mod refill;
@@ -288,6 +289,7 @@ fn discard(node: &Node, pages: &[PageIndex]) {
             crate::background::wake();
         }
     }
+    counters::count(&node.counters.free_slab, pages.len());
     node.nr_slabs.fetch_sub(pages.len(), Ordering::Relaxed);
     node.nr_objects.fetch_sub(objects, Ordering::Relaxed);
 }

@@ -5,6 +5,7 @@
 //! other's, as a consumer that frees feeds a producer that allocates.
 
 use super::barn::Barn;
+use super::counters::Counters;
 use super::flush::flush;
 use super::node::NodeList;
 use crate::engine::{RawCache, tunable};
@@ -23,11 +24,24 @@ pub(crate) struct Node {
     pub(crate) barns: &'static [Barn],
     pub(crate) nr_slabs: AtomicUsize,
     pub(crate) nr_objects: AtomicUsize,
+    pub(crate) counters: Counters,
 }
 
 impl Node {
     pub(crate) const fn new(barns: &'static [Barn]) -> Node {
-        Node { list: NodeList::new(), barns, nr_slabs: AtomicUsize::new(0), nr_objects: AtomicUsize::new(0) }
+        Node {
+            list: NodeList::new(),
+            barns,
+            nr_slabs: AtomicUsize::new(0),
+            nr_objects: AtomicUsize::new(0),
+            counters: Counters::new(),
+        }
+    }
+
+    /// Starts all counts from zero, for a new cache in an old place.
+    pub(crate) fn reset_counts(&self) {
+        self.counters.reset();
+        self.barns.iter().for_each(Barn::reset_stats);
     }
 
     /// The barn of a CPU.
