@@ -3,9 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build -p ashlar --no-default-features
-cargo check -p ashlar --all-features --all-targets
-# The lab on a machine with Rust alone.
-cargo check -p ashlar-cli --no-default-features
+# The allocator in an arena, without the operating system under it.
+cargo test -p ashlar --no-default-features --test arena
+cargo check --release -p ashlar --all-features --all-targets
+# The lab on a machine with Rust alone. (Release, where its dependencies are compiled already.)
+cargo check --release -p ashlar-cli --no-default-features
 
 # Other machines only where their standard library is installed: nothing is downloaded here.
 installed() {
