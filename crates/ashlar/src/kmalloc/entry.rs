@@ -10,13 +10,16 @@
 use super::{kfree_slow, kmalloc_slow};
 use crate::sync::AtomicUsize;
 
-/// Sized frees up to this many bytes take the fast path; 0 where frees must look at the page.
+/// Sizes below this take the fast path; 0 until the allocator is up, when no section may run (see
+/// [`crate::percpu::area::PERCPU`]). Frees by address need no such limit: until then no address is in the zone.
+pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
+/// Sized frees of less than this many bytes take the fast path; 0 where frees must look at the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 mod fast {
-    use super::{SIZED_FREE_LIMIT, kfree_slow, kmalloc_slow};
-    use crate::kmalloc::{KMALLOC_MAX_CACHE_SIZE, SIZE_SLOT};
+    use super::{LIMIT, SIZED_FREE_LIMIT, kfree_slow, kmalloc_slow};
+    use crate::kmalloc::SIZE_SLOT;
     use crate::page::memmap::{MEMMAP, MemMap};
     use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu};
     use crate::percpu::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
@@ -38,8 +41,8 @@ mod fast {
     pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
         // rdi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: scratch, then CPU offset. rax: object.
         naked_asm!(
-            "cmp rdi, {max}",
-            "ja {slow}",
+            "cmp rdi, [rip + {limit}]",
+            "jae {slow}",
             "lea rcx, [rip + {sizes}]",
             "movzx r8d, word ptr [rcx + rdi*2]",
             "add r8, [rip + {percpu} + {base}]",
@@ -55,7 +58,7 @@ mod fast {
             section_close!(),
             "ret",
             entry_end!(),
-            max = const KMALLOC_MAX_CACHE_SIZE,
+            limit = sym LIMIT,
             sizes = sym SIZE_SLOT,
             percpu = sym PERCPU,
             base = const offset_of!(PerCpu, base),
@@ -118,7 +121,7 @@ mod fast {
         // rdi: object. rsi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset. rax: top.
         naked_asm!(
             "cmp rsi, [rip + {limit}]",
-            "ja {slow}",
+            "jae {slow}",
             "lea rcx, [rip + {sizes}]",
             "movzx r8d, word ptr [rcx + rsi*2]",
             "add r8, [rip + {percpu} + {base}]",

@@ -78,7 +78,8 @@ pub(crate) fn create_caches() -> bool {
         from = size + 1;
     }
     // Sized frees must look at the node of the object where there are several.
-    let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE };
+    let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
+    entry::LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
     entry::SIZED_FREE_LIMIT.store(limit, Ordering::Release);
     true
 }

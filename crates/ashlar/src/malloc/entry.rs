@@ -10,7 +10,10 @@
 
 use super::{free_marked, free_slow, malloc_slow};
 use crate::percpu::area::MAX_CACHES;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+
+/// Sizes below this take the fast path; 0 until malloc's caches exist: no section may run before the boot.
+pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 /// What `free` needs to know of a cache: mask of the offset inside a slab, reciprocal of the stride. All zeros lead
 /// to the slow path. Sixteen bytes, as a slot, so that the slot's offset finds it.
@@ -38,8 +41,8 @@ pub(crate) fn passes(slot: u16, address: usize) -> bool {
 
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 mod fast {
-    use super::{CHECKS, free_marked, free_slow, malloc_slow};
-    use crate::malloc::{MALLOC_MAX_CACHE_SIZE, SIZE_SLOT};
+    use super::{CHECKS, LIMIT, free_marked, free_slow, malloc_slow};
+    use crate::malloc::SIZE_SLOT;
     use crate::page::memmap::{MEMMAP, MemMap};
     use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu};
     use crate::percpu::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
@@ -52,8 +55,8 @@ mod fast {
     pub extern "C" fn malloc(size: usize) -> *mut u8 {
         // rdi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: scratch, then CPU offset. rax: object.
         naked_asm!(
-            "cmp rdi, {max}",
-            "ja {slow}",
+            "cmp rdi, [rip + {limit}]",
+            "jae {slow}",
             "lea eax, [rdi + 15]",
             "shr eax, 4",
             "lea rcx, [rip + {sizes}]",
@@ -72,7 +75,7 @@ mod fast {
             "mov qword ptr [rax], 0",
             "ret",
             ".p2align 6",
-            max = const MALLOC_MAX_CACHE_SIZE,
+            limit = sym LIMIT,
             sizes = sym SIZE_SLOT,
             percpu = sym PERCPU,
             base = const offset_of!(PerCpu, base),

@@ -45,29 +45,9 @@ const STARTING: u32 = 1;
 const UP: u32 = 2;
 const FAILED: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(DOWN);
-/// Called once when the layer is up, before the first allocation returns: a `fn()`, or null.
-static WHEN_UP: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-
 /// Objects above this size lie in slabs of up to this order, so that a slab holds several and wastes little of itself.
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 5;
-
-/// Has `f` called once, when malloc starts. Must come before the first allocation, else it is called at once.
-/// `f` must not allocate.
-pub fn when_up(f: fn()) {
-    WHEN_UP.store(f as *mut (), Ordering::Release);
-    if STATE.load(Ordering::Acquire) == UP {
-        run_when_up();
-    }
-}
-
-fn run_when_up() {
-    let f = WHEN_UP.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    if !f.is_null() {
-        // SAFETY: only `when_up` stores here, and only functions of this type.
-        unsafe { core::mem::transmute::<*mut (), fn()>(f)() };
-    }
-}
 
 /// Makes sure that the caches of malloc exist; false when memory for them is refused.
 #[inline]
@@ -83,7 +63,6 @@ fn ensure_slow() -> bool {
     if STATE.compare_exchange(DOWN, STARTING, Ordering::Acquire, Ordering::Acquire).is_ok() {
         let made = create_caches();
         STATE.store(if made { UP } else { FAILED }, Ordering::Release);
-        run_when_up();
         return made;
     }
     let mut waited = 0u32;
@@ -117,6 +96,7 @@ fn create_caches() -> bool {
         }
         from = size / STEP + 1;
     }
+    entry::LIMIT.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
     true
 }
 

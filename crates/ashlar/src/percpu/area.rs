@@ -58,18 +58,9 @@ pub(crate) struct PerCpu {
     pub(crate) nodes: AtomicU32,
 }
 
-// The one set of per-CPU areas of the process. With rseq it is defined in assembly (see [`super::rseq`]), since no
-// Rust constant can say where the thread's own area lies: every section stores to the rseq area before it looks
-// at the gate, so the offset must be that of memory of ours from the very first call on, in every mode. An offset
-// of 0 would overwrite a word of the C library's thread control block.
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
-unsafe extern "C" {
-    #[link_name = "ashlar_percpu"]
-    pub(crate) safe static PERCPU: PerCpu;
-}
-
-/// The one set of per-CPU areas of the process.
-#[cfg(not(all(feature = "os", target_arch = "x86_64")))]
+/// The one set of per-CPU areas of the process. Every section stores to the rseq area before it looks at the gate, and
+/// an `rseq_offset` of 0 would overwrite a word of the C library's thread control block: so no entry point reaches a
+/// section before the boot has set the offset (see [`crate::kmalloc::entry`]).
 pub(crate) static PERCPU: PerCpu = PerCpu {
     base: AtomicUsize::new(0),
     rseq_offset: AtomicIsize::new(0),
@@ -77,13 +68,6 @@ pub(crate) static PERCPU: PerCpu = PerCpu {
     gate_open: AtomicU32::new(0),
     cpus: AtomicU32::new(0),
     nodes: AtomicU32::new(1),
-};
-
-// The layout that the definition in assembly counts on.
-const _: () = {
-    use core::mem::offset_of;
-    assert!(size_of::<PerCpu>() == 64 && offset_of!(PerCpu, base) == 0 && offset_of!(PerCpu, rseq_offset) == 8);
-    assert!(offset_of!(PerCpu, gate) == 16 && offset_of!(PerCpu, nodes) == 28);
 };
 
 static CPU_TO_NODE: [crate::sync::AtomicU8; MAPPED_CPUS] = [const { crate::sync::AtomicU8::new(0) }; MAPPED_CPUS];

@@ -102,6 +102,7 @@ pub(crate) fn start(wanted: Wanted) {
 
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 fn choose(wanted: Wanted) -> Mode {
+    rseq::use_own_area();
     match wanted {
         Wanted::Lock => Mode::Lock,
         Wanted::Emulate => {

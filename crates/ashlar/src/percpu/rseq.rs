@@ -13,8 +13,9 @@ use super::sections::SIGNATURE;
 use crate::sync::{AtomicU32, Ordering};
 
 // Our own area: 32 bytes of static TLS whose CPU number starts as "uninitialised" (-1). Initial-exec access,
-// so the offset from the thread pointer is one constant for all threads. And `PERCPU`, whose `rseq_offset` starts
-// as that offset: until the boot, and in the mode `lock`, sections store to this area, and find the gate closed.
+// so the offset from the thread pointer is one constant for all threads. In the mode `lock` sections store to this
+// area and find the gate closed. (The offset cannot stand in `PERCPU` from the start: a word of data that holds it
+// is a relocation that linkers refuse in shared libraries. So entry points must not reach a section before the boot.)
 global_asm!(
     ".pushsection .tdata.ashlar_rseq, \"awT\", @progbits",
     ".balign 32",
@@ -24,17 +25,6 @@ global_asm!(
     ".size ashlar_rseq_area, 32",
     "ashlar_rseq_area:",
     ".long 0, -1, 0, 0, 0, 0, 0, 0",
-    ".popsection",
-    ".pushsection .data.ashlar_percpu, \"aw\", @progbits",
-    ".balign 64",
-    ".globl ashlar_percpu",
-    ".hidden ashlar_percpu",
-    ".type ashlar_percpu, @object",
-    ".size ashlar_percpu, 64",
-    "ashlar_percpu:",
-    ".quad 0, ashlar_rseq_area@tpoff", // base, rseq_offset
-    ".long 0, 0, 0, 1",                // gate, gate_open, cpus, nodes
-    ".zero 32",
     ".popsection",
     ".weak __rseq_offset",
     ".weak __rseq_size",
@@ -96,6 +86,11 @@ fn register_own() -> bool {
 
 /// True when our own area is the one in use, so that threads must register themselves.
 static OWN: AtomicU32 = AtomicU32::new(0);
+
+/// Lets sections store to our own area: what they do until a registration is published.
+pub(crate) fn use_own_area() {
+    PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
+}
 
 /// Finds or makes the calling thread's registration and publishes its offset. Called once, by the boot.
 pub(crate) fn init() -> bool {

@@ -1,0 +1,128 @@
+//! C++ operators new and delete, by their mangled names (Itanium ABI, `size_t` is `unsigned long`).
+//!
+//! `new` of 0 bytes gets memory of its own. When there is none, the new handler is called until it makes some; without
+//! one, `std::bad_alloc` is thrown. Both come from the C++ library of the program, by weak reference; in a program
+//! without one (it would have to be loaded by `dlopen`), the end is a message and SIGABRT. A handler may throw, and
+//! exceptions cannot pass Rust frames: so these are assembly, which unwinders pass.
+//!
+//! The nothrow forms of `new` are not here, on purpose: the C++ library's call the throwing ones, which are here, and
+//! catch what they throw; that is what the standard asks, and only C++ can do it.
+
+use core::arch::{asm, global_asm, naked_asm};
+use core::ffi::c_void;
+
+use crate::family::{aligned_alloc, free, malloc};
+use crate::text::to_stderr;
+
+global_asm!(".weak _ZSt15get_new_handlerv", ".weak _ZSt17__throw_bad_allocv");
+
+/// The program's new handler; null when it set none.
+extern "C" fn new_handler() -> *const c_void {
+    let get: *const c_void;
+    // SAFETY: reads a GOT entry: the function's address, or 0 where no C++ library is linked.
+    unsafe { asm!("mov {}, [rip + _ZSt15get_new_handlerv@GOTPCREL]", out(reg) get, options(nostack, readonly)) };
+    if get.is_null() {
+        return get;
+    }
+    // SAFETY: the symbol is std::get_new_handler, which takes nothing and returns a function pointer or null.
+    unsafe { core::mem::transmute::<*const c_void, extern "C" fn() -> *const c_void>(get)() }
+}
+
+/// What throws `std::bad_alloc`: a function that takes nothing and does not return.
+extern "C" fn thrower() -> *const c_void {
+    let throw: *const c_void;
+    // SAFETY: as in `new_handler`.
+    unsafe { asm!("mov {}, [rip + _ZSt17__throw_bad_allocv@GOTPCREL]", out(reg) throw, options(nostack, readonly)) };
+    if throw.is_null() { no_memory as *const c_void } else { throw }
+}
+
+extern "C" fn no_memory() -> ! {
+    to_stderr(b"ashlar: operator new: out of memory, and no C++ library to throw std::bad_alloc\n");
+    // SAFETY: abort has no preconditions and does not return.
+    unsafe { libc::abort() }
+}
+
+/// `new` by `$alloc`: calls it, and on null the handler or the thrower. The arguments stay on the stack meanwhile.
+macro_rules! operator_new {
+    ($(#[$doc:meta])* $name:ident($($arg:ident),*) by $alloc:ident) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($arg: usize),*) -> *mut c_void {
+            naked_asm!(
+                ".cfi_startproc",
+                "sub rsp, 24",
+                ".cfi_adjust_cfa_offset 24",
+                "mov [rsp], rdi",
+                "mov [rsp + 8], rsi",
+                "2: call {alloc}",
+                "test rax, rax",
+                "jz 3f",
+                "add rsp, 24",
+                ".cfi_remember_state",
+                ".cfi_adjust_cfa_offset -24",
+                "ret",
+                ".cfi_restore_state",
+                "3: call {handler}",
+                "test rax, rax",
+                "jz 4f",
+                "call rax",
+                "mov rdi, [rsp]",
+                "mov rsi, [rsp + 8]",
+                "jmp 2b",
+                "4: call {thrower}",
+                "call rax",
+                "ud2",
+                ".cfi_endproc",
+                alloc = sym $alloc,
+                handler = sym new_handler,
+                thrower = sym thrower,
+            )
+        }
+    };
+}
+
+operator_new!(
+    /// `operator new(size_t)`.
+    _Znwm(_size) by malloc
+);
+operator_new!(
+    /// `operator new[](size_t)`.
+    _Znam(_size) by malloc
+);
+operator_new!(
+    /// `operator new(size_t, std::align_val_t)`.
+    _ZnwmSt11align_val_t(_size, _align) by aligned
+);
+operator_new!(
+    /// `operator new[](size_t, std::align_val_t)`.
+    _ZnamSt11align_val_t(_size, _align) by aligned
+);
+
+extern "C" fn aligned(size: usize, align: usize) -> *mut c_void {
+    aligned_alloc(align, size)
+}
+
+/// `delete` in all its forms: what comes after the pointer (size, alignment, nothrow) is not needed.
+macro_rules! operator_delete {
+    ($($name:ident,)*) => {$(
+        /// An operator delete.
+        ///
+        /// # Safety
+        /// As for [`free`].
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(ptr: *mut c_void) {
+            // SAFETY: the same contract.
+            unsafe { free(ptr) }
+        }
+    )*};
+}
+
+operator_delete! {
+    _ZdlPv, _ZdaPv,
+    _ZdlPvm, _ZdaPvm,
+    _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t,
+    _ZdlPvmSt11align_val_t, _ZdaPvmSt11align_val_t,
+    _ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t,
+    _ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_tRKSt9nothrow_t,
+}

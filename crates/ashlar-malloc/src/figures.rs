@@ -1,0 +1,267 @@
+//! Figures of the allocator in C's forms, and the table that `ASHLAR_STATS` prints at exit.
+
+use core::ffi::{c_int, c_void};
+use core::fmt::{self, Write};
+
+use crate::text::{Text, to_fd};
+
+const PAGE: usize = 4096;
+
+/// C's `struct mallinfo2`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MallInfo2 {
+    /// Bytes taken from the system, without mappings of single objects.
+    pub arena: usize,
+    /// Free slabs' objects: those in sheaves and on partial slabs.
+    pub ordblks: usize,
+    /// 0: there are no fastbins.
+    pub smblks: usize,
+    /// 0: mappings are not counted.
+    pub hblks: usize,
+    /// Bytes in mappings of single objects.
+    pub hblkhd: usize,
+    /// 0, as with glibc.
+    pub usmblks: usize,
+    /// 0: there are no fastbins.
+    pub fsmblks: usize,
+    /// Bytes in use.
+    pub uordblks: usize,
+    /// Bytes of `arena` that are free.
+    pub fordblks: usize,
+    /// Bytes that `malloc_trim` gives back at least.
+    pub keepcost: usize,
+}
+
+/// C's `struct mallinfo`: the same in `int`s; what does not fit is the largest `int`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MallInfo([c_int; 10]);
+
+struct Totals {
+    /// Bytes of objects in use, large ones included.
+    used: usize,
+    free_objects: usize,
+    /// Pages taken from the system and not given back.
+    held_pages: usize,
+    dirty_pages: usize,
+    direct: usize,
+    metadata: usize,
+}
+
+fn totals() -> Totals {
+    let (mut used, mut free_objects, mut slab_pages) = (0, 0, 0);
+    ashlar::for_each_cache(|cache| {
+        used += cache.usage.live * cache.object_size;
+        free_objects += cache.usage.objects.saturating_sub(cache.usage.live);
+        slab_pages += cache.usage.bytes / PAGE;
+    });
+    let zone = ashlar::zone_stats();
+    let large_pages = (zone.committed - zone.free).saturating_sub(slab_pages);
+    Totals {
+        used: used + large_pages * PAGE,
+        free_objects,
+        held_pages: zone.committed - zone.free + zone.dirty,
+        dirty_pages: zone.dirty,
+        direct: ashlar::direct_bytes(),
+        metadata: ashlar::metadata_bytes(),
+    }
+}
+
+/// `mallinfo2(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> MallInfo2 {
+    let t = totals();
+    let arena = t.held_pages * PAGE;
+    MallInfo2 {
+        arena,
+        ordblks: t.free_objects,
+        hblkhd: t.direct,
+        uordblks: t.used + t.direct,
+        fordblks: arena.saturating_sub(t.used),
+        keepcost: t.dirty_pages * PAGE,
+        ..MallInfo2::default()
+    }
+}
+
+/// `mallinfo(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo() -> MallInfo {
+    let i = mallinfo2();
+    let fields = [
+        i.arena, i.ordblks, i.smblks, i.hblks, i.hblkhd, i.usmblks, i.fsmblks, i.uordblks, i.fordblks, i.keepcost,
+    ];
+    MallInfo(fields.map(|n| c_int::try_from(n).unwrap_or(c_int::MAX)))
+}
+
+/// `malloc_info(3)`: an XML document on `stream`; returns 0, or `EINVAL` for options other than 0.
+///
+/// # Safety
+/// `stream` is an open `FILE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_int {
+    if options != 0 {
+        return libc::EINVAL;
+    }
+    let mut out = Text::new(|bytes: &[u8]| {
+        // SAFETY: the buffer is readable for its length; the stream is open by the caller's promise.
+        unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream.cast()) };
+    });
+    let _ = xml(&mut out);
+    out.flush();
+    0
+}
+
+fn xml(out: &mut impl Write) -> fmt::Result {
+    let t = totals();
+    writeln!(out, "<malloc version=\"ashlar-1\">")?;
+    each_cache(|cache| {
+        let u = cache.usage;
+        writeln!(
+            out,
+            "<cache name=\"{}\" size=\"{}\" live=\"{}\" objects=\"{}\" cached=\"{}\" slabs=\"{}\" bytes=\"{}\"/>",
+            cache.name(),
+            cache.object_size,
+            u.live,
+            u.objects,
+            u.cached,
+            u.slabs,
+            u.bytes
+        )
+    })?;
+    writeln!(out, "<total type=\"mmap\" size=\"{}\"/>", t.direct)?;
+    writeln!(out, "<total type=\"used\" size=\"{}\"/>", t.used)?;
+    writeln!(out, "<system type=\"current\" size=\"{}\"/>", t.held_pages * PAGE)?;
+    writeln!(out, "<system type=\"metadata\" size=\"{}\"/>", t.metadata)?;
+    writeln!(out, "<mode>{}</mode>", ashlar::mode())?;
+    writeln!(out, "</malloc>")
+}
+
+/// Visits every cache that has slabs, until a visit fails.
+fn each_cache(mut visit: impl FnMut(&ashlar::CacheInfo) -> fmt::Result) -> fmt::Result {
+    let mut result = Ok(());
+    ashlar::for_each_cache(|cache| {
+        if result.is_ok() && cache.usage.slabs > 0 {
+            result = visit(cache);
+        }
+    });
+    result
+}
+
+/// `malloc_stats(3)`: the table of all caches on standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    print(2, false);
+}
+
+/// Figures of the process from /proc, in KiB: (VmRSS, VmHWM); 0 where there is no /proc.
+fn resident() -> (usize, usize) {
+    let mut bytes = [0u8; 4096];
+    // SAFETY: the path is NUL-terminated, the buffer is writable for its length, the descriptor is closed.
+    let len = unsafe {
+        let fd = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            return (0, 0);
+        }
+        let got = libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len());
+        libc::close(fd);
+        usize::try_from(got).unwrap_or(0)
+    };
+    let field = |name: &[u8]| {
+        let line = bytes[..len].split(|&b| b == b'\n').find(|line| line.starts_with(name));
+        line.map_or(0, |line| {
+            line.iter().filter(|b| b.is_ascii_digit()).fold(0, |n: usize, b| n * 10 + usize::from(b - b'0'))
+        })
+    };
+    (field(b"VmRSS:"), field(b"VmHWM:"))
+}
+
+/// Prints the table, as text or as one line of JSON.
+pub(crate) fn print(fd: c_int, as_json: bool) {
+    let mut out = Text::new(|bytes: &[u8]| to_fd(fd, bytes));
+    let _ = if as_json { json(&mut out) } else { table(&mut out) };
+    out.flush();
+}
+
+fn table(out: &mut impl Write) -> fmt::Result {
+    let t = totals();
+    let (rss, peak) = resident();
+    writeln!(out, "ashlar {}: mode {}, RSS {rss} KiB, peak {peak} KiB", ashlar::VERSION, ashlar::mode())?;
+    writeln!(
+        out,
+        "in use {} KiB, held {} KiB, mappings {} KiB, metadata {} KiB",
+        t.used >> 10,
+        t.held_pages * PAGE >> 10,
+        t.direct >> 10,
+        t.metadata >> 10
+    )?;
+    writeln!(
+        out,
+        "{:<24} {:>10} {:>10} {:>8} {:>10} {:>8} {:>8}",
+        "# name", "active", "objects", "objsize", "objperslab", "slabs", "cached"
+    )?;
+    each_cache(|cache| {
+        let u = cache.usage;
+        writeln!(
+            out,
+            "{:<24} {:>10} {:>10} {:>8} {:>10} {:>8} {:>8}",
+            cache.name(),
+            u.live,
+            u.objects,
+            cache.object_size,
+            cache.objects_per_slab,
+            u.slabs,
+            u.cached
+        )
+    })
+}
+
+/// A cache name as the inside of a JSON string; control characters are refused at creation.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            if matches!(c, '"' | '\\') {
+                f.write_char('\\')?;
+            }
+            f.write_char(c)?;
+        }
+        Ok(())
+    }
+}
+
+fn json(out: &mut impl Write) -> fmt::Result {
+    let t = totals();
+    let (rss, peak) = resident();
+    write!(
+        out,
+        "{{\"ashlar\":\"{}\",\"mode\":\"{}\",\"rss_kib\":{rss},\"peak_kib\":{peak},\"used_bytes\":{},\"held_bytes\":{},\
+         \"mapped_bytes\":{},\"metadata_bytes\":{},\"caches\":[",
+        ashlar::VERSION,
+        ashlar::mode(),
+        t.used,
+        t.held_pages * PAGE,
+        t.direct,
+        t.metadata
+    )?;
+    let mut comma = "";
+    each_cache(|cache| {
+        let u = cache.usage;
+        write!(
+            out,
+            "{comma}{{\"name\":\"{}\",\"active\":{},\"objects\":{},\"objsize\":{},\"objperslab\":{},\"slabs\":{},\
+             \"cached\":{}}}",
+            Quoted(cache.name()),
+            u.live,
+            u.objects,
+            cache.object_size,
+            cache.objects_per_slab,
+            u.slabs,
+            u.cached
+        )?;
+        comma = ",";
+        Ok(())
+    })?;
+    writeln!(out, "]}}")
+}

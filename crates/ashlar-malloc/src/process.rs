@@ -1,0 +1,83 @@
+//! Load, fork and exit.
+//!
+//! At load the fork handlers are registered. The C library calls the handlers of `prepare` in reverse order of
+//! registration and the others in order, and this library comes up before the program: so all locks are taken after
+//! every other handler ran, and released before any other runs, and all of them may allocate. Allocation before
+//! this constructor needs none of it. At exit the table that `ASHLAR_STATS` asks for is printed.
+
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use crate::figures;
+use crate::text::to_stderr;
+
+extern "C" fn prepare() {
+    ashlar::fork::prepare();
+}
+
+extern "C" fn parent() {
+    // SAFETY: the C library calls this in the thread that it called `prepare` in.
+    unsafe { ashlar::fork::after_in_parent() };
+}
+
+extern "C" fn child() {
+    // SAFETY: as above; this is the child's copy of that thread.
+    unsafe { ashlar::fork::after_in_child() };
+}
+
+unsafe extern "C" {
+    /// POSIX; in the C library's static part where it is not in the shared one.
+    fn pthread_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+    ) -> c_int;
+
+    /// glibc and musl: `getenv` that knows set-user-ID.
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+extern "C" fn at_load() {
+    // SAFETY: the handlers are functions of this library, which is never unloaded while memory of it is in use.
+    if unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) } != 0 {
+        to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
+    }
+    read_wish();
+}
+
+/// Where the table goes: standard error as it was at load, since many programs close theirs before the end. -1: nowhere.
+static STATS_TO: AtomicI32 = AtomicI32::new(-1);
+static STATS_AS_JSON: AtomicBool = AtomicBool::new(false);
+
+fn read_wish() {
+    // SAFETY: the name is NUL-terminated; in a set-user-ID program the result is null.
+    let wanted = unsafe { secure_getenv(c"ASHLAR_STATS".as_ptr()) };
+    if wanted.is_null() {
+        return;
+    }
+    // SAFETY: a result that is not null is a NUL-terminated string.
+    match unsafe { core::ffi::CStr::from_ptr(wanted) }.to_bytes() {
+        b"json" => STATS_AS_JSON.store(true, Ordering::Relaxed),
+        b"text" => {}
+        _ => return to_stderr(b"ashlar: ASHLAR_STATS: expected text or json\n"),
+    }
+    // SAFETY: fcntl of this command takes integers only. Low numbers are left to the program.
+    STATS_TO.store(unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 100) }, Ordering::Relaxed);
+}
+
+extern "C" fn at_exit() {
+    let fd = STATS_TO.swap(-1, Ordering::Relaxed);
+    if fd >= 0 {
+        figures::print(fd, STATS_AS_JSON.load(Ordering::Relaxed));
+    }
+}
+
+// SAFETY: the section is an array of functions without arguments that the loader calls once, at load.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+// SAFETY: as above, at exit.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;

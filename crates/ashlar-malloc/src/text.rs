@@ -1,0 +1,47 @@
+//! Text on its way out, built on the stack.
+
+use core::ffi::c_int;
+use core::fmt;
+
+/// Hands text to `put` in pieces of up to 512 bytes.
+pub(crate) struct Text<F: FnMut(&[u8])> {
+    bytes: [u8; 512],
+    len: usize,
+    put: F,
+}
+
+impl<F: FnMut(&[u8])> Text<F> {
+    pub(crate) fn new(put: F) -> Self {
+        Text { bytes: [0; 512], len: 0, put }
+    }
+
+    /// Sends what is still here.
+    pub(crate) fn flush(&mut self) {
+        (self.put)(&self.bytes[..self.len]);
+        self.len = 0;
+    }
+}
+
+impl<F: FnMut(&[u8])> fmt::Write for Text<F> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for piece in text.as_bytes().chunks(self.bytes.len()) {
+            if self.len + piece.len() > self.bytes.len() {
+                self.flush();
+            }
+            self.bytes[self.len..self.len + piece.len()].copy_from_slice(piece);
+            self.len += piece.len();
+        }
+        Ok(())
+    }
+}
+
+/// Writes to a file descriptor; there is nobody to tell of a failure.
+pub(crate) fn to_fd(fd: c_int, bytes: &[u8]) {
+    // SAFETY: the buffer is readable for its length.
+    let _ = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Writes to standard error.
+pub(crate) fn to_stderr(bytes: &[u8]) {
+    to_fd(2, bytes);
+}
