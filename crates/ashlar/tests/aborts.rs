@@ -91,17 +91,12 @@ struct State {
 }
 
 /// States of (main sheaf, spare sheaf, barn), reached as a program reaches them.
-const STATES: [State; 10] = [
+const STATES: [State; 5] = [
     State { taken: 8, freed: 0, again: 0 },
-    State { taken: 9, freed: 0, again: 0 },
     State { taken: 9, freed: 1, again: 0 },
-    State { taken: 10, freed: 2, again: 0 },
     State { taken: 10, freed: 3, again: 0 },
-    State { taken: 12, freed: 4, again: 0 },
     State { taken: 14, freed: 5, again: 0 },
-    State { taken: 14, freed: 6, again: 2 },
     State { taken: 14, freed: 6, again: 4 },
-    State { taken: 16, freed: 8, again: 5 },
 ];
 
 type Operation = (&'static str, fn(&mut World));
@@ -211,8 +206,8 @@ fn an_abort_at_any_step_of_a_section_loses_and_doubles_nothing() {
         tell("aborts", aborts);
     });
     let aborts: usize = outcome.expect("the parent").succeeded().told("aborts").parse().expect("a number");
-    // Each of the 60 pairs of state and operation has one section of at least five instructions.
-    assert!(aborts > 60 * OTHERS.len() * 5, "only {aborts} aborts: were the sections found?");
+    // Each of the 30 pairs of state and operation has one section of at least five instructions.
+    assert!(aborts > 30 * OTHERS.len() * 5, "only {aborts} aborts: were the sections found?");
 }
 
 #[test]
@@ -234,13 +229,13 @@ fn preemption_anywhere_else_loses_and_doubles_nothing() {
             }),
         ];
         let mut preemptions = 0;
-        // Thousands of steps an operation, so every seventh of them, each time others.
+        // Thousands of steps an operation, so every 17th of them, each time others.
         let mut offset = 0;
-        for state in [STATES[0], STATES[4], STATES[8]] {
+        for state in [STATES[0], STATES[2], STATES[4]] {
             for operation in [OPERATIONS[0], OPERATIONS[1], OPERATIONS[3], OPERATIONS[4]] {
                 for (name, mut other) in others {
                     offset += 1;
-                    let steps = (offset % 7..).step_by(7);
+                    let steps = (offset % 17..).step_by(17);
                     preemptions += steps.take_while(|&k| run(state, operation, k, |_| true, &mut other, name)).count();
                 }
             }
@@ -248,7 +243,7 @@ fn preemption_anywhere_else_loses_and_doubles_nothing() {
         tell("preemptions", preemptions);
     });
     let preemptions: usize = outcome.expect("the parent").succeeded().told("preemptions").parse().expect("a number");
-    assert!(preemptions > 1000, "only {preemptions} steps");
+    assert!(preemptions > 300, "only {preemptions} steps");
 }
 
 /// Figures of the kmalloc cache that serves [`SIZE`].
@@ -284,8 +279,8 @@ fn aborts_in_the_entry_points_lose_and_double_nothing() {
             }),
         ];
         let mut aborts = 0;
-        for taken in 2..12 {
-            for freed in 0..taken - 1 {
+        for taken in [3, 8] {
+            for freed in [0, 1, 2, taken - 2] {
                 for (entry, (name, other)) in entries.iter().flat_map(|e| others.iter().map(move |o| (e, o))) {
                     for k in 0.. {
                         let mut mine: Vec<_> = (0..taken).map(|_| ashlar::kmalloc(SIZE)).collect();
@@ -325,7 +320,7 @@ fn aborts_in_the_entry_points_lose_and_double_nothing() {
         tell("aborts", aborts);
     });
     let aborts: usize = outcome.expect("the parent").succeeded().told("aborts").parse().expect("a number");
-    assert!(aborts > 1000, "only {aborts} aborts");
+    assert!(aborts > 500, "only {aborts} aborts");
 }
 
 // Made by the linker: the ends of the section that all descriptors stand in.
