@@ -1,0 +1,55 @@
+//! The functions' contracts, by C and C++ programs: on the shared library in every mode, and linked statically.
+
+#[allow(dead_code, reason = "each test uses a part")]
+mod common;
+
+use std::process::Output;
+
+use common::{build, library, preloaded, text};
+
+fn well(out: &Output, what: &str) {
+    assert_eq!((text(&out.stderr), text(&out.stdout)), (String::new(), "well\n".to_owned()), "{what}");
+    assert_eq!(out.status.code(), Some(0), "{what}");
+}
+
+/// Builds a program that has the archive inside and needs no shared library.
+fn built_static(compiler: &str, source: &str) -> std::path::PathBuf {
+    let archive = library().with_extension("a");
+    let archive = archive.to_str().expect("a path in UTF-8");
+    // The last two: what `new` throws with is taken from the C++ library only if somebody asks for it.
+    let flags = ["-static", archive, "-Wl,-u,_ZSt17__throw_bad_allocv", "-lstdc++"];
+    build(compiler, source, if compiler == "cc" { &flags[..2] } else { &flags })
+}
+
+#[test]
+fn c_programs_find_what_the_manual_says() {
+    let program = build("cc", "c/contract.c", &[]);
+    for options in ["", "percpu=lock", "sheaf=0", "nodes=2", "max_order=0"] {
+        well(&preloaded(&program, options), options);
+    }
+}
+
+#[test]
+fn a_static_program_finds_the_same() {
+    let program = built_static("cc", "c/contract.c");
+    well(&std::process::Command::new(&program).output().expect("it runs"), "static");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn cxx_programs_find_what_the_standard_says() {
+    let program = build("c++", "c/cxx.cc", &["-std=c++17"]);
+    for options in ["", "percpu=lock"] {
+        well(&preloaded(&program, options), options);
+    }
+    let program = built_static("c++", "c/cxx.cc");
+    well(&std::process::Command::new(&program).output().expect("it runs"), "static");
+}
+
+#[test]
+fn threads_allocate_while_the_program_forks() {
+    let program = build("cc", "c/fork.c", &[]);
+    for options in ["", "percpu=lock"] {
+        well(&preloaded(&program, options), options);
+    }
+}

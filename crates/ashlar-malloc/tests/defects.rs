@@ -1,0 +1,59 @@
+//! One program for each kind of misuse: its exact report, and death by SIGABRT, in both modes.
+
+#[allow(dead_code, reason = "each test uses a part")]
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+
+use common::{build, preloaded, text};
+
+/// Program, and the line on standard error: `{0}` and `{1}` are the addresses that the program told.
+const DEFECTS: [(&str, &str); 18] = [
+    ("double_free_at_once", "free({0}): object of cache malloc-64 is free already"),
+    ("double_free_others_between", "free({0}): object of cache malloc-64 is free already"),
+    ("double_free_delayed", "free({0}): no object there: freed already, or never allocated"),
+    ("double_free_partial_slab", "free({0}): object of cache malloc-64 is free already"),
+    ("double_free_other_thread", "free({0}): object of cache malloc-64 is free already"),
+    ("double_free_large", "free({0}): no object there: freed already, or never allocated"),
+    ("double_free_huge", "free({0}): not allocated here, or a huge object that is free already"),
+    ("interior_small", "free({0}): no object of cache malloc-208 starts there"),
+    ("misaligned_small", "free({0}): no object of cache malloc-32 starts there"),
+    ("interior_large", "free({0}): inside the large object at {1}"),
+    ("misaligned_large", "free({0}): inside the large object at {1}"),
+    ("interior_huge", "free({0}): not allocated here, or a huge object that is free already"),
+    ("foreign", "free({0}): not allocated here, or a huge object that is free already"),
+    ("stack", "free({0}): not allocated here, or a huge object that is free already"),
+    ("static_memory", "free({0}): not allocated here, or a huge object that is free already"),
+    ("realloc_freed", "realloc({0}): object of cache malloc-64 is free already"),
+    ("realloc_freed_large", "realloc({0}): no object there: freed already, or never allocated"),
+    ("usable_size_freed", "malloc_usable_size({0}): object of cache malloc-64 is free already"),
+];
+
+const SIGABRT: i32 = 6;
+
+#[test]
+fn every_kind_of_misuse_ends_with_its_report() {
+    for (name, expected) in DEFECTS {
+        let program = build("cc", &format!("defects/{name}.c"), &[]);
+        for options in ["", "percpu=lock", "sheaf=0"] {
+            let out = preloaded(&program, options);
+            let (told, report) = (text(&out.stdout), text(&out.stderr));
+            let mut line = format!("ashlar: {expected}\n");
+            for (at, address) in told.lines().enumerate() {
+                line = line.replace(&format!("{{{at}}}"), address);
+            }
+            assert_eq!(report, line, "{name} under `{options}`");
+            assert_eq!(out.status.signal(), Some(SIGABRT), "{name} under `{options}`");
+        }
+    }
+}
+
+#[test]
+fn data_that_looks_like_a_mark_is_no_defect() {
+    let program = build("cc", "defects/no_defect.c", &[]);
+    for options in ["", "percpu=lock", "nodes=2"] {
+        let out = preloaded(&program, options);
+        assert_eq!((text(&out.stdout), text(&out.stderr)), ("well\n".to_owned(), String::new()), "`{options}`");
+        assert_eq!(out.status.code(), Some(0), "`{options}`");
+    }
+}

@@ -1,0 +1,9 @@
+/* A pointer into a mapping is freed. */
+#include "defect.h"
+
+int main(void) {
+    char *volatile a = malloc(100 << 20);
+    tell(a + 4096);
+    free(a + 4096);
+    return 0;
+}
