@@ -37,6 +37,7 @@ impl Object {
 struct Place {
     word: UnsafeCell<u64>,
     held: AtomicBool,
+    constructed: AtomicBool,
 }
 
 // SAFETY: the word is only reached through loom's cell, which panics on unordered access instead of racing.
@@ -111,7 +112,8 @@ pub(super) struct Bench {
 impl Bench {
     /// `slabs` slabs of `objects` objects, none opened yet.
     pub(super) fn new(slabs: usize, objects: u16, min_partial: usize, reset: bool) -> Bench {
-        let place = || Place { word: UnsafeCell::new(0), held: AtomicBool::new(false) };
+        let place =
+            || Place { word: UnsafeCell::new(0), held: AtomicBool::new(false), constructed: AtomicBool::new(false) };
         let entry = || {
             let entry = Entry { head: PageHead::new(), alive: UnsafeCell::new(()) };
             entry.head.init(0, objects, 0, 0);
@@ -140,7 +142,7 @@ impl Bench {
         let page = PageIndex(page as u32);
         let head = self.entries.head(page);
         head.state.store(SlabState::carved_from_fresh(carved).0, Ordering::Release);
-        let objects = (0..carved).map(|index| self.claim(page, index)).collect();
+        let objects = (0..carved).map(|index| self.carve(page, index)).collect();
         if carved < head.objects() {
             self.list.add_new(&self.entries, page);
         }
@@ -172,6 +174,14 @@ impl Bench {
         // SAFETY: loom's cell checks that nobody else uses the word.
         place.word.with_mut(|word| unsafe { *word = object.payload() });
         object
+    }
+
+    /// Hands out an object for the first time since its slab was fresh; calls the constructor if there is one.
+    fn carve(&self, page: PageIndex, index: u16) -> Object {
+        let place = &self.places[page.0 as usize][usize::from(index)];
+        let again = place.constructed.swap(true, Plain::Relaxed);
+        assert!(self.reset || !again, "object {index} of {page:?} is constructed twice");
+        self.claim(page, index)
     }
 
     /// Takes an object from its owner, who finds in it what he wrote.
@@ -238,7 +248,7 @@ impl Bench {
             self.give_back(page, Chain { head: index, count: left });
         }
         for fresh in taken.first_fresh..taken.first_fresh + taken.fresh {
-            out.push(self.claim(page, fresh));
+            out.push(self.carve(page, fresh));
         }
         assert!(out.len() <= need, "more was carved than asked for");
     }
