@@ -157,6 +157,21 @@ pub(crate) fn options() -> Options {
     *OPTIONS.lock()
 }
 
+/// Takes the lock of the options, a leaf, for fork: the reaper and the creation of caches read them.
+pub(crate) fn lock_options() {
+    OPTIONS.lock_raw();
+}
+
+/// Releases what [`lock_options`] took.
+///
+/// # Safety
+/// This thread, or its parent's across fork, called `lock_options`.
+#[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
+pub(crate) unsafe fn unlock_options() {
+    // SAFETY: by the caller's promise.
+    unsafe { OPTIONS.unlock_raw() };
+}
+
 /// The order rule in force and the number of CPUs it is for.
 pub(crate) fn order_rule() -> (OrderRule, u32) {
     (options().order, CPUS.load(Ordering::Relaxed))

@@ -18,11 +18,13 @@ pub fn prepare() {
     ZONE.lock_all();
     direct::lock_all();
     META.lock_all();
+    crate::boot::lock_options();
 }
 
 fn release() {
     // SAFETY: `prepare` took exactly these locks, in this thread or, in a child, in its copy in the parent.
     unsafe {
+        crate::boot::unlock_options();
         META.unlock_all();
         direct::unlock_all();
         ZONE.unlock_all();

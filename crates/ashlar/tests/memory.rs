@@ -107,7 +107,12 @@ fn threads_leave_nothing_behind() {
                     // SAFETY: live, freed once.
                     unsafe { ashlar::kfree(at) };
                 };
-                std::thread::Builder::new().stack_size(64 << 10).spawn(work).expect("a thread").join().expect("it ends");
+                std::thread::Builder::new()
+                    .stack_size(64 << 10)
+                    .spawn(work)
+                    .expect("a thread")
+                    .join()
+                    .expect("it ends");
             };
             // The first ones warm up every size class on every CPU, and the C library's cache of stacks.
             (0..2000).for_each(once);

@@ -81,7 +81,13 @@ fn no_mode_writes_into_the_thread_control_block() {
             // SAFETY: live, freed once.
             unsafe { cache.free(object) };
             assert_eq!(block(), before, "a cache");
-            assert_eq!(std::thread::spawn(|| (block(), ashlar::kmalloc(8) as usize, block())).join().map(|(a, _, b)| a == b).ok(), Some(true));
+            assert_eq!(
+                std::thread::spawn(|| (block(), ashlar::kmalloc(8) as usize, block()))
+                    .join()
+                    .map(|(a, _, b)| a == b)
+                    .ok(),
+                Some(true)
+            );
         });
         if let Some(child) = child {
             child.succeeded();
