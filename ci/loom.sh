@@ -1,6 +1,6 @@
 #!/bin/sh
-# Explores the models of crates/ashlar/src/models with loom: every interleaving of their threads within
-# LOOM_MAX_PREEMPTIONS preemptions (3 unless set; 2 takes seconds, 4 a minute). Arguments choose models by name.
+# Explores the models of crates/ashlar/src/models with loom: the interleavings of their threads within
+# LOOM_MAX_PREEMPTIONS preemptions (3 unless set). Arguments choose models by name.
 set -eu
 cd "$(dirname "$0")/.."
 

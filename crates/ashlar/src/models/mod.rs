@@ -1,12 +1,14 @@
-//! Models: what can happen between threads, explored exhaustively by loom.
+//! Models: what can happen between threads, explored by loom.
 //!
 //! Run by `ci/loom.sh`. Each model asks one question and states the property in its name. The code under test is
 //! the real one: [`crate::engine::slub::node`], [`crate::engine::slub::barn`], [`crate::slab`], the sheaves, over
 //! slabs of two or three objects. [`bench`] stands for what lies around it: the memmap, the zone, the objects.
 //!
-//! What loom explores: every interleaving of the atomic operations and locks of at most three threads with at most
+//! What loom explores: interleavings of the atomic operations and locks of at most three threads with at most
 //! `LOOM_MAX_PREEMPTIONS` preemptions, and every value that a load may see under the C11 model (`SeqCst` as
-//! `AcqRel`). What it does not: load buffering, spurious failures of `compare_exchange_weak`, assembly.
+//! `AcqRel`). What it does not: load buffering, spurious failures of `compare_exchange_weak`, assembly. Of
+//! interleavings that it takes to be equal it explores one, and that judgement is not exact; see `Entries::steps`
+//! in [`bench`] for what the models do about it.
 //!
 //! * [`free_refill`]: a free against refills of its slab.
 //! * [`full_partial`]: full slabs that become partial.
@@ -29,7 +31,7 @@ mod to_empty;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Explores every interleaving of `f` and prints how many there were.
+/// Explores the interleavings of `f` and prints how many there were.
 ///
 /// The count is the proof that a model is not trivial: a model whose threads never meet has a handful.
 fn explore(f: impl Fn() + Send + Sync + 'static) {
