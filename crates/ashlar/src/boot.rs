@@ -105,7 +105,7 @@ fn build(source: &'static dyn PageSource, cpus: u32, present: u32, nodes: u32, n
     }
     ZONE.set_before_growth(crate::cache::reaper::before_growth);
     #[cfg(feature = "os")]
-    if options.reaper {
+    if options.reaper && percpu::mode() != percpu::Mode::Emulate {
         crate::background::enable(crate::cache::reaper::tick);
     }
     true

@@ -11,6 +11,8 @@ use crate::percpu::{drain, sheaf};
 
 /// To be called before `fork`, in the forking thread.
 pub fn prepare() {
+    // A child of a thread that forks while another one boots would wait for that one for ever.
+    crate::boot::ensure();
     registry::lock_all();
     drain::lock_all();
     registry::for_each_locked(true);
