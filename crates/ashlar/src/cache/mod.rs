@@ -75,6 +75,7 @@ impl Hot {
 #[derive(Clone, Copy, Debug)]
 pub struct CacheRef<'a> {
     cache: &'a KmemCache,
+    #[cfg_attr(not(all(feature = "os", target_arch = "x86_64")), expect(dead_code, reason = "for rseq"))]
     hot: Hot,
 }
 

@@ -8,7 +8,9 @@
 //!   that is found is only a suspicion: the slow path makes sure (see [`super::check`]).
 #![allow(unsafe_code, reason = "naked functions")]
 
-use super::{free_marked, free_slow, malloc_slow};
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+use super::free_marked;
+use super::{free_slow, malloc_slow};
 use crate::percpu::area::MAX_CACHES;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 

@@ -147,6 +147,7 @@ pub(crate) extern "C" fn free_slow(ptr: *mut u8) {
 }
 
 /// `free` of an object that was checked and marked, but does not fit on this CPU's sheaf.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
 pub(crate) extern "C" fn free_marked(ptr: *mut u8) {
     let before = errno::get();
     if let Some(cache) = crate::cache::registry::cache_of_address(ptr as usize) {

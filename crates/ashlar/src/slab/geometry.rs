@@ -197,12 +197,12 @@ mod tests {
         #[test]
         fn index_of_is_exact_division(size in 1usize..=MAX_OBJECT_SIZE, offset in 0usize..BLOCK_SIZE) {
             let g = Geometry::new(size, 0, false, false, OrderRule::DEFAULT, 2).unwrap();
-            let expected = (offset % g.stride == 0).then_some((offset / g.stride) as u16);
+            let expected = offset.is_multiple_of(g.stride).then_some((offset / g.stride) as u16);
             if offset / g.stride < MAX_OBJECTS_PER_SLAB {
                 prop_assert_eq!(g.index_of(offset), expected);
             }
             prop_assert!(g.objects(g.order) >= 1);
-            prop_assert!(g.link_offset + LINK_BYTES <= g.stride && g.link_offset % LINK_BYTES == 0);
+            prop_assert!(g.link_offset + LINK_BYTES <= g.stride && g.link_offset.is_multiple_of(LINK_BYTES));
         }
     }
 }
