@@ -290,8 +290,9 @@ fn discard(node: &Node, pages: &[PageIndex]) {
         }
     }
     counters::count(&node.counters.free_slab, pages.len());
-    node.nr_slabs.fetch_sub(pages.len(), Ordering::Relaxed);
+    // In this order: who sees no slab left sees no object left.
     node.nr_objects.fetch_sub(objects, Ordering::Relaxed);
+    node.nr_slabs.fetch_sub(pages.len(), Ordering::Release);
 }
 
 /// See [`super::flush`].
