@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The shared library, beside the test program or one directory up.
 pub(crate) fn library() -> PathBuf {
@@ -17,7 +18,9 @@ fn tests() -> PathBuf {
 
 /// Compiles `tests/<source>` with `compiler`; the program's path.
 pub(crate) fn build(compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
-    let name = format!("{}-{}", std::process::id(), source.replace(['/', '.'], "-"));
+    static BUILT: AtomicU32 = AtomicU32::new(0);
+    let number = BUILT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{}-{number}-{}", std::process::id(), source.replace(['/', '.'], "-"));
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let out = Command::new(compiler)
         .args(["-O1", "-w", "-fno-builtin", "-pthread", "-o"])
