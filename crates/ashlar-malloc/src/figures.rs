@@ -88,9 +88,8 @@ pub extern "C" fn mallinfo2() -> MallInfo2 {
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> MallInfo {
     let i = mallinfo2();
-    let fields = [
-        i.arena, i.ordblks, i.smblks, i.hblks, i.hblkhd, i.usmblks, i.fsmblks, i.uordblks, i.fordblks, i.keepcost,
-    ];
+    let fields =
+        [i.arena, i.ordblks, i.smblks, i.hblks, i.hblkhd, i.usmblks, i.fsmblks, i.uordblks, i.fordblks, i.keepcost];
     MallInfo(fields.map(|n| c_int::try_from(n).unwrap_or(c_int::MAX)))
 }
 

@@ -1,13 +1,13 @@
 //! Layer 6, malloc: C's allocator, on caches of finer classes than kmalloc's.
 //!
-//! Sizes up to 32 KiB come from caches named `malloc-16` to `malloc-32768` (see [`classes`]), larger ones are runs of
+//! Sizes up to 32 KiB come from caches named `malloc-16` to `malloc-32768` (see `classes`), larger ones are runs of
 //! pages, those above 32 MiB mappings of their own, as for [`crate::kmalloc`]. The caches are made at the first
 //! call, so a program that only uses kmalloc never has them. The rules are those of glibc's manual: everything is
 //! aligned to 16 bytes, a size of 0 gets memory of its own, failure sets `errno`, success and `free` leave it alone.
 //!
-//! * [`entry`]: `malloc` and `free` with their fast paths.
-//! * [`check`]: what pointers are; misuse of `free`.
-//! * [`resize`] is `realloc`.
+//! * `entry`: `malloc` and `free` with their fast paths.
+//! * `check`: what pointers are; misuse of `free`.
+//! * `resize` is `realloc`.
 //! * this file: everything else behind the fast paths.
 //!
 //! The C names, with their exact argument rules, are in the crate `ashlar-malloc`; here are Rust functions.

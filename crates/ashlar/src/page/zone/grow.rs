@@ -38,7 +38,8 @@ impl Zone {
         // sized for one block more than fits: an arena need neither start nor end on a block.
         let most_blocks = (per_node * nodes).div_ceil(BLOCK_SIZE) + 1;
         let page = source.page_size();
-        let sizes = [BLOCK_PAGES * 4, BLOCK_PAGES * HEAD_BYTES, size_of::<Block>()].map(|s| align_up(most_blocks * s, page));
+        let sizes =
+            [BLOCK_PAGES * 4, BLOCK_PAGES * HEAD_BYTES, size_of::<Block>()].map(|s| align_up(most_blocks * s, page));
         let align = if per_node.is_multiple_of(BLOCK_SIZE) { BLOCK_SIZE } else { page };
         let range = source.reserve(per_node * nodes + sizes.iter().sum::<usize>(), align)?.as_ptr() as usize;
         let base = range & !(BLOCK_SIZE - 1);

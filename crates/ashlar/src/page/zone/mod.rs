@@ -178,10 +178,11 @@ impl Zone {
     pub(crate) fn alloc(&self, node: NodeId, pages: usize) -> Option<Run> {
         let lock = self.node.get(usize::from(node.0))?;
         for grow in [false, true] {
-            if grow && self.ask_above(node) {
-                if let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, false) {
-                    return Some(run);
-                }
+            if grow
+                && self.ask_above(node)
+                && let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, false)
+            {
+                return Some(run);
             }
             if let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, grow) {
                 return Some(run);
