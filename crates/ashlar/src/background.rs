@@ -1,6 +1,6 @@
 //! The background thread: it exists only while there is something to give back to the system.
 //!
-//! [`wake`] starts it when free resident memory has piled up; the job, which the cache layer registers,
+//! [`wake`] asks for it when free resident memory has piled up, [`settle`] starts it; the job, which the cache layer registers,
 //! runs once a tick until it says that it is done, and the thread ends. So an idle program has no thread of
 //! ours, and a program that frees everything and then sleeps still sees its memory fall.
 //! Without an operating system nothing is started: such programs call [`crate::reap`] themselves.
@@ -20,6 +20,7 @@ const RUNNING: u32 = 1;
 const OFF: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(OFF);
+static WANTED: AtomicU32 = AtomicU32::new(0);
 static JOB: AtomicUsize = AtomicUsize::new(0);
 
 /// Registers the job and allows the thread.
@@ -29,16 +30,26 @@ pub(crate) fn enable(job: Job) {
     STATE.store(STOPPED, Ordering::Release);
 }
 
-/// Starts the thread unless it runs or is switched off. Called without locks.
+/// Says that there is work for the thread. Callers may hold locks: the thread is started later, by [`settle`].
 #[inline]
 pub(crate) fn wake() {
     if STATE.load(Ordering::Relaxed) == STOPPED {
+        WANTED.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Starts the thread if [`wake`] asked for it. Called without locks, at the end of an operation: starting a thread
+/// allocates, and where this library is the program's malloc, from itself.
+#[inline]
+pub(crate) fn settle() {
+    if WANTED.load(Ordering::Relaxed) != 0 {
         start();
     }
 }
 
 #[cold]
 fn start() {
+    WANTED.store(0, Ordering::Relaxed);
     #[cfg(feature = "os")]
     if STATE.compare_exchange(STOPPED, RUNNING, Ordering::Acquire, Ordering::Relaxed).is_ok()
         && !crate::os::spawn_detached(run)

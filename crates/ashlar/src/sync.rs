@@ -50,6 +50,12 @@ mod lock {
             Guard { lock: self }
         }
 
+        /// Takes the lock if it is free; never waits.
+        pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+            let free = self.locked.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            free.then(|| Guard { lock: self })
+        }
+
         #[cold]
         #[inline(never)]
         fn lock_contended(&self) {

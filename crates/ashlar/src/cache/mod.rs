@@ -263,7 +263,9 @@ impl KmemCache {
 
     /// Gives free slabs back to the page layer (`kmem_cache_shrink`). True when no slab is left.
     pub fn shrink(&self) -> bool {
-        engine::shrink(self.raw) == 0
+        let left = engine::shrink(self.raw);
+        crate::background::settle();
+        left == 0
     }
 
     /// Ends the cache (`kmem_cache_destroy`).
@@ -279,6 +281,7 @@ impl KmemCache {
             drained = engine::flush(self.raw);
             engine::shrink(self.raw) == 0
         });
+        crate::background::settle();
         if gone {
             return Ok(());
         }

@@ -49,11 +49,9 @@ pub(crate) fn before_growth(committed_bytes: usize) -> bool {
         return false;
     }
     let mut held = 0;
-    registry::for_each(|cache| held += slub::barn_bytes(cache));
-    let worth = held > (committed_bytes / 8).max(2 << 20);
-    if worth {
-        registry::for_each(|cache| cache.nodes.iter().for_each(|node| slub::flush_barns(cache, node)));
-    }
+    registry::try_for_each(|cache| held += slub::barn_bytes(cache));
+    let worth = held > (committed_bytes / 8).max(2 << 20)
+        && registry::try_for_each(|cache| cache.nodes.iter().for_each(|node| slub::flush_barns(cache, node)));
     BUSY.store(0, Ordering::Release);
     worth
 }
@@ -71,5 +69,7 @@ fn drain_everything() {
 /// Gives everything that is free back to the system now; pages given back.
 pub(crate) fn reap_now() -> usize {
     drain_everything();
-    ZONE.purge(u32::MAX).0
+    let given = ZONE.purge(u32::MAX).0;
+    crate::background::settle();
+    given
 }

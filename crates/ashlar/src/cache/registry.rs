@@ -1,7 +1,7 @@
 //! The registry: every cache of the process, and the memory of those that are gone.
 //!
 //! Lock: the *registry lock* (the kernel's slab_mutex), before all others. Creation, destruction and walks over
-//! all caches hold it; nothing on an allocation path does.
+//! all caches hold it; allocation paths only ever try it, when the zone is about to grow.
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
 use crate::engine::slub::barn::Barn;
@@ -149,6 +149,20 @@ pub(crate) fn for_each(mut each: impl FnMut(&'static RawCache)) {
             each(cache);
         }
     }
+}
+
+/// As [`for_each`], if nobody holds the lock; false, and nothing done, otherwise. For allocation paths, which may run
+/// inside something that holds it.
+pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
+    let Some(registry) = REGISTRY.try_lock() else { return false };
+    for &cache in &registry.caches[..registry.count] {
+        // SAFETY: entries below `count` point to caches that are never unmapped.
+        let cache = unsafe { &*cache };
+        if cache.serial.load(Ordering::Relaxed) != 0 {
+            each(cache);
+        }
+    }
+    true
 }
 
 /// The cache that owns an address, if it is an address in a slab.

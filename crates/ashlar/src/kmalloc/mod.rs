@@ -188,6 +188,7 @@ pub(crate) fn free_large(page: PageIndex, pages: usize) {
     MEMMAP.set_class(page, 1, ClassWord::FREE, |_| ClassWord::FREE);
     if ZONE.free(page, pages) {
         crate::background::wake();
+        crate::background::settle();
     }
 }
 

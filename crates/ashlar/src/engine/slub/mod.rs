@@ -166,6 +166,11 @@ fn alloc_from_slab(cache: &'static RawCache) -> *mut u8 {
 
 /// See [`super::free`].
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
+    free_unsettled(cache, object);
+    crate::background::settle();
+}
+
+fn free_unsettled(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
     if cache.nodes.len() > 1 && !is_local(cache, object) {
         return flush::flush(cache, &[object]);
