@@ -9,7 +9,7 @@ use crate::units::{NodeId, checked_align_up};
 
 /// A page source over a fixed range of memory.
 ///
-/// The range is handed out from its start: first the zone (about nine tenths), then the allocator's own
+/// The range is handed out from its start: first the zone (about eight tenths), then the allocator's own
 /// tables. Nothing goes back to anywhere. The `n`-th request can be made to fail, to test what happens then.
 #[derive(Debug)]
 pub struct ArenaSource {

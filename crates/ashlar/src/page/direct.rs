@@ -2,7 +2,8 @@
 //!
 //! They lie outside the zone, so a small table finds them by address. It is an open hash of nodes taken
 //! from [`super::meta`]; mappings this large are rare and cost a system call each, so one lock is enough.
-//! Lock: the *direct lock*, a leaf; the page source is called outside it.
+//! Lock: the *direct lock*; the meta lock is taken under it, and the page source is called under it when a mapping
+//! moves, so that nobody maps the vacated addresses before the table knows.
 #![allow(unsafe_code, reason = "nodes are raw metadata memory")]
 
 use core::ptr::NonNull;
