@@ -25,9 +25,50 @@ pub(crate) enum Command {
         D kmalloc on all CPUs, E kmalloc+kfree at once on all CPUs, F CPU 0 frees what the others allocated.\n\
         Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
     Bench(BenchArgs),
+    /// Run a program with its malloc on ashlar
+    #[command(after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
+        127 no such program.")]
+    Run(RunArgs),
     /// One measured process; the lab starts these itself
     #[command(hide = true)]
     BenchChild { system: String },
+}
+
+/// Options of `ashlar run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The strategy of the caches (option `engine`)
+    #[arg(long, value_name = "ID")]
+    pub(crate) engine: Option<String>,
+
+    /// An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    pub(crate) options: Vec<String>,
+
+    /// Print the caches, resident memory and the mode on standard error when the program ends
+    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    pub(crate) stats: Option<StatsForm>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<std::ffi::OsString>,
+}
+
+/// Forms of the figures of `ashlar run --stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatsForm {
+    Text,
+    Json,
+}
+
+impl StatsForm {
+    /// The value of `ASHLAR_STATS`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
 }
 
 /// Options of `ashlar bench`.

@@ -10,6 +10,8 @@ pub(crate) enum CliError {
     Usage(String),
     /// The run itself failed. Exit code 1.
     Failed(String),
+    /// There is no such program. Exit code 127, as a shell's.
+    NotFound(String),
     /// The run is complete and printed, but a target was missed. Exit code 1, nothing more to say.
     TargetsMissed,
 }
@@ -23,6 +25,7 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
+            Self::NotFound(_) => ExitCode::from(127),
             Self::Failed(_) | Self::TargetsMissed => ExitCode::from(1),
         }
     }
@@ -31,7 +34,7 @@ impl CliError {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(message) | Self::Failed(message) => f.write_str(message),
+            Self::Usage(message) | Self::NotFound(message) | Self::Failed(message) => f.write_str(message),
             Self::TargetsMissed => f.write_str("at least one target was missed"),
         }
     }

@@ -1,11 +1,12 @@
-//! `ashlar`, the tool. Its first command is the lab: `ashlar bench` runs the kernel's slab tests A to F
-//! on ashlar and on other allocators, one process for each, and prints the table of the 2007 mail.
+//! `ashlar`, the tool. `ashlar bench` is the lab: it runs the kernel's slab tests A to F on ashlar and on other
+//! allocators, one process for each, and prints the table of the 2007 mail. `ashlar run` runs a program on ashlar.
 
 mod args;
 mod bench;
 mod error;
 mod host;
 mod report;
+mod run;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use error::CliError;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::BenchChild { system } => bench::child::main(&system),
     };
     match outcome {

@@ -25,9 +25,10 @@
 //! | 7 | `global` `fork` `boot` | faces, fork handlers, start |
 //!
 //! ## Lock order
-//! registry lock, drain lock, list_lock or barn lock (never both, but for fork, which takes a node's list_lock
-//! first), sheaf pool lock, zone lock, direct lock, meta lock. A paragraph for each stands at the head of the
-//! module that owns it; [`fork`] takes them in this order.
+//! registry lock, drain lock, CPU locks (mode `lock` only), list_lock or barn lock (never both, but for fork, which
+//! takes a node's list_lock first), sheaf pool lock, zone lock, direct lock, meta lock, options lock. The lock of free
+//! slots is only taken under the registry lock. Allocation paths only ever try the registry lock. A paragraph for each
+//! lock stands at the head of the module that owns it; [`fork`] takes them in this order.
 //!
 //! The fast paths (`kmalloc`, `kfree`, [`KmemCache::alloc`], [`KmemCache::free`]) take no lock and execute no
 //! atomic read-modify-write instruction.
@@ -103,7 +104,7 @@ mod api {
         KMALLOC_MAX_CACHE_SIZE, KMALLOC_MAX_SIZE, ZERO_SIZE_PTR, kcalloc, kfree, kfree_bulk, kfree_sized, kmalloc,
         kmalloc_aligned, kmalloc_array, kmalloc_size_roundup, krealloc, ksize, kvmalloc, kzalloc,
     };
-    pub use crate::options::OptionError;
+    pub use crate::options::{OptionError, check_options};
     pub use crate::page::PageSource;
     pub use crate::page::arena::ArenaSource;
     pub use crate::page::zone::ZoneStats;

@@ -76,6 +76,18 @@ pub(crate) fn parse<'a>(text: &'a str, options: &mut Options, mut bad: impl FnMu
     }
 }
 
+/// Whether `text` is a good value of `ASHLAR_OPTIONS`.
+///
+/// # Errors
+/// The first part that is no option.
+pub fn check_options(text: &str) -> Result<(), OptionError<'_>> {
+    let mut first = None;
+    parse(text, &mut Options::DEFAULT.clone(), |error| {
+        first.get_or_insert(error);
+    });
+    first.map_or(Ok(()), Err)
+}
+
 fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static str> {
     match key {
         "engine" => match value {

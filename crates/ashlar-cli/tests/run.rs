@@ -1,0 +1,96 @@
+//! `ashlar run` from outside.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn ashlar(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
+    command.args(args).env_remove("ASHLAR_OPTIONS").env_remove("ASHLAR_STATS").output().expect("the tool runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
+}
+
+#[test]
+fn a_program_runs_on_the_library_and_gives_its_exit_code() {
+    let out = ashlar(&["run", "--", "sh", "-c", "grep -c libashlar_malloc.so /proc/$$/maps; exit 7"]);
+    assert_eq!(out.status.code(), Some(7), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).trim().parse::<u32>().unwrap() > 0, "the library is not mapped");
+    assert_eq!(text(&out.stderr), "");
+}
+
+#[test]
+fn stats_tell_the_mode_that_the_options_asked_for() {
+    let out = ashlar(&["run", "--option", "percpu=lock", "--stats=json", "--", "ls", "/"]);
+    let stats: serde_json::Value = serde_json::from_slice(&out.stderr).expect("one line of JSON");
+    assert_eq!(stats["mode"], "lock");
+    assert!(stats["peak_kib"].as_u64().unwrap() > 100);
+    let caches = stats["caches"].as_array().unwrap();
+    assert!(caches.iter().any(|c| c["name"].as_str().unwrap().starts_with("malloc-")), "{stats}");
+    let plain = ashlar(&["run", "--engine", "slub", "--stats", "--", "ls", "/"]);
+    assert!(text(&plain.stderr).contains("# name"), "{}", text(&plain.stderr));
+    assert_eq!(text(&plain.stdout), text(&out.stdout));
+}
+
+#[test]
+fn bad_input_is_named_and_exits_with_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--option", "nodes=0", "--", "true"], "--option: option `nodes=0`: expected nodes=1 to nodes=64"),
+        (&["--option", "colour=blue", "--", "true"], "--option: option `colour=blue`"),
+        (&["--option", "min_order=5", "--", "true"], "--option: option `min_order`"),
+        (&["--engine", "nosuch", "--", "true"], "--engine: option `engine=nosuch`"),
+        (&["--stats=xml", "--", "true"], "--stats"),
+        (&["--"], "PROGRAM"),
+    ];
+    for (args, expected) in cases {
+        let args: Vec<&str> = ["run"].iter().chain(*args).copied().collect();
+        let out = ashlar(&args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {}", text(&out.stderr));
+        assert!(text(&out.stderr).contains(expected), "{args:?}: no `{expected}` in: {}", text(&out.stderr));
+    }
+    let out = ashlar(&["run", "--", "no-such-program"]);
+    assert_eq!(out.status.code(), Some(127), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("no-such-program: not found"));
+}
+
+#[test]
+fn programs_that_ignore_a_preload_are_told_apart() {
+    let source = scratch("static.c");
+    let program = scratch("static");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let built = Command::new("cc").args(["-static", "-o"]).arg(&program).arg(&source).status().expect("cc");
+    assert!(built.success());
+    let out = ashlar(&["run", "--", program.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("a static program"), "{}", text(&out.stderr));
+
+    // Another user's set-user-ID program can only be made by root.
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } == 0 {
+        let setuid = scratch("setuid");
+        std::fs::copy("/bin/true", &setuid).unwrap();
+        std::os::unix::fs::chown(&setuid, Some(65534), None).unwrap();
+        std::fs::set_permissions(&setuid, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        let out = ashlar(&["run", "--", setuid.to_str().unwrap()]);
+        assert_eq!(out.status.code(), Some(2));
+        assert!(text(&out.stderr).contains("set-user-ID"), "{}", text(&out.stderr));
+    }
+}
+
+/// Were the library linked into the tool, it would obey `ASHLAR_STATS` there, and the lab's `glibc` would be ours.
+#[test]
+fn the_lab_is_not_linked_with_the_library() {
+    let args = ["bench", "C", "--systems", "glibc", "--sizes", "64", "--objects", "10", "--rounds", "1"];
+    let out = Command::new(env!("CARGO_BIN_EXE_ashlar")).args(args).env("ASHLAR_STATS", "text").output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(!text(&out.stderr).contains("# name"), "{}", text(&out.stderr));
+    let linked =
+        Command::new(env!("CARGO_BIN_EXE_ashlar")).args(["run", "--stats", "--"]).arg("true").output().unwrap();
+    assert!(text(&linked.stderr).contains("# name"), "the sign that the test looks for is gone");
+}
