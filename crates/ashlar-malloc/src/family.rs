@@ -206,9 +206,10 @@ macro_rules! glibc_names {
         /// As for the function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
-            #[allow(unused_unsafe, reason = "some of them are safe")]
+            // Some of them are safe; as a pointer none is.
+            let of: unsafe extern "C" fn($($type),*) -> $result = $of;
             // SAFETY: the same contract.
-            unsafe { $of($($arg),*) }
+            unsafe { of($($arg),*) }
         }
     )*};
 }

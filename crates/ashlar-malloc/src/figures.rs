@@ -190,7 +190,7 @@ fn table(out: &mut impl Write) -> fmt::Result {
         out,
         "in use {} KiB, held {} KiB, mappings {} KiB, metadata {} KiB",
         t.used >> 10,
-        t.held_pages * PAGE >> 10,
+        (t.held_pages * PAGE) >> 10,
         t.direct >> 10,
         t.metadata >> 10
     )?;

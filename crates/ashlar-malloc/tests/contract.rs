@@ -1,6 +1,5 @@
 //! The functions' contracts, by C and C++ programs: on the shared library in every mode, and linked statically.
 
-#[allow(dead_code, reason = "each test uses a part")]
 mod common;
 
 use std::process::Output;

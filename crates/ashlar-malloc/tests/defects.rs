@@ -1,6 +1,5 @@
 //! One program for each kind of misuse: its exact report, and death by SIGABRT, in both modes.
 
-#[allow(dead_code, reason = "each test uses a part")]
 mod common;
 
 use std::os::unix::process::ExitStatusExt;

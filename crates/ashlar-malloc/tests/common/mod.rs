@@ -1,8 +1,8 @@
 //! Building C programs and running them on the library that this very `cargo test` built.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The shared library, beside the test program or one directory up.
 pub(crate) fn library() -> PathBuf {
