@@ -41,7 +41,7 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
         build: own_build(),
         objects: plan.objects,
         rounds: plan.rounds,
-        warm_up: "one round of everything, and four passes right before each measured pass".to_owned(),
+        warm_up: "one round of everything, and two to twelve passes right before each measured pass".to_owned(),
         systems: plan.systems.iter().map(|info| info.id.to_owned()).collect(),
         peers: peers.collect(),
     }

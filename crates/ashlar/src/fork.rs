@@ -52,4 +52,5 @@ pub unsafe fn after_in_parent() {
 pub unsafe fn after_in_child() {
     release();
     crate::background::after_fork_in_child();
+    crate::cache::reaper::after_fork_in_child();
 }

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::harness::{SpinBarrier, allowed_cpus, pin};
@@ -25,6 +26,7 @@ struct Job {
     size: usize,
     threads: usize,
     barrier: Arc<SpinBarrier>,
+    warm: Arc<AtomicBool>,
 }
 
 /// Serves `S`. This is the function that is compiled once for each system.
@@ -72,7 +74,7 @@ pub(crate) fn serve<S: System>() -> Result<(), CliError> {
 fn work<S: System>(system: &S, me: usize, slots: &[Slots], jobs: &Receiver<Job>, done: &Sender<(usize, Ticks)>) {
     system.thread_start(me);
     while let Ok(job) = jobs.recv() {
-        let pass = Pass { group: job.group, size: job.size, slots, barrier: &job.barrier };
+        let pass = Pass { group: job.group, size: job.size, slots, barrier: &job.barrier, warm: &job.warm };
         let ticks = run(system, me, job.threads, &pass);
         if done.send((me, ticks)).is_err() {
             break;
@@ -90,8 +92,9 @@ fn measure(
 ) -> Reply {
     let threads = group.threads(setup.cpus);
     let barrier = Arc::new(harness::SpinBarrier::new(threads, threads > allowed));
+    let warm = Arc::new(AtomicBool::new(false));
     for worker in &workers[..threads] {
-        let job = Job { group, size, threads, barrier: Arc::clone(&barrier) };
+        let job = Job { group, size, threads, barrier: Arc::clone(&barrier), warm: Arc::clone(&warm) };
         if worker.send(job).is_err() {
             return Reply::Failed("a thread of the pool is gone".to_owned());
         }

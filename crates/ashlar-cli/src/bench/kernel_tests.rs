@@ -6,7 +6,9 @@
 //! threads, because the systems take turns and each would otherwise find its memory evicted by the others, or given back
 //! to the system while it sat idle. What is measured is the steady state, for every system alike.
 
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::time::Instant;
 
 use super::Group;
 use super::harness::{SpinBarrier, hide, ticks};
@@ -45,6 +47,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) slots: &'a [Slots],
     /// For as many threads as the group has.
     pub(crate) barrier: &'a SpinBarrier,
+    /// Set when the system is warm enough.
+    pub(crate) warm: &'a AtomicBool,
 }
 
 /// What one thread measured. `complete` is false when the system returned null.
@@ -55,14 +59,30 @@ pub(crate) struct Ticks {
     pub(crate) complete: bool,
 }
 
-/// Passes that warm a system up before the measured one.
-pub(crate) const WARMING_PASSES: usize = 12;
+/// Passes that warm a system up before the measured one: so many at most, at least [`FEWEST_WARMING_PASSES`], and
+/// no more once those after the first took [`WARMING_TIME`].
+const WARMING_PASSES: usize = 12;
+const FEWEST_WARMING_PASSES: usize = 2;
+const WARMING_TIME: Duration = Duration::from_millis(3);
 
 /// Runs the part of thread `me`: some passes unmeasured, then one measured.
 pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
     let mut complete = true;
-    for _ in 0..WARMING_PASSES {
+    let mut start = Instant::now();
+    for done in 1..=WARMING_PASSES {
         complete &= once(system, me, threads, pass).complete;
+        if done == 1 {
+            // Where memory was given back in the meantime, the first pass is all page faults.
+            start = Instant::now();
+        }
+        // One thread decides for all, so that all run the same passes.
+        if me == 0 && done >= FEWEST_WARMING_PASSES && start.elapsed() > WARMING_TIME {
+            pass.warm.store(true, Ordering::Relaxed);
+        }
+        pass.barrier.wait();
+        if pass.warm.load(Ordering::Relaxed) {
+            break;
+        }
     }
     let measured = once(system, me, threads, pass);
     Ticks { complete: complete && measured.complete, ..measured }

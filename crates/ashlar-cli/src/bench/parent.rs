@@ -51,6 +51,10 @@ const CELL_BUDGET: Duration = Duration::from_millis(30);
 /// Most turns of a cell in a round.
 const MAX_TURNS: u32 = 8;
 
+/// Rounds that a child serves. Where a process happens to lie in memory (its page colours, the cache sets of its tables)
+/// moves some cells by a factor of two: a system is measured in several processes, so that luck meets all alike.
+const ROUNDS_OF_A_CHILD: usize = 2;
+
 /// Runs the plan: one warm-up round that is not counted, then the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
     let mut lab = Lab::open(plan);
@@ -69,6 +73,9 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
         bar.inc(1);
     }
     for round in 0..plan.rounds {
+        if round > 0 && round % ROUNDS_OF_A_CHILD == 0 {
+            lab.renew();
+        }
         bar.set_message(format!("round {}/{}", round + 1, plan.rounds));
         for (&(group, size), &turns) in passes.iter().zip(&turns) {
             for turn in 0..turns {
@@ -110,6 +117,19 @@ impl<'a> Lab<'a> {
             lab.children.push(child);
         }
         lab
+    }
+
+    /// Replaces the children of all systems that are still in the run.
+    fn renew(&mut self) {
+        for (who, info) in self.plan.systems.iter().enumerate() {
+            // The old child ends before the new one starts.
+            if self.children[who].take().is_some() {
+                match Connection::open(info, self.plan) {
+                    Ok((connection, _)) => self.children[who] = Some(connection),
+                    Err(error) => self.failures.push(error),
+                }
+            }
+        }
     }
 
     /// Asks every system once for one pass, beginning with the system `first` (modulo their number).

@@ -41,10 +41,17 @@ pub(crate) fn tick() -> bool {
     busy || left > 0
 }
 
+/// Set while a thread empties barns before growth.
+static BUSY: AtomicU32 = AtomicU32::new(0);
+
+/// In the child of a fork the thread that emptied barns may be gone.
+pub(crate) fn after_fork_in_child() {
+    BUSY.store(0, Ordering::Relaxed);
+}
+
 /// Called by the zone, without locks, when only fresh memory could serve a request: if barns hold more than an
 /// eighth of the zone they are emptied first. True if anything came back.
 pub(crate) fn before_growth(committed_bytes: usize) -> bool {
-    static BUSY: AtomicU32 = AtomicU32::new(0);
     if BUSY.swap(1, Ordering::Acquire) != 0 {
         return false;
     }

@@ -55,10 +55,7 @@ unsafe impl PageSource for LinuxSource {
             let half = usize::try_from(limit / 2).unwrap_or(usize::MAX) / nodes;
             return (half & !(BLOCK_SIZE - 1)).max(2 * BLOCK_SIZE);
         }
-        // SAFETY: sysconf has no preconditions.
-        let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }.max(1) as usize;
-        let memory = pages.saturating_mul(self.page_size());
-        (memory.saturating_mul(2) / nodes).next_power_of_two().clamp(64 << 30, 4 << 40)
+        (super::memory_bytes().saturating_mul(2) / nodes).next_power_of_two().clamp(64 << 30, 4 << 40)
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {

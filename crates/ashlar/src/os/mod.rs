@@ -89,6 +89,41 @@ pub(crate) fn membarrier(command: i32, flags: u32, cpu: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) == 0 }
 }
 
+/// How many CPUs the calling thread may use, and the highest of them; (1, 0) when the system does not tell.
+pub(crate) fn allowed_cpus() -> (u32, u32) {
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: cpu_set_t is plain old data; `set` is writable for `size` bytes.
+    let (set, known) = unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        let known = libc::sched_getaffinity(0, size, &mut set) == 0;
+        (set, known)
+    };
+    if !known {
+        return (1, 0);
+    }
+    let (mut count, mut highest) = (0, 0);
+    for cpu in 0..size * 8 {
+        // SAFETY: the index is below the number of bits of the set.
+        if unsafe { libc::CPU_ISSET(cpu, &set) } {
+            count += 1;
+            highest = cpu as u32;
+        }
+    }
+    (count.max(1), highest)
+}
+
+/// Bytes of main memory; 1 GiB when the system does not tell.
+pub(crate) fn memory_bytes() -> usize {
+    // SAFETY: sysinfo is plain old data and the call writes into it.
+    unsafe {
+        let mut info: libc::sysinfo = core::mem::zeroed();
+        if libc::sysinfo(&mut info) != 0 {
+            return 1 << 30;
+        }
+        (info.totalram as usize).saturating_mul(info.mem_unit as usize)
+    }
+}
+
 /// Moves the calling thread to `cpu` alone. Returns the old mask, or `None` when refused.
 pub(crate) fn pin_to(cpu: u32) -> Option<libc::cpu_set_t> {
     let size = size_of::<libc::cpu_set_t>();

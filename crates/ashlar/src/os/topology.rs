@@ -69,9 +69,14 @@ fn each_in_list(text: &[u8], mut each: impl FnMut(u32)) {
 pub(crate) fn read_topology(cpu_to_node: &mut [u8]) -> Topology {
     let mut buf = [0u8; 512];
     let len = read_file(c"/sys/devices/system/cpu/possible", &mut buf);
-    // SAFETY: sysconf has no preconditions.
-    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as u32;
-    let possible = highest_in_list(&buf[..len]).map_or(configured, |n| n + 1).max(configured);
+    let possible = highest_in_list(&buf[..len]).map(|n| n + 1);
+    let len = read_file(c"/sys/devices/system/cpu/present", &mut buf);
+    let mut present = 0;
+    each_in_list(&buf[..len], |_| present += 1);
+    // Not by sysconf, which in older C libraries opens directories and so allocates.
+    let (allowed, highest) = crate::os::allowed_cpus();
+    let present = if present > 0 { present } else { allowed };
+    let possible = possible.unwrap_or(0).max(present).max(highest + 1);
     let len = read_file(c"/sys/devices/system/node/online", &mut buf);
     let mut nodes = 0u32;
     let mut online = [0u8; 512];
@@ -91,7 +96,7 @@ pub(crate) fn read_topology(cpu_to_node: &mut [u8]) -> Topology {
         });
         nodes += 1;
     });
-    Topology { possible_cpus: possible, present_cpus: configured, nodes: nodes.max(1) }
+    Topology { possible_cpus: possible, present_cpus: present, nodes: nodes.max(1) }
 }
 
 /// Writes `/sys/devices/system/node/node<N>/cpulist` into `buf`.

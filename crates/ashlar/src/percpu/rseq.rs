@@ -142,20 +142,24 @@ struct Helper {
     stack: [u64; 64],
     stop: AtomicU32,
     tid: AtomicU32,
+    /// Calls of membarrier that came back.
+    fences: AtomicU32,
 }
 
 /// Shows that a thread inside a critical section is aborted when the kernel is asked for it.
 ///
 /// A helper thread, a bare `clone` without TLS that does nothing but call membarrier, runs beside a
-/// section that spins until it is aborted, bounded to about 10 ms. False if no abort came; true also when the
-/// helper could not be started, since then nothing was shown either way and the kernel's word is all there is.
+/// section that spins until it is aborted. False if no abort came though the helper's calls did; true also when the
+/// helper could not be started, or got no CPU in about 10 ms: then nothing was shown either way, and the kernel's
+/// word is all there is.
 pub(crate) fn self_test() -> bool {
     // The helper has no stack to speak of: no signal handler may run on it.
     crate::os::with_signals_blocked(self_test_unsignalled)
 }
 
 fn self_test_unsignalled() -> bool {
-    let mut helper = Helper { stack: [0; 64], stop: AtomicU32::new(0), tid: AtomicU32::new(1) };
+    let mut helper =
+        Helper { stack: [0; 64], stop: AtomicU32::new(0), tid: AtomicU32::new(1), fences: AtomicU32::new(0) };
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -166,7 +170,7 @@ fn self_test_unsignalled() -> bool {
     let top = (&raw mut helper.stack).cast::<u64>().wrapping_add(64);
     let started: isize;
     // SAFETY: the child runs on its own stack (which it does not even use), touches only registers and the
-    // `stop` word, and ends by the exit system call; CLONE_CHILD_CLEARTID zeroes `tid` when it is gone, which
+    // words `stop` and `fences`, and ends by the exit system call; CLONE_CHILD_CLEARTID zeroes `tid` when it is gone, which
     // is waited for below, so `helper` outlives it.
     unsafe {
         asm!(
@@ -178,6 +182,7 @@ fn self_test_unsignalled() -> bool {
             "xor esi, esi",
             "xor edx, edx",
             "syscall",
+            "inc dword ptr [r13]",
             "cmp dword ptr [r12], 0",
             "je 23b",
             "mov eax, {exit}",
@@ -192,6 +197,7 @@ fn self_test_unsignalled() -> bool {
             in("r10") helper.tid.as_ptr(),
             in("r8") 0usize,
             in("r12") helper.stop.as_ptr(),
+            in("r13") helper.fences.as_ptr(),
             membarrier = const libc::SYS_membarrier,
             command = const EXPEDITED_RSEQ,
             exit = const libc::SYS_exit,
@@ -202,7 +208,7 @@ fn self_test_unsignalled() -> bool {
     if started < 0 {
         return true;
     }
-    let aborted = spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), 20_000_000);
+    let aborted = was_aborted(&helper.fences);
     helper.stop.store(1, Ordering::Release);
     let mut waited = 0u32;
     while helper.tid.load(Ordering::Acquire) != 0 {
@@ -210,6 +216,24 @@ fn self_test_unsignalled() -> bool {
         crate::sync::relax(waited);
     }
     aborted
+}
+
+/// Spins inside a section, half a millisecond at a time. False only if fences came and went during several of these
+/// times and none aborted the section.
+fn was_aborted(fences: &AtomicU32) -> bool {
+    let mut unaborted = 0;
+    for _ in 0..20 {
+        let before = fences.load(Ordering::Acquire);
+        if spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), 1_000_000) {
+            return true;
+        }
+        // The first may have begun before the section; the second did not.
+        unaborted += u32::from(fences.load(Ordering::Acquire).wrapping_sub(before) >= 2);
+        if unaborted == 3 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Spins `rounds` times at most inside a section whose abort handler reports instead of restarting.

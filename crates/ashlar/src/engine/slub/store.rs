@@ -70,16 +70,20 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
 pub(super) fn take_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
-    let own = cpu.0 as usize % node.barns.len();
-    node.barns[own].get_full().or_else(|| {
-        let (before, after) = (&node.barns[..own], &node.barns[own + 1..]);
-        after.iter().chain(before).find_map(Barn::rob_full)
-    })
+    node.barn(cpu).get_full().or_else(|| others(node, cpu).find_map(Barn::rob_full))
 }
 
-/// An empty sheaf of the given capacity.
+/// The barns of the other CPUs, the next one first.
+fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
+    let own = cpu.0 as usize % node.barns.len();
+    let (before, after) = (&node.barns[..own], &node.barns[own + 1..]);
+    after.iter().chain(before)
+}
+
+/// An empty sheaf of the given capacity: where one CPU only frees what another allocates, the empty sheaves pile up
+/// at the other's barn.
 pub(super) fn empty_sheaf(node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
-    match node.barn(cpu).get_empty() {
+    match node.barn(cpu).get_empty().or_else(|| others(node, cpu).find_map(Barn::get_empty)) {
         Some(mut sheaf) => {
             if sheaf.capacity() != capacity {
                 sheaf.set_capacity(capacity);
