@@ -6,7 +6,7 @@
 //!
 //! * [`family`]: `malloc` and its relatives, with the argument, `errno` and size rules of glibc's manual.
 //! * [`cxx`]: operators new and delete (x86-64; elsewhere the C++ library's own, which call `malloc`).
-//! * [`process`]: what happens at load, fork and exit.
+//! * `process`: what happens at load, fork and exit.
 //! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`, and the table of `ASHLAR_STATS`.
 //!
 //! Nothing here allocates from itself, and nothing unwinds: the profile aborts on panic, and there is no code that

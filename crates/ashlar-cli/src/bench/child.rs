@@ -3,9 +3,9 @@
 //! The threads are started once, each pinned to its CPU, and sleep between two requests, so that the process costs
 //! nothing while another one is measured.
 
+use core::sync::atomic::AtomicBool;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::harness::{SpinBarrier, allowed_cpus, pin};

@@ -26,7 +26,7 @@ pub(crate) struct PageHead {
 }
 
 impl PageHead {
-    #[cfg(any(test, ashlar_loom))]
+    #[cfg(ashlar_loom)]
     pub(crate) fn new() -> Self {
         PageHead {
             state: AtomicU64::new(0),
