@@ -210,6 +210,25 @@ fn arenas_need_not_be_aligned() {
     lives_in("arenas_need_not_be_aligned", MIB + 12_345, 4096, 777);
 }
 
+/// A thread that moves to a CPU without an area, on an arena every CPU but the first, works without sheaves and barns;
+/// what they hold must not be lost to it.
+#[test]
+fn a_cpu_without_an_area_gets_what_barns_hold() {
+    let outcome = child("a_cpu_without_an_area_gets_what_barns_hold", "barns", &[], || {
+        // SAFETY: leaked, zeroed memory that nobody else knows.
+        let source = Box::leak(Box::new(unsafe { ArenaSource::new(arena(MIB, 0), MIB) }));
+        assert_eq!(ashlar::start_on(source), Ok(true));
+        let with_area = exhaust(64);
+        ashlar::testing::limit_cpus(0);
+        let without = exhaust(64);
+        // Two sheaves of the first CPU stay where they are.
+        assert!(without + 2 * ashlar::MAX_SHEAF_CAPACITY >= with_area, "{without} objects after {with_area}");
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
+
 #[test]
 fn system_pages_of_every_size_work() {
     for page_size in [4096, 16_384, 65_536] {

@@ -50,14 +50,16 @@ pub(crate) fn after_fork_in_child() {
 }
 
 /// Called by the zone, without locks, when only fresh memory could serve a request: if barns hold more than an
-/// eighth of the zone they are emptied first. True if anything came back.
+/// eighth of the zone they are emptied first; always when there is no fresh memory either (`committed_bytes` of 0).
+/// True if anything came back.
 pub(crate) fn before_growth(committed_bytes: usize) -> bool {
     if BUSY.swap(1, Ordering::Acquire) != 0 {
         return false;
     }
     let mut held = 0;
     registry::try_for_each(|cache| held += slub::barn_bytes(cache));
-    let worth = held > (committed_bytes / 8).max(2 << 20)
+    let bound = if committed_bytes == 0 { 0 } else { (committed_bytes / 8).max(2 << 20) };
+    let worth = held > bound
         && registry::try_for_each(|cache| cache.nodes.iter().for_each(|node| slub::flush_barns(cache, node)));
     BUSY.store(0, Ordering::Release);
     worth

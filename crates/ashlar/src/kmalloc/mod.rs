@@ -116,11 +116,13 @@ pub(crate) fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, boo
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
     let home = PERCPU.node_of(percpu::this_cpu());
     let nodes = ZONE.nodes() as u8;
-    let run = (0..nodes).find_map(|i| {
-        let node = crate::units::NodeId((home.0 + i) % nodes);
-        ZONE.alloc(node, pages).map(|run| (run, node))
-    });
-    let Some((run, node)) = run else {
+    let take = || {
+        (0..nodes).find_map(|i| {
+            let node = crate::units::NodeId((home.0 + i) % nodes);
+            ZONE.alloc(node, pages).map(|run| (run, node))
+        })
+    };
+    let Some((run, node)) = take().or_else(|| if ZONE.ask_for_all() { take() } else { None }) else {
         // The zone is full; a mapping of its own is still better than nothing.
         return direct::map(size, align).map(|at| (at, true));
     };

@@ -56,6 +56,12 @@ impl Heads for MemMap {
 
 /// See [`super::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
+    let object = alloc_once(cache);
+    // Barns may hold the last memory there is, also of this cache: a CPU without an area never looks there.
+    if object.is_null() && ZONE.ask_for_all() { alloc_once(cache) } else { object }
+}
+
+fn alloc_once(cache: &'static RawCache) -> *mut u8 {
     percpu::adopt_thread();
     for _ in 0..ATTEMPTS {
         let Some(view) = percpu::read(cache.slot) else { break };
@@ -233,6 +239,7 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
 /// See [`super::alloc_bulk`].
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = percpu::pop_batch(cache.slot, out);
+    let mut asked = false;
     while got < out.len() {
         let rest = &mut out[got..];
         let capacity = tunable(&cache.sheaf_capacity);
@@ -242,6 +249,10 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
             let had = refill::refill(cache, id, rest);
             got += had;
             if had > 0 {
+                continue;
+            }
+            if !asked && ZONE.ask_for_all() {
+                asked = true;
                 continue;
             }
         } else {

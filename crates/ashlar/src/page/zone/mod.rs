@@ -88,7 +88,7 @@ pub(crate) struct Zone {
     before_growth: AtomicUsize,
 }
 
-/// Gets the bytes that the zone has; true when it made some of them free.
+/// Gets the bytes that the zone has, or 0 when a request is about to fail; true when it made some of them free.
 pub(crate) type BeforeGrowth = fn(usize) -> bool;
 
 mod source_cell {
@@ -164,11 +164,22 @@ impl Zone {
     /// Asks the layers above for memory they could do without; true when it is worth looking again.
     #[cold]
     fn ask_above(&self, node: NodeId) -> bool {
+        let committed = self.node[usize::from(node.0)].lock().committed as usize * BLOCK_SIZE;
+        self.ask(committed)
+    }
+
+    /// Asks the layers above for everything they could do without: before a request fails. True when it is worth
+    /// trying again.
+    #[cold]
+    pub(crate) fn ask_for_all(&self) -> bool {
+        self.ask(0)
+    }
+
+    fn ask(&self, committed: usize) -> bool {
         let ask = self.before_growth.load(Ordering::Acquire);
         if ask == 0 {
             return false;
         }
-        let committed = self.node[usize::from(node.0)].lock().committed as usize * BLOCK_SIZE;
         // SAFETY: only `set_before_growth` stores here, and only values of this function type.
         let ask = unsafe { core::mem::transmute::<usize, BeforeGrowth>(ask) };
         ask(committed)
