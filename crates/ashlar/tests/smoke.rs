@@ -16,8 +16,12 @@ fn check(ptr: *mut u8, size: usize) {
     }
 }
 
+/// The tests run one after the other: the second looks at the memory of the whole process.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[test]
 fn objects_of_every_size_are_apart_and_keep_their_bytes() {
+    let _alone = ALONE.lock();
     eprintln!("mode {}", ashlar::mode());
     for size in (1..200).chain([255, 256, 257, 1000, 4096, 8192, 8193, 70_000, 3 << 20, 40 << 20]) {
         let count = if size > 10_000 { 3 } else { 600 };
@@ -40,6 +44,7 @@ fn objects_of_every_size_are_apart_and_keep_their_bytes() {
 
 #[test]
 fn many_rounds_reuse_the_same_memory() {
+    let _alone = ALONE.lock();
     let committed = || ashlar::zone_stats().committed;
     let mut first = 0;
     for round in 0..50 {
