@@ -79,6 +79,48 @@ fn a_gibibyte_goes_back_within_two_and_a_half_seconds_of_idleness() {
     child.expect("the parent").succeeded();
 }
 
+/// Threads of this process.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("procfs").count()
+}
+
+/// Waits until `done`, within a bound that only a thread that hangs can reach.
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn the_background_thread_ends_when_nothing_is_left_and_comes_again() {
+    let test = "the_background_thread_ends_when_nothing_is_left_and_comes_again";
+    let child = child(test, test, &[], || {
+        let before = threads();
+        for round in 0..2 {
+            chain(64 * MIB / 64).free();
+            assert_eq!(threads(), before + 1, "round {round}: a thread for what was freed");
+            wait_until("the background thread goes on for ever", || threads() == before);
+            assert_eq!(ashlar::zone_stats().dirty, 0, "round {round}: it left something behind");
+        }
+        // Large objects use no barn: their pages go back by age alone.
+        for round in 0..2 {
+            let large: Vec<_> = (0..32).map(|_| ashlar::kzalloc(MIB)).collect();
+            for at in large {
+                // SAFETY: live, freed once; written to, so that there is something to give back.
+                unsafe {
+                    at.write_bytes(1, MIB);
+                    ashlar::kfree(at);
+                }
+            }
+            wait_until("the background thread goes on for ever", || threads() == before);
+            assert_eq!(ashlar::zone_stats().dirty, 0, "large round {round}: it left something behind");
+        }
+    });
+    child.expect("the parent").succeeded();
+}
+
 #[test]
 fn metadata_is_at_most_a_fortieth_of_small_objects() {
     let test = "metadata_is_at_most_a_fortieth_of_small_objects";

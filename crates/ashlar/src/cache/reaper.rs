@@ -17,28 +17,41 @@ use crate::sync::{AtomicU32, Ordering};
 #[cfg(feature = "os")]
 const BARN_TICKS: u32 = 2;
 
+/// Whether any barn was in use at the last look; ticks between two looks go by it.
+#[cfg(feature = "os")]
+static IN_USE: AtomicU32 = AtomicU32::new(0);
 /// Set when an idle program has been drained already.
 #[cfg(feature = "os")]
 static DRAINED: AtomicU32 = AtomicU32::new(0);
+/// Ticks in a row that gave nothing back.
+#[cfg(feature = "os")]
+static FRUITLESS: AtomicU32 = AtomicU32::new(0);
 
 /// One tick of the background thread; true while there is more to come.
 #[cfg(feature = "os")]
 pub(crate) fn tick() -> bool {
     let now = ZONE.tick.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-    let mut busy = true;
+    let mut given = 0;
     if now.is_multiple_of(BARN_TICKS) {
-        busy = false;
-        registry::for_each(|cache| busy |= slub::reap_barns(cache));
-        if busy {
+        let mut in_use = false;
+        registry::for_each(|cache| in_use |= slub::reap_barns(cache));
+        IN_USE.store(u32::from(in_use), Ordering::Relaxed);
+        if in_use {
             DRAINED.store(0, Ordering::Relaxed);
         } else if DRAINED.swap(1, Ordering::Relaxed) == 0 {
             drain_everything();
-            ZONE.purge(u32::MAX);
+            given += ZONE.purge(u32::MAX).0;
         }
     }
     let decay = (crate::boot::options().decay_ms / TICK_MS).max(1);
-    let (_, left) = ZONE.purge(now.saturating_sub(decay));
-    busy || left > 0
+    let (old, left) = ZONE.purge(now.saturating_sub(decay));
+    given += old;
+    let fruitless = if given > 0 { 0 } else { FRUITLESS.load(Ordering::Relaxed) + 1 };
+    // What stays through a whole decay time cannot go back: parts of larger system pages, an arena.
+    let more = IN_USE.load(Ordering::Relaxed) != 0 || (left > 0 && fruitless <= decay + BARN_TICKS);
+    // The next thread counts from the start.
+    FRUITLESS.store(if more { fruitless } else { 0 }, Ordering::Relaxed);
+    more
 }
 
 /// Set while a thread empties barns before growth.
