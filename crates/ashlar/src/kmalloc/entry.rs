@@ -27,7 +27,7 @@ mod fast {
     use core::mem::offset_of;
 
     /// What follows each entry point: it asks for 64-byte alignment, which its section, and so its start, gets.
-    /// An entry that begins in the middle of a cache line costs a tenth of a pair.
+    /// An entry that begins in the middle of a cache line is fetched in two.
     macro_rules! entry_end {
         () => {
             ".p2align 6"
