@@ -7,7 +7,7 @@
 //! | up | everything exists, for ever |
 //! | failed | memory for the basic structures was refused; every request is out of memory |
 
-use crate::options::Options;
+use crate::options::{OptionError, Options};
 use crate::page::PageSource;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
@@ -129,11 +129,11 @@ pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted>
 ///
 /// # Errors
 /// The first part that is no option; the others are applied.
-pub fn configure(text: &str) -> Result<(), crate::options::OptionError<'_>> {
+pub fn configure(text: &str) -> Result<(), OptionError<'_>> {
     let mut options = OPTIONS.lock();
     let mut first = None;
     if STATE.load(Ordering::Acquire) != DOWN {
-        return Err(crate::options::OptionError { part: text, expected: "to be set before the first allocation" });
+        return Err(OptionError { part: text, expected: OptionError::TOO_LATE });
     }
     crate::options::parse(text, &mut options, |error| {
         first.get_or_insert(error);

@@ -51,6 +51,11 @@ pub struct OptionError<'a> {
     pub expected: &'static str,
 }
 
+impl OptionError<'_> {
+    /// What [`crate::configure`] expected when it came too late.
+    pub const TOO_LATE: &'static str = "to be set before the first allocation";
+}
+
 impl core::fmt::Display for OptionError<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "option `{}`: expected {}", self.part, self.expected)

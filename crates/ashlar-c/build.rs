@@ -1,0 +1,8 @@
+//! Names the shared library: `libashlar.so.0`, where the number moves with every change that breaks programs
+//! linked before. The library stays in memory once loaded: its background thread and fork handlers may outlive a `dlclose`.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libashlar.so.0");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}

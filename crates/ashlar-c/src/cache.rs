@@ -1,0 +1,313 @@
+//! `kmem_cache_*`: caches of objects of one size.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::fmt;
+use core::ptr::NonNull;
+
+use core_ashlar::{CacheArgs, CreateError, DestroyError, KmemCache, MAX_OBJECT_SIZE};
+use libc::{EBUSY, EINVAL, ENOMEM};
+
+use crate::flags::{__GFP_ZERO, CACHE_FLAGS, PLAIN, SLAB_HWCACHE_ALIGN, SLAB_PANIC, allocate, gfp_t, slab_flags_t};
+use crate::report::{panic, set_errno, warn};
+
+/// A cache: objects of one size with a name.
+#[derive(Debug)]
+pub struct kmem_cache {
+    pub(crate) inner: KmemCache,
+    pub(crate) has_ctor: bool,
+}
+
+/// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct kmem_cache_args {
+    /// Alignment of objects in bytes, a power of two up to 4096; 0 for 8.
+    pub align: c_uint,
+    /// Start of the part of an object that may be copied to user space. Checked, and then without use: nothing
+    /// here copies to user space.
+    pub useroffset: c_uint,
+    /// Bytes of that part.
+    pub usersize: c_uint,
+    /// Called once for each object when it is first carved from a slab. Objects must come back in the state that it
+    /// leaves. It must not allocate from its own cache.
+    pub ctor: Option<unsafe extern "C" fn(*mut c_void)>,
+    /// Objects in a sheaf, 1 to 254; 0: by object size.
+    pub sheaf_capacity: c_uint,
+    /// The library's own: whether `min_partial` holds; otherwise by object size.
+    pub use_min_partial: bool,
+    /// The library's own: whether `min_order` holds; otherwise the option of that name.
+    pub use_min_order: bool,
+    /// The library's own: whether `max_order` holds; otherwise the option of that name.
+    pub use_max_order: bool,
+    /// Empty slabs that each node keeps.
+    pub min_partial: c_uint,
+    /// Smallest order of slabs, 0 to 9: 2^order pages of 4 KiB.
+    pub min_order: c_uint,
+    /// Largest order of slabs, 0 to 9.
+    pub max_order: c_uint,
+}
+
+/// Why a cache could not be created, in words.
+enum Refusal {
+    Name,
+    Flags(slab_flags_t),
+    Usercopy,
+    Order(&'static str),
+    Core(CreateError),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Name => f.write_str("name: expected UTF-8"),
+            Refusal::Flags(bits) => write!(f, "flags {bits:#x}: expected a combination of the SLAB_ bits of ashlar.h"),
+            Refusal::Usercopy => f.write_str("useroffset and usersize: expected a part of the object"),
+            Refusal::Order(name) => write!(f, "{name}: expected 0 to 9"),
+            Refusal::Core(error) => error.fmt(f),
+        }
+    }
+}
+
+fn order(name: &'static str, used: bool, value: c_uint) -> Result<Option<u8>, Refusal> {
+    match (used, u8::try_from(value)) {
+        (false, _) => Ok(None),
+        (true, Ok(order @ 0..=9)) => Ok(Some(order)),
+        _ => Err(Refusal::Order(name)),
+    }
+}
+
+fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result<CacheArgs, Refusal> {
+    if flags & !CACHE_FLAGS != 0 {
+        return Err(Refusal::Flags(flags & !CACHE_FLAGS));
+    }
+    let end = u64::from(args.useroffset) + u64::from(args.usersize);
+    if end > size as u64 || (args.usersize == 0 && args.useroffset != 0) {
+        return Err(Refusal::Usercopy);
+    }
+    type Theirs = unsafe extern "C" fn(*mut c_void);
+    type Ours = unsafe extern "C" fn(*mut u8);
+    Ok(CacheArgs {
+        align: args.align as usize,
+        hwcache_align: flags & SLAB_HWCACHE_ALIGN != 0,
+        // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is the same.
+        ctor: args.ctor.map(|ctor| unsafe { core::mem::transmute::<Theirs, Ours>(ctor) }),
+        sheaf_capacity: (args.sheaf_capacity != 0).then_some(args.sheaf_capacity as usize),
+        min_partial: args.use_min_partial.then_some(args.min_partial as usize),
+        min_order: order("min_order", args.use_min_order, args.min_order)?,
+        max_order: order("max_order", args.use_max_order, args.max_order)?,
+    })
+}
+
+fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result<KmemCache, Refusal> {
+    let name = name.and_then(|name| name.to_str().ok()).ok_or(Refusal::Name)?;
+    let args = translate(size, args, flags)?;
+    KmemCache::create(name, size, &args).map_err(Refusal::Core)
+}
+
+/// A cache named `name` (up to 47 bytes, copied) for objects of `object_size` bytes, 1 to 2 MiB. `args` may be null.
+///
+/// Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or ENOMEM; with
+/// SLAB_PANIC the program ends instead.
+///
+/// # Safety
+/// `name` is null or a string, `args` null or readable; the constructor is one for objects of this size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_create(
+    name: *const c_char,
+    object_size: c_uint,
+    args: *const kmem_cache_args,
+    flags: slab_flags_t,
+) -> *mut kmem_cache {
+    // SAFETY: null or a string, by the caller's promise.
+    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+    // SAFETY: null or readable, by the caller's promise.
+    let args = unsafe { args.as_ref() }.copied().unwrap_or_default();
+    let shown = name.and_then(|name| name.to_str().ok()).unwrap_or("?");
+    let refusal = match create(name, object_size as usize, &args, flags) {
+        Ok(inner) => {
+            let handle = core_ashlar::kmalloc(size_of::<kmem_cache>()).cast::<kmem_cache>();
+            if !handle.is_null() {
+                // SAFETY: fresh memory of this size; kmalloc aligns to 8, which is enough for pointers.
+                unsafe { handle.write(kmem_cache { inner, has_ctor: args.ctor.is_some() }) };
+                return handle;
+            }
+            // It has no objects and nobody knows of it.
+            let _ = inner.destroy();
+            Refusal::Core(CreateError::OutOfMemory)
+        }
+        Err(refusal) => refusal,
+    };
+    if flags & SLAB_PANIC != 0 {
+        panic(format_args!("kmem_cache_create({shown}): {refusal}; SLAB_PANIC is set"));
+    }
+    warn(format_args!("kmem_cache_create({shown}): {refusal}"));
+    let no_memory = matches!(refusal, Refusal::Core(CreateError::OutOfMemory | CreateError::TooManyCaches));
+    set_errno(if no_memory { ENOMEM } else { EINVAL });
+    core::ptr::null_mut()
+}
+
+/// Ends a cache; a null pointer is no cache and nothing happens. While objects are in use the cache stays as it is,
+/// a line on standard error says so, and errno is EBUSY.
+///
+/// # Safety
+/// `s` is null or a cache that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_destroy(s: *mut kmem_cache) {
+    if s.is_null() {
+        return;
+    }
+    // SAFETY: a live cache; its value is moved out here and either given up for good or put back.
+    let handle = unsafe { s.read() };
+    match handle.inner.destroy() {
+        // SAFETY: the handle came from kmalloc, and is dead.
+        Ok(()) => unsafe { core_ashlar::kfree(s.cast()) },
+        Err((inner, error)) => {
+            if !matches!(error, DestroyError::LiveObjects(_)) {
+                warn(format_args!("kmem_cache_destroy({}): {error}", inner.name()));
+            }
+            // SAFETY: the place is that of the handle, whose value was moved out.
+            unsafe { s.write(kmem_cache { inner, has_ctor: handle.has_ctor }) };
+            set_errno(EBUSY);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn alloc_slow(cache: &kmem_cache, flags: gfp_t, function: &str) -> *mut c_void {
+    if flags & __GFP_ZERO != 0 && cache.has_ctor {
+        warn(format_args!("{function}({}): __GFP_ZERO: expected a cache without constructor", cache.inner.name()));
+        set_errno(EINVAL);
+        return core::ptr::null_mut();
+    }
+    allocate(function, flags, |zero| {
+        let object = if zero { cache.inner.zalloc() } else { cache.inner.alloc() };
+        object.map_or(core::ptr::null_mut(), NonNull::as_ptr)
+    })
+}
+
+/// One object. Its contents are those of its last use, or what the constructor left. NULL with errno ENOMEM when memory
+/// ends, EINVAL for bad flags.
+///
+/// # Safety
+/// `s` is a live cache.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_alloc(s: *mut kmem_cache, flags: gfp_t) -> *mut c_void {
+    // SAFETY: by the caller's promise.
+    let cache = unsafe { &*s };
+    if flags & !PLAIN == 0
+        && let Some(object) = cache.inner.alloc()
+    {
+        return object.as_ptr().cast();
+    }
+    alloc_slow(cache, flags, "kmem_cache_alloc")
+}
+
+/// One object, all bytes zero. Not for caches with a constructor: NULL with errno EINVAL.
+///
+/// # Safety
+/// `s` is a live cache.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_zalloc(s: *mut kmem_cache, flags: gfp_t) -> *mut c_void {
+    // SAFETY: by the caller's promise.
+    alloc_slow(unsafe { &*s }, flags | __GFP_ZERO, "kmem_cache_zalloc")
+}
+
+/// Gives an object back. A null object is none and nothing happens.
+///
+/// # Safety
+/// `s` is a live cache; `object` is null, or was allocated from it, was not freed since, and nobody uses it any more.
+/// With a constructor it is in constructed state.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void) {
+    if let Some(object) = NonNull::new(object.cast::<u8>()) {
+        // SAFETY: by the caller's promise.
+        unsafe { (*s).inner.free(object) };
+    }
+}
+
+/// Views `count` pointers of the caller's; `None` for a null array.
+unsafe fn pointers<'a>(p: *mut *mut c_void, count: usize) -> Option<&'a mut [*mut u8]> {
+    // SAFETY: the caller of the function at hand promised `count` pointers that nobody else uses meanwhile; thin
+    // pointers to any type have the same layout.
+    NonNull::new(p.cast::<*mut u8>()).map(|p| unsafe { core::slice::from_raw_parts_mut(p.as_ptr(), count) })
+}
+
+/// Fills `p` with `size` objects: all or nothing. Returns `size`, or 0 with errno ENOMEM, or EINVAL for bad flags, a
+/// null array, or a size above INT_MAX.
+///
+/// # Safety
+/// `s` is a live cache; `p` has room for `size` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_alloc_bulk(
+    s: *mut kmem_cache,
+    flags: gfp_t,
+    size: usize,
+    p: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let (cache, out) = unsafe { (&*s, pointers(p, size)) };
+    let (Some(out), Ok(count)) = (out, c_int::try_from(size)) else {
+        set_errno(EINVAL);
+        return 0;
+    };
+    if flags & !PLAIN == 0 && cache.inner.alloc_bulk(out) {
+        return count;
+    }
+    if flags & __GFP_ZERO != 0 && cache.has_ctor {
+        alloc_slow(cache, flags, "kmem_cache_alloc_bulk");
+        return 0;
+    }
+    let first = allocate("kmem_cache_alloc_bulk", flags, |zero| {
+        if !cache.inner.alloc_bulk(out) {
+            return core::ptr::null_mut();
+        }
+        if zero {
+            for object in out.iter() {
+                // SAFETY: a fresh object of that many bytes.
+                unsafe { object.write_bytes(0, cache.inner.object_size()) };
+            }
+        }
+        out.as_mut_ptr().cast()
+    });
+    if first.is_null() { 0 } else { count }
+}
+
+/// Gives `size` objects back. A null cache stands for any caches: then it is kfree_bulk.
+///
+/// # Safety
+/// As for kmem_cache_free, for each of them; none occurs twice and none is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_free_bulk(s: *mut kmem_cache, size: usize, p: *mut *mut c_void) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match (s.as_ref(), pointers(p, size)) {
+            (Some(cache), Some(objects)) => cache.inner.free_bulk(objects),
+            (None, Some(objects)) => core_ashlar::kfree_bulk(objects),
+            (_, None) => {}
+        }
+    }
+}
+
+/// Gives free slabs back to the system's side of the library. Returns 0 if no slab is left, else 1.
+///
+/// # Safety
+/// `s` is a live cache.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_shrink(s: *mut kmem_cache) -> c_int {
+    // SAFETY: by the caller's promise.
+    c_int::from(!unsafe { &*s }.inner.shrink())
+}
+
+/// Bytes of an object that its user may use.
+///
+/// # Safety
+/// `s` is a live cache.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_size(s: *mut kmem_cache) -> c_uint {
+    // SAFETY: by the caller's promise.
+    unsafe { &*s }.inner.object_size() as c_uint
+}
+
+const _: () = assert!(MAX_OBJECT_SIZE <= c_uint::MAX as usize, "sizes of objects are told as unsigned int");
+const _: () = assert!(align_of::<kmem_cache>() <= 8, "kmalloc aligns handles to 8");

@@ -1,0 +1,219 @@
+//! What is the library's own: options, counters, mode, version.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::fmt::Write;
+
+use core_ashlar::{CacheInfo, MAX_NAME, Mode, OptionError};
+use libc::{EBUSY, EINVAL};
+
+use crate::cache::kmem_cache;
+use crate::report::Line;
+
+/// Bytes of a cache's name in `struct ashlar_cache_info`, with its end.
+pub const ASHLAR_NAME_SIZE: usize = 48;
+const _: () = assert!(ASHLAR_NAME_SIZE == MAX_NAME + 1);
+
+/// What a cache looks like at one moment. Sums over all nodes; exact while nobody allocates or frees.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ashlar_cache_info {
+    /// Name, as a string.
+    pub name: [c_char; ASHLAR_NAME_SIZE],
+    /// Bytes that the user may use.
+    pub object_size: usize,
+    /// Bytes from one object to the next.
+    pub stride: usize,
+    /// Alignment of objects in bytes.
+    pub align: usize,
+    /// Objects in a slab.
+    pub objects_per_slab: usize,
+    /// Order of a slab: 2^order pages of 4 KiB.
+    pub order: usize,
+    /// Objects in a sheaf; 0: no sheaves.
+    pub sheaf_capacity: usize,
+    /// Full sheaves that each barn may hold.
+    pub barn_limit: usize,
+    /// Empty slabs that each node keeps.
+    pub min_partial: usize,
+    /// Slabs in existence.
+    pub slabs: usize,
+    /// Objects that those slabs can hold.
+    pub objects: usize,
+    /// Objects allocated and not freed, those in prefilled sheaves among them.
+    pub live: usize,
+    /// Free objects in the sheaves of CPUs and barns.
+    pub cached: usize,
+    /// Bytes of slab space.
+    pub bytes: usize,
+    /// Slabs on partial lists.
+    pub partial: usize,
+    /// Full sheaves taken out of barns, since the cache was created; as all that follow.
+    pub barn_get: u64,
+    /// Times that a full sheaf was wanted and a barn had none.
+    pub barn_get_fail: u64,
+    /// Full sheaves put into barns.
+    pub barn_put: u64,
+    /// Full sheaves that a barn had no room for.
+    pub barn_put_fail: u64,
+    /// Sheaves that one CPU took out of the barn of another.
+    pub barn_robbed: u64,
+    /// Refills from slabs.
+    pub sheaf_refill: u64,
+    /// Flushes to slabs.
+    pub sheaf_flush: u64,
+    /// Slabs made.
+    pub alloc_slab: u64,
+    /// Slabs given back.
+    pub free_slab: u64,
+    /// Slabs of a smaller order than wanted, where pages were short.
+    pub order_fallback: u64,
+}
+
+fn translate(info: &CacheInfo) -> ashlar_cache_info {
+    let mut name = [0; ASHLAR_NAME_SIZE];
+    for (to, from) in name.iter_mut().zip(info.name().bytes()) {
+        *to = from as c_char;
+    }
+    ashlar_cache_info {
+        name,
+        object_size: info.object_size,
+        stride: info.stride,
+        align: info.align,
+        objects_per_slab: info.objects_per_slab,
+        order: usize::from(info.order),
+        sheaf_capacity: info.sheaf_capacity,
+        barn_limit: info.barn_limit,
+        min_partial: info.min_partial,
+        slabs: info.usage.slabs,
+        objects: info.usage.objects,
+        live: info.usage.live,
+        cached: info.usage.cached,
+        bytes: info.usage.bytes,
+        partial: info.usage.partial,
+        barn_get: info.barn.get,
+        barn_get_fail: info.barn.get_fail,
+        barn_put: info.barn.put,
+        barn_put_fail: info.barn.put_fail,
+        barn_robbed: info.barn.robbed,
+        sheaf_refill: info.slow.sheaf_refill,
+        sheaf_flush: info.slow.sheaf_flush,
+        alloc_slab: info.slow.alloc_slab,
+        free_slab: info.slow.free_slab,
+        order_fallback: info.slow.order_fallback,
+    }
+}
+
+/// Shape, tunables and figures of a cache.
+///
+/// # Safety
+/// `s` is a live cache; `info` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_cache_info(s: *const kmem_cache, info: *mut ashlar_cache_info) {
+    // SAFETY: by the caller's promise.
+    unsafe { info.write(translate(&(*s).inner.info())) };
+}
+
+/// Calls `each` for every cache, those of kmalloc among them, with `arg`. It may allocate, and create and destroy caches.
+///
+/// # Safety
+/// `each` may be called with `arg`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_for_each_cache(
+    each: Option<unsafe extern "C" fn(*const ashlar_cache_info, *mut c_void)>,
+    arg: *mut c_void,
+) {
+    let Some(each) = each else { return };
+    core_ashlar::for_each_cache(|info| {
+        let info = translate(info);
+        // SAFETY: by the caller's promise.
+        unsafe { each(&raw const info, arg) };
+    });
+}
+
+/// Brings every cached object back to its slab and gives all free memory back to the system, at once. Returns the
+/// number of 4 KiB pages given back.
+#[unsafe(no_mangle)]
+pub extern "C" fn ashlar_reap() -> usize {
+    core_ashlar::reap()
+}
+
+/// How the fast paths are protected in this process: "rseq" or "lock" ("emulate" if the option percpu asks for it,
+/// "down" if the allocator could not start). Starts the allocator.
+#[unsafe(no_mangle)]
+pub extern "C" fn ashlar_mode() -> *const c_char {
+    let name = match core_ashlar::mode() {
+        Mode::Rseq => c"rseq",
+        Mode::Lock => c"lock",
+        Mode::Emulate => c"emulate",
+        // Down; the type is open for modes to come, which this crate would learn of.
+        _ => c"down",
+    };
+    name.as_ptr()
+}
+
+const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+    Ok(version) => version,
+    Err(_) => c"?",
+};
+
+/// The version of the library, as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn ashlar_version() -> *const c_char {
+    VERSION.as_ptr()
+}
+
+/// Tells what is wrong with an option, cut to `size` bytes.
+unsafe fn tell(error: OptionError<'_>, message: *mut c_char, size: usize) {
+    if message.is_null() || size == 0 {
+        return;
+    }
+    let mut line = Line::new();
+    // A line never fails: what is too long is cut off.
+    let _ = write!(line, "{error}");
+    let len = line.bytes().len().min(size - 1);
+    // SAFETY: the callers promise `size` writable bytes; the end fits too.
+    unsafe {
+        message.copy_from_nonoverlapping(line.bytes().as_ptr().cast(), len);
+        message.add(len).write(0);
+    }
+}
+
+unsafe fn with_text(
+    text: *const c_char,
+    message: *mut c_char,
+    size: usize,
+    apply: impl FnOnce(&str) -> Result<(), OptionError<'_>>,
+) -> c_int {
+    const NO_TEXT: OptionError<'static> = OptionError { part: "", expected: "options as key=value in UTF-8" };
+    // SAFETY: null or a string, by the callers' promise.
+    let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }).and_then(|text| text.to_str().ok());
+    let error = match text.ok_or(NO_TEXT).and_then(apply) {
+        Ok(()) => return 0,
+        Err(error) => error,
+    };
+    // SAFETY: by the callers' promise.
+    unsafe { tell(error, message, size) };
+    if error.expected == OptionError::TOO_LATE { -EBUSY } else { -EINVAL }
+}
+
+/// Sets options before the first allocation, as "key=value,key=value": the grammar of the environment variable
+/// ASHLAR_OPTIONS, which is read after and wins. Returns 0; -EINVAL if a part is no option (the others are set); -EBUSY
+/// if the allocator has started. What is wrong is told in `message`, a buffer of `size` bytes, or null.
+///
+/// # Safety
+/// `text` is a string, `message` null or writable for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_configure(text: *const c_char, message: *mut c_char, size: usize) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { with_text(text, message, size, core_ashlar::configure) }
+}
+
+/// Whether `text` is good for ashlar_configure, without setting anything: 0, or -EINVAL and a message.
+///
+/// # Safety
+/// As for ashlar_configure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_check_options(text: *const c_char, message: *mut c_char, size: usize) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { with_text(text, message, size, core_ashlar::check_options) }
+}

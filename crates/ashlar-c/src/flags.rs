@@ -1,0 +1,183 @@
+//! `gfp_t` and `slab_flags_t`: the kernel's bits, and what each is good for here.
+//!
+//! An allocation looks at its flags once: if no bit outside [`PLAIN`] is set it takes the fast path. All else
+//! is sorted out in [`allocate`].
+
+use core::ffi::{c_uint, c_void};
+
+use libc::{EINVAL, ENOMEM};
+
+use crate::report::{null, panic, warn};
+
+/// How to allocate: a combination of the __GFP_ bits, most often GFP_KERNEL. What is not described below is refused.
+pub type gfp_t = c_uint;
+
+/// Memory for DMA. Accepted; here all memory is alike, as in a kernel without that zone.
+pub const __GFP_DMA: gfp_t = 1 << 0;
+/// Accepted; no object is ever moved.
+pub const __GFP_MOVABLE: gfp_t = 1 << 3;
+/// Accepted; see SLAB_RECLAIM_ACCOUNT.
+pub const __GFP_RECLAIMABLE: gfp_t = 1 << 4;
+/// Accepted; there are no emergency reserves. For a reserve of your own: kmem_cache_prefill_sheaf.
+pub const __GFP_HIGH: gfp_t = 1 << 5;
+/// Accepted; nothing here starts input or output.
+pub const __GFP_IO: gfp_t = 1 << 6;
+/// Accepted; nothing here calls into a file system.
+pub const __GFP_FS: gfp_t = 1 << 7;
+/// All bytes of the object are zero. Not for caches with a constructor: NULL with EINVAL.
+pub const __GFP_ZERO: gfp_t = 1 << 8;
+/// Accepted; the library never sleeps for memory, but may take a lock for a few instructions whatever the flags.
+pub const __GFP_DIRECT_RECLAIM: gfp_t = 1 << 10;
+/// Accepted; the background thread comes and goes by itself.
+pub const __GFP_KSWAPD_RECLAIM: gfp_t = 1 << 11;
+/// Accepted.
+pub const __GFP_WRITE: gfp_t = 1 << 12;
+/// Accepted; a failed allocation prints nothing anyway.
+pub const __GFP_NOWARN: gfp_t = 1 << 13;
+/// Accepted; free memory of other caches is asked for before any request fails.
+pub const __GFP_RETRY_MAYFAIL: gfp_t = 1 << 14;
+/// The call does not return without memory: when there is none, the program ends with a line on standard error.
+pub const __GFP_NOFAIL: gfp_t = 1 << 15;
+/// Accepted.
+pub const __GFP_NORETRY: gfp_t = 1 << 16;
+/// Accepted; there are no emergency reserves.
+pub const __GFP_MEMALLOC: gfp_t = 1 << 17;
+/// Accepted.
+pub const __GFP_COMP: gfp_t = 1 << 18;
+/// Accepted; there are no emergency reserves.
+pub const __GFP_NOMEMALLOC: gfp_t = 1 << 19;
+/// Accepted; there are no cpusets.
+pub const __GFP_HARDWALL: gfp_t = 1 << 20;
+/// With a function that takes a node: memory of that node or NULL. Elsewhere it means nothing.
+pub const __GFP_THISNODE: gfp_t = 1 << 21;
+/// Accepted; nothing is charged to anybody.
+pub const __GFP_ACCOUNT: gfp_t = 1 << 22;
+/// Both kinds of reclaim.
+pub const __GFP_RECLAIM: gfp_t = __GFP_DIRECT_RECLAIM | __GFP_KSWAPD_RECLAIM;
+
+/// The usual flags.
+pub const GFP_KERNEL: gfp_t = __GFP_RECLAIM | __GFP_IO | __GFP_FS;
+/// As GFP_KERNEL, charged to the caller's group in the kernel.
+pub const GFP_KERNEL_ACCOUNT: gfp_t = GFP_KERNEL | __GFP_ACCOUNT;
+/// For callers that must not sleep.
+pub const GFP_ATOMIC: gfp_t = __GFP_HIGH | __GFP_KSWAPD_RECLAIM;
+/// For callers that must not sleep and expect to fail.
+pub const GFP_NOWAIT: gfp_t = __GFP_KSWAPD_RECLAIM | __GFP_NOWARN;
+/// For callers inside input and output.
+pub const GFP_NOIO: gfp_t = __GFP_RECLAIM;
+/// For callers inside a file system.
+pub const GFP_NOFS: gfp_t = __GFP_RECLAIM | __GFP_IO;
+/// For memory of user processes, in the kernel.
+pub const GFP_USER: gfp_t = __GFP_RECLAIM | __GFP_IO | __GFP_FS | __GFP_HARDWALL;
+/// See __GFP_DMA.
+pub const GFP_DMA: gfp_t = __GFP_DMA;
+
+/// How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are refused with EINVAL.
+pub type slab_flags_t = c_uint;
+
+/// Accepted without effect, as in a kernel without slab debugging.
+pub const SLAB_CONSISTENCY_CHECKS: slab_flags_t = 1 << 8;
+/// Accepted without effect, as in a kernel without slab debugging.
+pub const SLAB_RED_ZONE: slab_flags_t = 1 << 10;
+/// Accepted without effect, as in a kernel without slab debugging.
+pub const SLAB_POISON: slab_flags_t = 1 << 11;
+/// Align objects to cache lines, to a fraction of one for small objects.
+pub const SLAB_HWCACHE_ALIGN: slab_flags_t = 1 << 13;
+/// Accepted; see __GFP_DMA.
+pub const SLAB_CACHE_DMA: slab_flags_t = 1 << 14;
+/// Accepted without effect, as in a kernel without slab debugging.
+pub const SLAB_STORE_USER: slab_flags_t = 1 << 16;
+/// Accepted; there are no lists of reclaimable pages.
+pub const SLAB_RECLAIM_ACCOUNT: slab_flags_t = 1 << 17;
+/// The other name of SLAB_RECLAIM_ACCOUNT.
+pub const SLAB_TEMPORARY: slab_flags_t = SLAB_RECLAIM_ACCOUNT;
+/// When the cache cannot be created, the program ends with a line on standard error.
+pub const SLAB_PANIC: slab_flags_t = 1 << 18;
+/// Accepted without effect, as in a kernel without slab debugging.
+pub const SLAB_TRACE: slab_flags_t = 1 << 21;
+/// Accepted; nothing tracks objects here.
+pub const SLAB_DEBUG_OBJECTS: slab_flags_t = 1 << 22;
+/// Accepted; nothing looks for leaks here.
+pub const SLAB_NOLEAKTRACE: slab_flags_t = 1 << 23;
+/// The cache shares its slabs with no other. Always so: caches are never merged.
+pub const SLAB_NO_MERGE: slab_flags_t = 1 << 24;
+/// Accepted; no failures are injected.
+pub const SLAB_FAILSLAB: slab_flags_t = 1 << 25;
+/// Accepted; nothing is charged to anybody.
+pub const SLAB_ACCOUNT: slab_flags_t = 1 << 26;
+/// Accepted without effect, as in a kernel without KASAN.
+pub const SLAB_KASAN: slab_flags_t = 1 << 27;
+/// Accepted; no user gives a cache debug flags.
+pub const SLAB_NO_USER_FLAGS: slab_flags_t = 1 << 28;
+/// Accepted without effect, as in a kernel without KFENCE.
+pub const SLAB_SKIP_KFENCE: slab_flags_t = 1 << 29;
+
+/// Flags with which an allocation is simply an allocation.
+pub(crate) const PLAIN: gfp_t = __GFP_DMA
+    | __GFP_MOVABLE
+    | __GFP_RECLAIMABLE
+    | __GFP_HIGH
+    | __GFP_IO
+    | __GFP_FS
+    | __GFP_RECLAIM
+    | __GFP_WRITE
+    | __GFP_NOWARN
+    | __GFP_RETRY_MAYFAIL
+    | __GFP_NORETRY
+    | __GFP_MEMALLOC
+    | __GFP_COMP
+    | __GFP_NOMEMALLOC
+    | __GFP_HARDWALL
+    | __GFP_THISNODE
+    | __GFP_ACCOUNT;
+
+/// All flags of caches.
+pub(crate) const CACHE_FLAGS: slab_flags_t = SLAB_CONSISTENCY_CHECKS
+    | SLAB_RED_ZONE
+    | SLAB_POISON
+    | SLAB_HWCACHE_ALIGN
+    | SLAB_CACHE_DMA
+    | SLAB_STORE_USER
+    | SLAB_RECLAIM_ACCOUNT
+    | SLAB_PANIC
+    | SLAB_TRACE
+    | SLAB_DEBUG_OBJECTS
+    | SLAB_NOLEAKTRACE
+    | SLAB_NO_MERGE
+    | SLAB_FAILSLAB
+    | SLAB_ACCOUNT
+    | SLAB_KASAN
+    | SLAB_NO_USER_FLAGS
+    | SLAB_SKIP_KFENCE;
+
+/// True if no bit is unknown; reports those that are, under the function's name.
+pub(crate) fn known(function: &str, flags: gfp_t) -> bool {
+    let unknown = flags & !(PLAIN | __GFP_ZERO | __GFP_NOFAIL);
+    if unknown != 0 {
+        warn(format_args!("{function}: gfp flags {unknown:#x}: expected a combination of the __GFP_ bits of ashlar.h"));
+    }
+    unknown == 0
+}
+
+/// An allocation with all its flags: `take` is called with whether the memory must be zero, and returns null when there
+/// is none.
+#[cold]
+pub(crate) fn allocate(function: &str, flags: gfp_t, mut take: impl FnMut(bool) -> *mut u8) -> *mut c_void {
+    if !known(function, flags) {
+        return null(EINVAL);
+    }
+    let zero = flags & __GFP_ZERO != 0;
+    let got = take(zero);
+    if !got.is_null() {
+        return got.cast();
+    }
+    if flags & __GFP_NOFAIL == 0 {
+        return null(ENOMEM);
+    }
+    core_ashlar::reap();
+    let got = take(zero);
+    if got.is_null() {
+        panic(format_args!("{function}: out of memory, and __GFP_NOFAIL says that it must not fail"));
+    }
+    got.cast()
+}

@@ -1,0 +1,230 @@
+//! The kmalloc family: objects of any size.
+//!
+//! | function | size 0 | overflow, too large, no memory | bad flags |
+//! |---|---|---|---|
+//! | `kmalloc` and all that allocate | ZERO_SIZE_PTR | NULL, `ENOMEM` | NULL, `EINVAL` |
+//! | `krealloc` and its relatives | frees; ZERO_SIZE_PTR | NULL, `ENOMEM`; the old memory stays | NULL, `EINVAL`; the old memory stays |
+//! | `kfree` and all that free | nothing happens for NULL and for ZERO_SIZE_PTR | | |
+//!
+//! Memory that was asked for with __GFP_ZERO is zero up to its `ksize`, so that `krealloc` with the same flag can
+//! promise zeros to memory that grows where it is.
+
+use core::ffi::c_void;
+
+use core_ashlar as core_api;
+use libc::ENOMEM;
+
+use crate::flags::{__GFP_ZERO, PLAIN, allocate, gfp_t, known};
+use crate::report::null;
+
+/// Largest size that the fast path of kmalloc serves, in bytes.
+pub const KMALLOC_MAX_CACHE_SIZE: usize = 8192;
+/// Smallest class of kmalloc, in bytes.
+pub const KMALLOC_MIN_SIZE: usize = 8;
+/// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned to itself, up to a page.
+pub const ARCH_KMALLOC_MINALIGN: usize = 8;
+/// Alignment of the objects of all caches, at least, in bytes.
+pub const ARCH_SLAB_MINALIGN: usize = 8;
+
+const _: () = assert!(KMALLOC_MAX_CACHE_SIZE == core_api::KMALLOC_MAX_CACHE_SIZE);
+
+/// Memory of which all bytes that `ksize` counts are zero.
+fn zeroed(size: usize) -> *mut u8 {
+    core_api::kzalloc(core_api::kmalloc_size_roundup(size))
+}
+
+#[cold]
+#[inline(never)]
+fn kmalloc_slow(function: &str, size: usize, flags: gfp_t) -> *mut c_void {
+    allocate(function, flags, |zero| if zero { zeroed(size) } else { core_api::kmalloc(size) })
+}
+
+/// Memory of at least `size` bytes. Sizes up to 64 KiB come from caches, one for each class (`kmalloc-64`); larger
+/// ones are pages; those above 32 MiB are mappings of their own.
+#[unsafe(no_mangle)]
+pub extern "C" fn kmalloc(size: usize, flags: gfp_t) -> *mut c_void {
+    if flags & !PLAIN == 0 {
+        let got = core_api::kmalloc(size);
+        if !got.is_null() {
+            return got.cast();
+        }
+    }
+    kmalloc_slow("kmalloc", size, flags)
+}
+
+/// As kmalloc, with all bytes zero.
+#[unsafe(no_mangle)]
+pub extern "C" fn kzalloc(size: usize, flags: gfp_t) -> *mut c_void {
+    if flags & !PLAIN == 0 {
+        let got = zeroed(size);
+        if !got.is_null() {
+            return got.cast();
+        }
+    }
+    kmalloc_slow("kzalloc", size, flags | __GFP_ZERO)
+}
+
+/// Memory for `n` elements of `size` bytes; NULL with errno ENOMEM when the product overflows.
+#[unsafe(no_mangle)]
+pub extern "C" fn kmalloc_array(n: usize, size: usize, flags: gfp_t) -> *mut c_void {
+    n.checked_mul(size).map_or_else(|| null(ENOMEM), |bytes| kmalloc(bytes, flags))
+}
+
+/// As kmalloc_array, with all bytes zero.
+#[unsafe(no_mangle)]
+pub extern "C" fn kcalloc(n: usize, size: usize, flags: gfp_t) -> *mut c_void {
+    n.checked_mul(size).map_or_else(|| null(ENOMEM), |bytes| kzalloc(bytes, flags))
+}
+
+/// Changes the size of memory, moving it if need be: it stays where it is if `new_size` is at most its `ksize`. A
+/// null pointer allocates; a new size of 0 frees and returns ZERO_SIZE_PTR.
+///
+/// With __GFP_ZERO, bytes that are added are zero, if the memory was allocated, and always resized, with that flag.
+///
+/// # Safety
+/// As for kfree. On success the old pointer is dead.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn krealloc(p: *const c_void, new_size: usize, flags: gfp_t) -> *mut c_void {
+    let zero = flags & __GFP_ZERO != 0;
+    // SAFETY: null, ZERO_SIZE_PTR or live memory, by the caller's promise.
+    let old = unsafe { core_api::ksize(p.cast()) };
+    if old == 0 && new_size != 0 {
+        return if zero { kzalloc(new_size, flags) } else { kmalloc(new_size, flags) };
+    }
+    if flags & !PLAIN != 0 && !known("krealloc", flags) {
+        return null(libc::EINVAL);
+    }
+    if new_size == 0 || new_size <= old {
+        if zero && new_size != 0 {
+            // SAFETY: the memory is live and `old` bytes long.
+            unsafe { p.cast::<u8>().cast_mut().add(new_size).write_bytes(0, old - new_size) };
+        }
+        // SAFETY: by the caller's promise.
+        return unsafe { core_api::krealloc(p.cast_mut().cast(), new_size) }.cast();
+    }
+    allocate("krealloc", flags, |zero| {
+        // SAFETY: by the caller's promise; when it fails the old memory is live as before, for another try.
+        let new = unsafe { core_api::krealloc(p.cast_mut().cast(), new_size) };
+        if zero && !new.is_null() {
+            // SAFETY: fresh memory that is more than `old` bytes long.
+            unsafe { new.add(old).write_bytes(0, core_api::ksize(new) - old) };
+        }
+        new
+    })
+}
+
+/// As krealloc, for `new_n` elements of `new_size` bytes; NULL with errno ENOMEM when the product overflows.
+///
+/// # Safety
+/// As for krealloc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn krealloc_array(p: *mut c_void, new_n: usize, new_size: usize, flags: gfp_t) -> *mut c_void {
+    match new_n.checked_mul(new_size) {
+        // SAFETY: by the caller's promise.
+        Some(bytes) => unsafe { krealloc(p, bytes, flags) },
+        None => null(ENOMEM),
+    }
+}
+
+/// Frees memory of kmalloc, or an object of any cache.
+///
+/// # Safety
+/// `object` is null, ZERO_SIZE_PTR, or live memory that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kfree(object: *const c_void) {
+    // SAFETY: by the caller's promise.
+    unsafe { core_api::kfree(object.cast_mut().cast()) }
+}
+
+/// As kfree, by a caller that knows the size it asked for: a little faster.
+///
+/// # Safety
+/// As for kfree; the memory came from kmalloc or a relative, for exactly `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kfree_sized(object: *const c_void, size: usize) {
+    // SAFETY: by the caller's promise.
+    unsafe { core_api::kfree_sized(object.cast_mut().cast(), size) }
+}
+
+/// As kfree, but all bytes are overwritten with zeros before.
+///
+/// # Safety
+/// As for kfree.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kfree_sensitive(object: *const c_void) {
+    let object = object.cast_mut();
+    // SAFETY: by the caller's promise; `ksize` bytes of live memory may be written, and 0 of what is none.
+    unsafe {
+        libc::explicit_bzero(object, core_api::ksize(object.cast()));
+        core_api::kfree(object.cast());
+    }
+}
+
+/// Frees `size` pointers of any caches and sizes; null pointers among them are skipped.
+///
+/// # Safety
+/// `p` holds `size` pointers, each as for kfree; none occurs twice.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kfree_bulk(size: usize, p: *mut *mut c_void) {
+    if !p.is_null() {
+        // SAFETY: by the caller's promise; thin pointers to any type have the same layout.
+        unsafe { core_api::kfree_bulk(core::slice::from_raw_parts(p.cast(), size)) };
+    }
+}
+
+/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for NULL and ZERO_SIZE_PTR.
+///
+/// # Safety
+/// As for kfree, but it stays live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ksize(object: *const c_void) -> usize {
+    // SAFETY: by the caller's promise.
+    unsafe { core_api::ksize(object.cast()) }
+}
+
+/// Bytes that kmalloc really sets aside for a request.
+#[unsafe(no_mangle)]
+pub extern "C" fn kmalloc_size_roundup(size: usize) -> usize {
+    core_api::kmalloc_size_roundup(size)
+}
+
+/// As kmalloc. The kernel's name for memory that need not be contiguous in physical memory, which is no question here.
+#[unsafe(no_mangle)]
+pub extern "C" fn kvmalloc(size: usize, flags: gfp_t) -> *mut c_void {
+    kmalloc(size, flags)
+}
+
+/// As krealloc, for memory of kvmalloc.
+///
+/// # Safety
+/// As for krealloc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kvrealloc(p: *const c_void, size: usize, flags: gfp_t) -> *mut c_void {
+    // SAFETY: by the caller's promise.
+    unsafe { krealloc(p, size, flags) }
+}
+
+/// As kfree, for memory of kvmalloc and of kmalloc.
+///
+/// # Safety
+/// As for kfree.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kvfree(addr: *const c_void) {
+    // SAFETY: by the caller's promise.
+    unsafe { kfree(addr) }
+}
+
+/// As kvfree, but `len` bytes are overwritten with zeros before.
+///
+/// # Safety
+/// As for kfree; `len` is at most its `ksize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kvfree_sensitive(addr: *const c_void, len: usize) {
+    if !addr.is_null() {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            libc::explicit_bzero(addr.cast_mut(), len);
+            kfree(addr);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The kernel's slab interface for C: `libashlar.so` and `libashlar.a`.
+//!
+//! Functions have the kernel's names, arguments and promises; where user space cannot keep one (there is no RCU, no
+//! DMA zone), the docstring says what happens instead. `include/ashlar.h` is generated from this crate, docstrings
+//! included, by `tests/header.rs`; `include/linux/slab.h` stands on it and lets kernel code compile unchanged.
+//!
+//! * [`flags`]: `gfp_t` and `slab_flags_t`.
+//! * [`cache`]: `kmem_cache_*`. [`sheaf`]: prefilled sheaves. [`kmalloc`]: objects of any size. [`strings`]: copies.
+//! * [`figures`]: what is the library's own: options, counters, mode.
+//! * `process`: fork. `report`: errno, and lines on standard error.
+//!
+//! No function here is named as one of the C library's: a program keeps its `malloc` and gets slabs beside it. Nothing
+//! unwinds into C: functions of the C ABI abort on a panic, and no path that a program can reach has one. The standard
+//! library is linked for its panic handler alone.
+#![no_std]
+#![expect(non_camel_case_types, reason = "the kernel's names are the interface")]
+
+extern crate std;
+
+pub mod cache;
+pub mod figures;
+pub mod flags;
+pub mod kmalloc;
+mod process;
+mod report;
+pub mod strings;
