@@ -24,7 +24,7 @@ pub(crate) enum Command {
     #[command(after_help = "Tests: A kmalloc, B kfree of the same objects, C kmalloc+kfree at once (one CPU);\n\
         D kmalloc on all CPUs, E kmalloc+kfree at once on all CPUs, F CPU 0 frees what the others allocated.\n\
         Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Run a program with its malloc on ashlar
     #[command(after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
         127 no such program.")]
@@ -32,6 +32,27 @@ pub(crate) enum Command {
     /// One measured process; the lab starts these itself
     #[command(hide = true)]
     BenchChild { system: String },
+    /// Fixed work on the malloc of this process; `bench programs` starts these itself
+    #[command(hide = true)]
+    Workload(WorkloadArgs),
+}
+
+/// Options of the hidden command `ashlar workload`.
+#[derive(Debug, Args)]
+pub(crate) struct WorkloadArgs {
+    pub(crate) name: String,
+
+    /// How much of the usual work
+    #[arg(long, value_name = "F", default_value = "1", value_parser = parse_scale)]
+    pub(crate) scale: f64,
+
+    /// The library that must serve malloc [default: the C library]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) library: Option<PathBuf>,
+
+    /// Milliseconds to sleep when everything is freed, before resident memory is read
+    #[arg(long, value_name = "MS")]
+    pub(crate) idle: Option<u64>,
 }
 
 /// Options of `ashlar run`.
@@ -71,9 +92,65 @@ impl StatsForm {
     }
 }
 
+/// What `ashlar bench` can run besides the kernel's tests.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Run whole programs on ashlar and its peers, by preloading each library
+    #[command(after_help = "Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
+    Programs(ProgramsArgs),
+}
+
+/// Options of `ashlar bench programs`.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramsArgs {
+    /// Systems, separated by commas, or `all`
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) systems: String,
+
+    /// Workloads, separated by commas; `all`, `synthetic` and `real` stand for many
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) workloads: String,
+
+    /// Measured rounds; each runs every workload once on every system
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+
+    /// How much of the usual work is done
+    #[arg(long, value_name = "F", default_value = "1", value_parser = parse_scale)]
+    pub(crate) scale: f64,
+
+    /// A column more: ashlar with these options (as in `ASHLAR_OPTIONS`); may be given several times
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    pub(crate) options: Vec<String>,
+
+    /// Print workloads and systems, and what is missing here; run nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+
+    /// Write machine and figures as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Statistic over the rounds that ratios and targets use
+    #[arg(long, value_enum, default_value_t = Statistic::Median)]
+    pub(crate) by: Statistic,
+
+    /// Judge the targets of the project; exit code 1 if one is missed
+    #[arg(long)]
+    pub(crate) check_targets: bool,
+
+    /// Do not measure: take the figures of an earlier run from this JSON file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["systems", "workloads", "rounds", "scale", "options", "list", "json"])]
+    pub(crate) from: Option<PathBuf>,
+}
+
 /// Options of `ashlar bench`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<BenchCommand>,
+
     /// Tests to run: any of A B C D E F
     #[arg(value_name = "TEST", value_parser = parse_test)]
     pub(crate) tests: Vec<Test>,
@@ -147,6 +224,13 @@ impl Statistic {
 /// Sorted, without repeats, never empty. (A type of its own, because clap takes a bare `Vec` for a repeated option.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SizeList(pub(crate) Vec<usize>);
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(scale) if (0.0001..=100.0).contains(&scale) => Ok(scale),
+        _ => Err("expected a number from 0.0001 to 100".to_owned()),
+    }
+}
 
 fn parse_test(text: &str) -> Result<Test, String> {
     Test::parse(text).ok_or_else(|| "expected one of A, B, C, D, E, F".to_owned())

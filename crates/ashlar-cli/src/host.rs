@@ -47,7 +47,8 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
     }
 }
 
-fn own_build() -> String {
+/// Profile of the tool.
+pub(crate) fn own_build() -> String {
     let asserts = if cfg!(debug_assertions) { "debug" } else { "release" };
     format!("{asserts}, opt-level {}", env!("ASHLAR_OPT_LEVEL"))
 }
@@ -84,7 +85,8 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-fn cpu_model() -> String {
+/// Name of the processor.
+pub(crate) fn cpu_model() -> String {
     let info = read("/proc/cpuinfo").unwrap_or_default();
     info.lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
@@ -96,7 +98,8 @@ pub(crate) fn kernel() -> String {
     read("/proc/sys/kernel/osrelease").unwrap_or_else(unknown)
 }
 
-fn thp() -> String {
+/// Setting of transparent huge pages.
+pub(crate) fn thp() -> String {
     let text = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     chosen.map_or_else(unknown, |(setting, _)| setting.to_owned())

@@ -5,8 +5,10 @@ mod args;
 mod bench;
 mod error;
 mod host;
+mod programs;
 mod report;
 mod run;
+mod workload;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Run(args) => run::run(&args),
         Command::BenchChild { system } => bench::child::main(&system),
+        Command::Workload(args) => workload::main(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -58,7 +58,7 @@ fn options(args: &RunArgs) -> Result<String, CliError> {
 }
 
 /// The shared library: beside the tool, or where `make install` puts libraries.
-fn library() -> Result<PathBuf, CliError> {
+pub(crate) fn library() -> Result<PathBuf, CliError> {
     let tool = env::current_exe().map_err(|error| CliError::Failed(format!("cannot find myself: {error}")))?;
     let dir = tool.parent().unwrap_or(Path::new("/"));
     build_under_cargo(dir)?;
@@ -101,7 +101,7 @@ fn preload_list(library: &Path) -> OsString {
 }
 
 /// Looks a program up as a shell does.
-fn find_program(name: &OsStr) -> Result<PathBuf, CliError> {
+pub(crate) fn find_program(name: &OsStr) -> Result<PathBuf, CliError> {
     let not_found = || CliError::NotFound(format!("PROGRAM: {}: not found", name.to_string_lossy()));
     if name.as_bytes().contains(&b'/') {
         return if Path::new(name).exists() { Ok(name.into()) } else { Err(not_found()) };

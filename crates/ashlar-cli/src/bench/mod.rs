@@ -16,10 +16,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::{BenchArgs, Style};
+use crate::args::{BenchArgs, BenchCommand, Style};
 use crate::error::CliError;
 use crate::{host, report};
-pub(crate) use harness::ticks;
+pub(crate) use harness::{allowed_cpus, hide, ticks};
 use record::Report;
 
 /// A test of the kernel's module, by the letter it has in the 2007 mail.
@@ -87,6 +87,9 @@ impl Group {
 
 /// `ashlar bench`.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
+    if let Some(BenchCommand::Programs(programs)) = &args.command {
+        return crate::programs::run(programs);
+    }
     // Outputs are opened before the run: a wrong path must not cost two minutes.
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;
@@ -122,7 +125,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     }
 }
 
-fn create(option: &str, path: &Path) -> Result<File, CliError> {
+/// Opens an output of a run.
+pub(crate) fn create(option: &str, path: &Path) -> Result<File, CliError> {
     File::create(path).map_err(|error| {
         CliError::option(option, format_args!("cannot write {}: {error}; expected a path to a file", path.display()))
     })

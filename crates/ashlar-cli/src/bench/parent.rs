@@ -171,7 +171,8 @@ impl<'a> Lab<'a> {
     }
 }
 
-fn progress(steps: u64) -> ProgressBar {
+/// A bar of `steps` steps on a terminal, nothing elsewhere.
+pub(crate) fn progress(steps: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -244,7 +245,7 @@ fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -
 }
 
 /// Middle value, or the mean of the two middle ones. The slice is not empty.
-fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let half = sorted.len() / 2;

@@ -27,7 +27,7 @@ fn best_peer<'a>(run: &'a Report, ours: &str, test: &str, size: usize, by: Stati
         .min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-fn geometric_mean(ratios: &[f64]) -> f64 {
+pub(crate) fn geometric_mean(ratios: &[f64]) -> f64 {
     (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
 }
 

@@ -1,0 +1,52 @@
+//! The workload `startup`: what a library costs a program that does nothing.
+//!
+//! Time is that of `true`, from before the process is made to after it is gone. The kernel counts the memory of the
+//! process that starts another as the other's (`ru_maxrss`), and that is more than `true` has; so memory is what `cat`
+//! reads of itself in `/proc/self/smaps_rollup`.
+
+use std::process::Command;
+use std::time::Instant;
+
+use super::process::{self, Usage};
+use super::systems::System;
+use crate::workload::kib_line;
+
+/// The name of the workload.
+pub(super) const NAME: &str = "startup";
+pub(super) const WHAT: &str = "`true`, at least 200 times";
+/// Fewest starts of each system, over all rounds.
+pub(super) const RUNS: usize = 200;
+
+/// One start.
+pub(super) fn run(system: &System) -> Result<Usage, String> {
+    let mut command = Command::new("true");
+    system.prepare(&mut command);
+    command.stdin(std::process::Stdio::null());
+    let start = Instant::now();
+    let child = command.spawn().map_err(|error| format!("cannot start `true`: {error}"))?;
+    let usage = process::wait(child, start)?;
+    Ok(Usage { peak_rss_kib: resident(system)?, ..usage })
+}
+
+/// An error unless the library is mapped into such a process.
+pub(super) fn check(system: &System) -> Result<(), String> {
+    let Some(library) = &system.library else { return Ok(()) };
+    let mut command = Command::new("cat");
+    system.prepare(&mut command);
+    command.arg("/proc/self/maps");
+    let (_, maps) = process::run(command)?;
+    let file = library.canonicalize().unwrap_or_else(|_| library.clone());
+    if maps.contains(&*file.to_string_lossy()) {
+        Ok(())
+    } else {
+        Err(format!("the preload has no effect: {} is not mapped", file.display()))
+    }
+}
+
+fn resident(system: &System) -> Result<u64, String> {
+    let mut command = Command::new("cat");
+    system.prepare(&mut command);
+    command.arg("/proc/self/smaps_rollup");
+    let (_, text) = process::run(command)?;
+    kib_line(&text, "Rss:").ok_or_else(|| "`cat /proc/self/smaps_rollup` shows no resident memory".to_owned())
+}
