@@ -2,15 +2,19 @@
 //!
 //! A section is a stretch of instructions that ends in one store, the commit. If the thread is preempted,
 //! migrated or signalled before the commit, the kernel does not let it go on but sends it to the abort
-//! handler, which jumps back to the start. So a section always sees its CPU's slot as if it were alone on that
-//! CPU, without a lock and without an atomic read-modify-write.
+//! handler, which leaves by the way of a closed gate. So a section always sees its CPU's slot as if it were alone on
+//! that CPU, without a lock and without an atomic read-modify-write.
+//!
+//! A handler that started its section again would be shorter, and a thread under a debugger's single steps would
+//! never get out: each step is an abort. Leaving costs one operation without sheaves for each abort, and an abort
+//! is rarer than a context switch.
 //!
 //! Rules kept by every section here (Linux `Documentation/userspace-api/rseq.rst`):
 //! * the only rseq field written is `rseq_cs`; the CPU number is read inside the section;
 //! * no system call, no call, no stack access inside;
 //! * the 4-byte signature stands right before the abort handler, which lies in a cold section;
-//! * inputs are unchanged when the handler restarts the section;
-//! * the gate is compared inside the section, so that a stop (see [`super::drain`]) is seen by every restart.
+//! * inputs are unchanged when the handler leaves;
+//! * the gate is compared inside the section, so that a stop (see [`super::drain`]) is seen by whoever commits.
 //!
 //! The commit of `pop` and `push` is an addition to the slot's main word in memory: one instruction, so it
 //! happens entirely or not at all as far as this CPU can tell, and no other CPU writes that word.
@@ -36,7 +40,7 @@ macro_rules! section_open {
     ($t:literal, $off:literal) => {
         concat!(
             ".pushsection __rseq_cs, \"aw\"\n.balign 32\n77: .long 0, 0\n.quad 2f, (3f - 2f), 4f\n.popsection\n",
-            "5: lea ",
+            "lea ",
             $t,
             ", [rip + 77b]\nmov fs:[",
             $off,
@@ -46,12 +50,14 @@ macro_rules! section_open {
         )
     };
 }
-/// Closes a section right after its commit, and lays down the abort handler.
+/// Closes a section right after its commit, and lays down the abort handler, which leaves for `$out`.
 macro_rules! section_close {
-    () => {
+    ($out:literal) => {
         concat!(
             "3:\n.pushsection .text.unlikely.ashlar_rseq, \"ax\"\n.byte 0x0f, 0xb9, 0x3d\n.long 0x53053053\n",
-            "4: jmp 5b\n.popsection\n"
+            "4: jmp ",
+            $out,
+            "\n.popsection\n"
         )
     };
 }
@@ -81,14 +87,14 @@ pub(crate) fn rseq_offset() -> isize {
     offset
 }
 
-/// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty or the gate is closed.
+/// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty, the gate is closed, or on an abort.
 #[inline(always)]
 pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {
     let object: usize;
     // SAFETY: the section reads the slot of the CPU it runs on (below the gate, so inside the reserved areas)
     // and the top entry of its main sheaf, which is always a readable word: an object, or the sentinel 0. It
-    // commits only after an object was read, to the entry below, which exists. An abort restarts it with
-    // `slot` and `off` unchanged.
+    // commits only after an object was read, to the entry below, which exists. An abort leaves as an empty
+    // sheaf does.
     unsafe {
         asm!(
             section_open!("{t}", "{off}"),
@@ -99,7 +105,7 @@ pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {
             "test {v}, {v}",
             "jz 3f",
             "add qword ptr [{slot} + {t}], 8",
-            section_close!(),
+            section_close!("8f"),
             "9:",
             ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
             "8: xor {v:e}, {v:e}",
@@ -118,7 +124,7 @@ pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {
     object
 }
 
-/// Puts an object on this CPU's main sheaf; false when it is full or the gate is closed.
+/// Puts an object on this CPU's main sheaf; false when it is full, the gate is closed, or on an abort.
 #[inline(always)]
 pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
     // SAFETY: as for `pop`; a top that is no multiple of the sheaf's size has a free word above it. The entry
@@ -133,7 +139,7 @@ pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
             "jz {no}",
             "mov [{o} - 8], {object}",
             "sub qword ptr [{slot} + {t}], 8",
-            section_close!(),
+            section_close!("{no}"),
             t = out(reg) _,
             o = out(reg) _,
             object = in(reg) object,
@@ -150,7 +156,7 @@ pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
     true
 }
 
-/// Reads this CPU's number and both words of its slot as of one moment; `None` when the gate is closed.
+/// Reads this CPU's number and both words of its slot as of one moment; `None` when the gate is closed, or on an abort.
 #[inline]
 pub(crate) fn read(slot: usize) -> Option<(u32, usize, usize)> {
     let (cpu, main, spare): (u64, usize, usize);
@@ -165,7 +171,7 @@ pub(crate) fn read(slot: usize) -> Option<(u32, usize, usize)> {
             "shl {t}, {shift}",
             "mov {main}, [{slot} + {t}]",
             "mov {spare}, [{slot} + {t} + 8]",
-            section_close!(),
+            section_close!("8f"),
             "9:",
             ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
             "8: mov {cpu}, -1",
@@ -186,7 +192,7 @@ pub(crate) fn read(slot: usize) -> Option<(u32, usize, usize)> {
     u32::try_from(cpu).ok().map(|cpu| (cpu, main, spare))
 }
 
-/// Replaces both words of `cpu`'s slot if this thread runs there and they are what `old` says.
+/// Replaces both words of `cpu`'s slot if this thread runs there and they are what `old` says; false also on an abort.
 #[inline]
 pub(crate) fn exchange(slot: usize, cpu: u32, old: (usize, usize), new: (usize, usize)) -> bool {
     // SAFETY: writes the slot of the CPU it runs on, which is compared with `cpu` and the gate inside the
@@ -206,7 +212,7 @@ pub(crate) fn exchange(slot: usize, cpu: u32, old: (usize, usize), new: (usize, 
             "cmp [{slot} + {t} + 8], {old1}",
             "jne {no}",
             "movdqa [{slot} + {t}], {pair}",
-            section_close!(),
+            section_close!("{no}"),
             t = out(reg) _,
             pair = out(xmm_reg) _,
             high = out(xmm_reg) _,
@@ -232,7 +238,7 @@ pub(crate) fn exchange(slot: usize, cpu: u32, old: (usize, usize), new: (usize, 
 pub(crate) fn pop_batch(slot: usize, out: &mut [usize]) -> usize {
     let taken: usize;
     // SAFETY: copies entries from the top down to the sentinel at most, into `out` at most to its end, and
-    // commits the new top once. A restart copies again from scratch; `out` is ours, so half a copy is harmless.
+    // commits the new top once. An abort counts nothing as taken; `out` is ours, so half a copy is harmless.
     unsafe {
         asm!(
             section_open!("{t}", "{off}"),
@@ -251,7 +257,12 @@ pub(crate) fn pop_batch(slot: usize, out: &mut [usize]) -> usize {
             "jmp 6b",
             "7: lea {v}, [{top} + {n}*8]",
             "mov [{t}], {v}",
-            section_close!(),
+            section_close!("8f"),
+            "9:",
+            ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
+            "8: xor {n:e}, {n:e}",
+            "jmp 9b",
+            ".popsection",
             t = out(reg) _,
             top = out(reg) _,
             v = out(reg) _,
@@ -293,7 +304,12 @@ pub(crate) fn push_batch(slot: usize, objects: &[usize]) -> usize {
             "inc {n}",
             "jmp 6b",
             "7: mov [{t}], {top}",
-            section_close!(),
+            section_close!("8f"),
+            "9:",
+            ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
+            "8: xor {n:e}, {n:e}",
+            "jmp 9b",
+            ".popsection",
             t = out(reg) _,
             top = out(reg) _,
             v = out(reg) _,
