@@ -12,7 +12,7 @@ pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;
 
-use crate::engine::{self, Constructor, MAX_NAME, RawCache, Usage, tunable};
+use crate::engine::{self, Constructor, MAX_NAME, Origin, RawCache, Usage, tunable};
 use crate::error::{CreateError, DestroyError};
 use crate::options::Options;
 use crate::percpu;
@@ -118,12 +118,13 @@ fn min_partial(stride: usize) -> usize {
     (stride.ilog2() as usize / 2).clamp(5, 10)
 }
 
-/// Creates a cache and enters it.
+/// Creates a cache and enters it, at `slot` if the caller has claimed one for it.
 pub(crate) fn create_raw(
     name: &str,
     size: usize,
     args: &CacheArgs,
-    built_in: bool,
+    origin: Origin,
+    slot: Option<u16>,
 ) -> Result<&'static RawCache, CreateError> {
     if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
         return Err(CreateError::Name);
@@ -148,7 +149,8 @@ pub(crate) fn create_raw(
         sheaf_capacity: capacity,
         barn_limit,
         min_partial: partial,
-        built_in,
+        origin,
+        slot,
     })
 }
 
@@ -180,7 +182,7 @@ impl KmemCache {
         if !crate::boot::ensure() {
             return Err(CreateError::OutOfMemory);
         }
-        create_raw(name, size, args, false).map(KmemCache::from_raw)
+        create_raw(name, size, args, Origin::Program, None).map(KmemCache::from_raw)
     }
 
     pub(crate) fn from_raw(raw: &'static RawCache) -> KmemCache {
@@ -273,7 +275,7 @@ impl KmemCache {
     /// # Errors
     /// With live objects nothing is lost: a line on standard error reports them and the handle comes back.
     pub fn destroy(self) -> Result<(), (KmemCache, DestroyError)> {
-        if self.raw.built_in {
+        if self.raw.origin != Origin::Program {
             return Err((self, DestroyError::BuiltIn));
         }
         let mut drained = false;

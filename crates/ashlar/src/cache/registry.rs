@@ -6,7 +6,7 @@
 
 use crate::engine::slub::barn::Barn;
 use crate::engine::slub::{self, Node};
-use crate::engine::{Constructor, Plan, RawCache};
+use crate::engine::{Constructor, Origin, Plan, RawCache};
 use crate::error::CreateError;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
@@ -53,7 +53,9 @@ pub(crate) struct NewCache<'a> {
     pub(crate) sheaf_capacity: usize,
     pub(crate) barn_limit: usize,
     pub(crate) min_partial: usize,
-    pub(crate) built_in: bool,
+    pub(crate) origin: Origin,
+    /// A slot that the caller claimed; `None`: any.
+    pub(crate) slot: Option<u16>,
 }
 
 /// Enters a new cache.
@@ -68,7 +70,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
     if free.is_none() && count == MAX_CACHES {
         return Err(CreateError::TooManyCaches);
     }
-    let slot = PERCPU.claim_slot().ok_or(CreateError::TooManyCaches)?;
+    let slot = new.slot.or_else(|| PERCPU.claim_slot()).ok_or(CreateError::TooManyCaches)?;
     let (place, nodes) = match free {
         // SAFETY: as above; nobody uses a destroyed cache.
         Some(place) => (Some(place), Some(unsafe { (*place).nodes })),
@@ -94,7 +96,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         barn_limit: new.barn_limit,
         min_partial: new.min_partial,
         nodes,
-        built_in: new.built_in,
+        origin: new.origin,
     };
     // SAFETY: the place is unused memory of a cache's size and alignment; written before anyone can see it.
     let cache = unsafe {

@@ -11,7 +11,6 @@
 //! | [`free_bulk`] | takes objects of this cache back |
 //! | [`flush`] | brings every cached object back to its slab; false if some CPU could not be reached |
 //! | [`shrink`] | gives free slabs back to the zone; the number of slabs left |
-//! | [`is_free`] | whether an object is free: flushes first |
 //! | [`usage`] | slabs, objects, live objects |
 //!
 //! An engine whose caches own a per-CPU slot with sheaves in it gets its fast path for nothing; one that
@@ -39,6 +38,17 @@ pub enum Engine {
     Slub,
 }
 
+/// Whose cache it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The program made it, and may destroy it.
+    Program,
+    /// One of kmalloc's size classes.
+    Kmalloc,
+    /// One of malloc's: its live objects stand in the object map.
+    Malloc,
+}
+
 /// An object constructor: called once for each object when it is first carved from a slab.
 pub type Constructor = unsafe extern "C" fn(*mut u8);
 
@@ -59,8 +69,7 @@ pub(crate) struct RawCache {
     pub(crate) min_partial: AtomicUsize,
     /// One entry a node.
     pub(crate) nodes: &'static [slub::Node],
-    /// Belongs to kmalloc: never destroyed.
-    pub(crate) built_in: bool,
+    pub(crate) origin: Origin,
     name: [u8; MAX_NAME + 1],
     name_len: u8,
     /// Creation number; 0 while the entry is free.
@@ -84,7 +93,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) barn_limit: usize,
     pub(crate) min_partial: usize,
     pub(crate) nodes: &'static [slub::Node],
-    pub(crate) built_in: bool,
+    pub(crate) origin: Origin,
 }
 
 impl RawCache {
@@ -102,7 +111,7 @@ impl RawCache {
             barn_limit: AtomicUsize::new(plan.barn_limit),
             min_partial: AtomicUsize::new(plan.min_partial),
             nodes: plan.nodes,
-            built_in: plan.built_in,
+            origin: plan.origin,
             name,
             name_len: len as u8,
             serial: AtomicU32::new(serial),
@@ -122,9 +131,9 @@ impl RawCache {
     }
 
     /// The slot offset that this cache's pages carry in the memmap: 0, the slow path, where frees must look
-    /// at the node first.
+    /// at the node, or at the object map, first.
     pub(crate) fn page_slot(&self) -> u16 {
-        if self.nodes.len() > 1 { 0 } else { self.slot }
+        if self.nodes.len() > 1 || self.origin == Origin::Malloc { 0 } else { self.slot }
     }
 
     /// The head page and index of an object of this cache, or why it is none.
@@ -215,15 +224,6 @@ pub(crate) fn flush(cache: &'static RawCache) -> bool {
 pub(crate) fn shrink(cache: &'static RawCache) -> usize {
     match cache.engine {
         Engine::Slub => slub::shrink(cache),
-    }
-}
-
-/// True if the object number `index` of the slab that starts at `page` is free. Brings cached objects back to their
-/// slabs first: for suspects only.
-#[cold]
-pub(crate) fn is_free(cache: &'static RawCache, page: PageIndex, index: u16) -> bool {
-    match cache.engine {
-        Engine::Slub => slub::is_free(cache, page, index),
     }
 }
 

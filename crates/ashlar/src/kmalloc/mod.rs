@@ -13,9 +13,10 @@ pub(crate) mod entry;
 use core::ptr::NonNull;
 
 use crate::cache::{CacheArgs, create_raw, registry};
-use crate::engine::{self, RawCache};
+use crate::engine::{self, Origin, RawCache};
 use crate::page::direct;
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::page::objmap::OBJECTS;
 use crate::page::zone::{DIRECT_BYTES, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::report;
@@ -70,7 +71,7 @@ pub(crate) fn create_caches() -> bool {
         // The largest power of two that divides the size: what the kernel promises.
         let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
         let args = CacheArgs { align, ..CacheArgs::default() };
-        let Ok(raw) = create_raw(name, size, &args, true) else { return false };
+        let Ok(raw) = create_raw(name, size, &args, Origin::Kmalloc, None) else { return false };
         cache.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
         for entry in SIZE_SLOT.iter().take(size + 1).skip(from) {
             entry.store(raw.slot, Ordering::Relaxed);
@@ -173,7 +174,13 @@ pub(crate) extern "C" fn kfree_slow(ptr: *mut u8) {
         return;
     }
     match find("kfree", address) {
-        Some(Found::Object(cache)) => engine::free(cache, address),
+        Some(Found::Object(cache)) => {
+            // Objects of malloc may come here too; the object map must lose them.
+            if cache.origin == Origin::Malloc && OBJECTS.take(address) == 0 {
+                return report::freed_twice("kfree", address, cache.name());
+            }
+            engine::free(cache, address);
+        }
         Some(Found::Large(page, pages)) => free_large(page, pages),
         Some(Found::Direct(_)) => {
             if let Some(at) = NonNull::new(ptr) {
@@ -318,7 +325,8 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
     let mut count = 0;
     let mut owner: Option<&'static RawCache> = None;
     for &object in objects {
-        let cache = registry::cache_of_address(object as usize).filter(|c| c.locate(object as usize).is_ok());
+        let cache = registry::cache_of_address(object as usize)
+            .filter(|c| c.origin != Origin::Malloc && c.locate(object as usize).is_ok());
         let same = match (cache, owner) {
             (Some(a), Some(b)) => core::ptr::eq(a, b),
             _ => false,

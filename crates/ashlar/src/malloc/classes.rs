@@ -29,6 +29,35 @@ pub(crate) const fn size_of_class(class: usize) -> usize {
     (1 << doubling) + ((step + 1) << (doubling - 3))
 }
 
+/// A class as the object map knows it: even, so that eight codes are as far apart as slots, and never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code(u8);
+
+impl Code {
+    /// The code of a class.
+    pub(crate) const fn of_class(class: usize) -> Code {
+        Code(2 * (class as u8 + 1))
+    }
+
+    /// What an entry of the map says; `None` for 0.
+    #[inline]
+    pub(crate) fn from_map(entry: u8) -> Option<Code> {
+        (entry != 0).then_some(Code(entry))
+    }
+
+    /// What to write into the map.
+    #[inline]
+    pub(crate) const fn entry(self) -> u8 {
+        self.0
+    }
+
+    /// The class.
+    #[inline]
+    pub(crate) fn class(self) -> usize {
+        usize::from(self.0 / 2 - 1)
+    }
+}
+
 /// The smallest class for `size` bytes whose objects all start at multiples of `align`, a power of two of at most a
 /// page; `None` when no class is large enough.
 pub(crate) fn aligned_class(size: usize, align: usize) -> Option<usize> {
@@ -56,6 +85,16 @@ mod tests {
             let waste = given - size;
             assert!(waste < 16 || waste * 9 <= given, "size {size}: {waste} bytes wasted of {given}");
         }
+    }
+
+    #[test]
+    fn codes_are_even_bytes_and_never_zero() {
+        for class in 0..CLASSES {
+            let code = Code::of_class(class);
+            assert!(code.entry() != 0 && code.entry().is_multiple_of(2));
+            assert_eq!(Code::from_map(code.entry()).map(Code::class), Some(class));
+        }
+        assert_eq!(Code::from_map(0), None);
     }
 
     #[test]

@@ -1,51 +1,21 @@
 //! The entry points `malloc` and `free` with their fast paths; see [`crate::kmalloc::entry`], whose sections these are.
 //!
-//! Two things come on top, so that misuse is caught in every build:
-//! * `free` checks that an object starts at the address, by one multiplication: with the reciprocal M = ceil(2^32 / stride),
-//!   an offset is a multiple of the stride exactly if (offset * M mod 2^32) < M, as long as offset * stride is
-//!   below 2^32 (Lemire, Kaser, Kurz 2019). Slabs are aligned to their size, so the offset is the low bits of the address.
-//! * `free` looks for the *freed mark* in the object's first word and leaves it there; `malloc` clears it. A mark
-//!   that is found is only a suspicion: the slow path makes sure (see [`super::check`]).
+//! `free` finds the class in the object map (see [`crate::page::objmap`]) instead of the memmap: the one load that names
+//! the cache also says that a live object starts at the address, so misuse is caught in every build. In return `malloc`
+//! writes the object's entry and `free` clears it. `free` clears before its section begins: whatever then happens, the
+//! object is taken off the map exactly once, by who saw it there.
 #![allow(unsafe_code, reason = "naked functions")]
 
-#[cfg(all(target_arch = "x86_64", feature = "os"))]
-use super::free_marked;
-use super::{free_slow, malloc_slow};
-use crate::percpu::area::MAX_CACHES;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::AtomicUsize;
 
 /// Sizes below this take the fast path; 0 until malloc's caches exist: no section may run before the boot.
 pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
-/// What `free` needs to know of a cache: mask of the offset inside a slab, reciprocal of the stride. All zeros lead
-/// to the slow path. Sixteen bytes, as a slot, so that the slot's offset finds it.
-#[repr(C, align(16))]
-struct Check([AtomicU32; 4]);
-
-static CHECKS: [Check; MAX_CACHES + 2] = [const { Check([const { AtomicU32::new(0) }; 4]) }; MAX_CACHES + 2];
-
-/// Lets `free` take objects of the cache at `slot` on its fast path.
-pub(crate) fn enable(slot: u16, slab_bytes: usize, stride: usize) {
-    let Check([mask, reciprocal, ..]) = &CHECKS[usize::from(slot) / 16];
-    mask.store(slab_bytes as u32 - 1, Ordering::Relaxed);
-    if (slab_bytes - 1) * stride < 1 << 32 {
-        reciprocal.store((1u64 << 32).div_ceil(stride as u64) as u32, Ordering::Relaxed);
-    }
-}
-
-/// True if `offset` passes the multiplication of the fast path, for tests.
-#[cfg(test)]
-pub(crate) fn passes(slot: u16, address: usize) -> bool {
-    let Check([mask, reciprocal, ..]) = &CHECKS[usize::from(slot) / 16];
-    let m = reciprocal.load(Ordering::Relaxed);
-    (address as u32 & mask.load(Ordering::Relaxed)).wrapping_mul(m) < m
-}
-
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 mod fast {
-    use super::{CHECKS, LIMIT, free_marked, free_slow, malloc_slow};
-    use crate::malloc::SIZE_SLOT;
-    use crate::page::memmap::{MEMMAP, MemMap};
+    use super::LIMIT;
+    use crate::malloc::{SIZE_CODE, free_slow, free_taken, malloc_slow};
+    use crate::page::objmap::{GRAIN, OBJECTS, ObjectMap};
     use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu};
     use crate::percpu::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
     use core::arch::naked_asm;
@@ -55,35 +25,40 @@ mod fast {
     /// A size of 0 gets memory too.
     #[unsafe(naked)]
     pub extern "C" fn malloc(size: usize) -> *mut u8 {
-        // rdi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: scratch, then CPU offset. rax: object.
+        // rdi: size. rsi: code of the class. rdx: offset of the rseq area, then bias of the map. rcx: scratch, then
+        // area of the CPU, then address by grain. rax: object.
         naked_asm!(
             "cmp rdi, [rip + {limit}]",
             "jae {slow}",
-            "lea eax, [rdi + 15]",
-            "shr eax, 4",
-            "lea rcx, [rip + {sizes}]",
-            "movzx r8d, word ptr [rcx + rax*2]",
-            "add r8, [rip + {percpu} + {base}]",
+            "lea rcx, [rip + {codes}]",
+            "movzx esi, byte ptr [rcx + rdi]",
             "mov rdx, [rip + {percpu} + {rseq}]",
             section_open!("rcx", "rdx"),
             section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
             "shl rcx, {shift}",
-            "mov rax, [r8 + rcx]",
+            "add rcx, [rip + {objects} + {slots}]",
+            "mov rax, [rcx + rsi*8]",
             "mov rax, [rax]",
             "test rax, rax",
             "jz {slow}",
-            "add qword ptr [r8 + rcx], 8",
-            section_close!(),
-            "mov qword ptr [rax], 0",
+            "add qword ptr [rcx + rsi*8], 8",
+            section_close!("{slow}"),
+            "mov rcx, rax",
+            "shr rcx, {grain}",
+            "mov rdx, [rip + {objects} + {bias}]",
+            "mov [rcx + rdx], sil",
             "ret",
             ".p2align 6",
             limit = sym LIMIT,
-            sizes = sym SIZE_SLOT,
+            codes = sym SIZE_CODE,
             percpu = sym PERCPU,
-            base = const offset_of!(PerCpu, base),
             rseq = const offset_of!(PerCpu, rseq_offset),
             gate = const GATE,
             shift = const AREA_SHIFT,
+            objects = sym OBJECTS,
+            slots = const offset_of!(ObjectMap, slots),
+            bias = const offset_of!(ObjectMap, bias),
+            grain = const GRAIN.ilog2(),
             slow = sym malloc_slow,
         )
     }
@@ -94,59 +69,52 @@ mod fast {
     /// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
     #[unsafe(naked)]
     pub unsafe extern "C" fn free(ptr: *mut u8) {
-        // rdi: object. rax: page, offset, then top. r8: slot offset, then slot of CPU 0. rcx: table, reciprocal, then
-        // CPU offset. rdx: offset of the rseq area.
+        // rdi: object. rsi: code of its class. rax: entry, then top. rdx: offset of the rseq area. rcx: map, then area
+        // of the CPU.
         naked_asm!(
             "mov rax, rdi",
-            "sub rax, [rip + {map} + {zone}]",
-            "shr rax, 12",
-            "cmp rax, [rip + {map} + {pages}]",
+            "sub rax, [rip + {objects} + {zone}]",
+            "ror rax, {grain}",
+            "cmp rax, [rip + {objects} + {entries}]",
             "jae {slow}",
-            "mov rcx, [rip + {map} + {class}]",
-            "movzx r8d, word ptr [rcx + rax*4]",
-            "lea rcx, [rip + {checks}]",
-            "mov eax, [rcx + r8]",
-            "mov ecx, [rcx + r8 + 4]",
-            "and eax, edi",
-            "imul eax, ecx",
-            "cmp eax, ecx",
-            "jae {slow}",
-            "add r8, [rip + {percpu} + {base}]",
-            "cmp [rdi], r8",
-            "je {slow}",
-            "mov [rdi], r8",
+            "mov rcx, [rip + {objects} + {map}]",
+            "movzx esi, byte ptr [rcx + rax]",
+            "test esi, esi",
+            "jz {slow}",
+            "mov byte ptr [rcx + rax], 0",
             "mov rdx, [rip + {percpu} + {rseq}]",
             section_open!("rcx", "rdx"),
-            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{marked}"),
+            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
             "shl rcx, {shift}",
-            "mov rax, [r8 + rcx]",
+            "add rcx, [rip + {objects} + {slots}]",
+            "mov rax, [rcx + rsi*8]",
             "test eax, {full}",
-            "jz {marked}",
+            "jz {taken}",
             "mov [rax - 8], rdi",
-            "sub qword ptr [r8 + rcx], 8",
-            section_close!(),
+            "sub qword ptr [rcx + rsi*8], 8",
+            section_close!("{taken}"),
             "ret",
             ".p2align 6",
-            map = sym MEMMAP,
-            zone = const offset_of!(MemMap, zone_base),
-            pages = const offset_of!(MemMap, nr_pages),
-            class = const offset_of!(MemMap, class),
-            checks = sym CHECKS,
+            objects = sym OBJECTS,
+            zone = const offset_of!(ObjectMap, zone_base),
+            entries = const offset_of!(ObjectMap, fast_entries),
+            map = const offset_of!(ObjectMap, map),
+            slots = const offset_of!(ObjectMap, slots),
+            grain = const GRAIN.ilog2(),
             percpu = sym PERCPU,
-            base = const offset_of!(PerCpu, base),
             rseq = const offset_of!(PerCpu, rseq_offset),
             gate = const GATE,
             shift = const AREA_SHIFT,
             full = const FULL_MASK,
             slow = sym free_slow,
-            marked = sym free_marked,
+            taken = sym free_taken,
         )
     }
 }
 
 #[cfg(not(all(target_arch = "x86_64", feature = "os")))]
 mod fast {
-    use super::{free_slow, malloc_slow};
+    use crate::malloc::{free_slow, malloc_slow};
 
     /// Memory of at least `size` bytes; see the x86-64 version.
     pub extern "C" fn malloc(size: usize) -> *mut u8 {

@@ -6,7 +6,7 @@
 //! aligned to 16 bytes, a size of 0 gets memory of its own, failure sets `errno`, success and `free` leave it alone.
 //!
 //! * `entry`: `malloc` and `free` with their fast paths.
-//! * `check`: what pointers are; misuse of `free`.
+//! * `check`: what pointers are; misuse of `free` (the object map, [`crate::page::objmap`], knows every live object).
 //! * `resize` is `realloc`.
 //! * this file: everything else behind the fast paths.
 //!
@@ -22,23 +22,26 @@ use core::fmt::Write;
 use core::ptr::NonNull;
 
 use crate::cache::{CacheArgs, create_raw};
-use crate::engine::{self, RawCache};
+use crate::engine::{self, Origin, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
 use crate::page::direct;
+use crate::page::objmap::OBJECTS;
+use crate::page::zone::ZONE;
+use crate::percpu::{self, area::PERCPU, area::SLOT_BYTES};
 use crate::report;
 use crate::slab::OrderRule;
-use crate::sync::{AtomicPtr, AtomicU16, AtomicU32, Ordering};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use crate::units::{BLOCK_SIZE, PAGE_SIZE};
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
-use classes::{CLASSES, STEP, aligned_class, class_of, size_of_class};
+use classes::{CLASSES, Code, STEP, aligned_class, class_of, size_of_class};
 pub use entry::{free, malloc};
 pub use resize::realloc;
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
-/// For each size up to 32 KiB, in steps of 16 rounded up, the slot offset of its cache; 0 until the layer is up.
-pub(crate) static SIZE_SLOT: [AtomicU16; MALLOC_MAX_CACHE_SIZE / STEP + 1] =
-    [const { AtomicU16::new(0) }; MALLOC_MAX_CACHE_SIZE / STEP + 1];
+/// For each size up to 32 KiB the code of its class; written before the fast path is opened.
+pub(crate) static SIZE_CODE: [AtomicU8; MALLOC_MAX_CACHE_SIZE + 1] =
+    [const { AtomicU8::new(0) }; MALLOC_MAX_CACHE_SIZE + 1];
 
 const DOWN: u32 = 0;
 const STARTING: u32 = 1;
@@ -79,6 +82,10 @@ fn ensure_slow() -> bool {
 }
 
 fn create_caches() -> bool {
+    let Some(first_slot) = PERCPU.claim_slots(CLASSES) else { return false };
+    if !ZONE.start_objects() {
+        return false;
+    }
     let rule = crate::boot::order_rule().0;
     let larger = rule.max_order == OrderRule::DEFAULT.max_order;
     let mut from = 0;
@@ -88,14 +95,16 @@ fn create_caches() -> bool {
         let _ = write!(name, "malloc-{size}");
         let max_order = (larger && size > LARGE_CLASS).then_some(LARGE_CLASS_ORDER.max(rule.min_order));
         let args = CacheArgs { align: STEP, max_order, ..CacheArgs::default() };
-        let Ok(raw) = create_raw(name.text(), size, &args, true) else { return false };
+        let slot = first_slot + (class * SLOT_BYTES) as u16;
+        let Ok(raw) = create_raw(name.text(), size, &args, Origin::Malloc, Some(slot)) else { return false };
         place.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
-        entry::enable(raw.slot, raw.geometry.order.bytes(), raw.geometry.stride);
-        for entry in &SIZE_SLOT[from..=size / STEP] {
-            entry.store(raw.slot, Ordering::Relaxed);
+        for entry in &SIZE_CODE[from..=size] {
+            entry.store(Code::of_class(class).entry(), Ordering::Relaxed);
         }
-        from = size / STEP + 1;
+        from = size + 1;
     }
+    let to_first_code = 8 * usize::from(Code::of_class(0).entry());
+    OBJECTS.open(percpu::slot0(first_slot) - to_first_code, ZONE.nodes() == 1);
     entry::LIMIT.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
     true
 }
@@ -105,18 +114,11 @@ fn cache(class: usize) -> &'static RawCache {
     unsafe { &*CACHES[class].load(Ordering::Acquire) }
 }
 
-/// True for the caches of malloc, whose free objects are marked.
-fn is_ours(raw: &RawCache) -> bool {
-    let class = class_of(raw.geometry.object_size.min(MALLOC_MAX_CACHE_SIZE));
-    core::ptr::eq(CACHES[class].load(Ordering::Relaxed), raw)
-}
-
-/// An object of a class, unmarked; null when memory ends.
+/// A live object of a class; null when memory ends.
 fn alloc_class(class: usize) -> *mut u8 {
     let object = engine::alloc(cache(class));
     if !object.is_null() {
-        // SAFETY: a fresh object of at least 16 bytes.
-        unsafe { object.cast::<u64>().write(0) };
+        OBJECTS.enter(object as usize, Code::of_class(class).entry());
     }
     object
 }
@@ -139,19 +141,19 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     })
 }
 
-/// `free` of anything that is not a malloc object with a known start, without a mark.
+/// `free` of what the fast path found no live object at: a large one, a mapping, null, or misuse.
 pub(crate) extern "C" fn free_slow(ptr: *mut u8) {
     if !ptr.is_null() {
         release("free", ptr);
     }
 }
 
-/// `free` of an object that was checked and marked, but does not fit on this CPU's sheaf.
+/// `free` of an object that was taken off the map, but does not fit on this CPU's sheaf.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
-pub(crate) extern "C" fn free_marked(ptr: *mut u8) {
+pub(crate) extern "C" fn free_taken(ptr: *mut u8, code: u8) {
     let before = errno::get();
-    if let Some(cache) = crate::cache::registry::cache_of_address(ptr as usize) {
-        engine::free(cache, ptr as usize);
+    if let Some(code) = Code::from_map(code) {
+        engine::free(cache(code.class()), ptr as usize);
     }
     errno::set(before);
 }
@@ -160,13 +162,11 @@ pub(crate) extern "C" fn free_marked(ptr: *mut u8) {
 fn release(function: &str, ptr: *mut u8) {
     let before = errno::get();
     match check::find(function, ptr as usize) {
-        Some(Found::Object(cache)) => {
-            if is_ours(cache) {
-                // SAFETY: `find` says that a live object of this cache starts there; the caller gives it up.
-                unsafe { check::set_mark(cache, ptr as usize) };
-            }
-            engine::free(cache, ptr as usize);
+        Some(Found::Object(code)) => {
+            OBJECTS.take(ptr as usize);
+            engine::free(cache(code.class()), ptr as usize);
         }
+        Some(Found::Other(cache)) => engine::free(cache, ptr as usize),
         Some(Found::Large(page, pages)) => free_large(page, pages),
         Some(Found::Direct(_)) => {
             if let Some(at) = NonNull::new(ptr) {
@@ -238,12 +238,7 @@ pub unsafe fn malloc_usable_size(ptr: *const u8) -> usize {
     if ptr.is_null() {
         return 0;
     }
-    match check::find("malloc_usable_size", ptr as usize) {
-        Some(Found::Object(cache)) => cache.geometry.object_size,
-        Some(Found::Large(_, pages)) => pages * PAGE_SIZE,
-        Some(Found::Direct(bytes)) => bytes,
-        None => 0,
-    }
+    check::find("malloc_usable_size", ptr as usize).map_or(0, |found| found.bytes())
 }
 
 /// The C library's error number of this thread.
@@ -279,16 +274,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_multiplication_of_free_is_exact_for_every_class() {
+    fn codes_lead_to_the_slots_of_their_caches() {
         assert!(ensure());
+        let slots = OBJECTS.slots.load(Ordering::Relaxed);
         for class in 0..CLASSES {
-            let raw = cache(class);
-            let (slab, stride) = (raw.geometry.order.bytes(), raw.geometry.stride);
-            assert_eq!(stride, size_of_class(class));
-            for offset in (0..slab).step_by(8) {
-                let expected = offset.is_multiple_of(stride);
-                assert_eq!(entry::passes(raw.slot, 0x40_0000 + offset), expected, "{}: offset {offset}", raw.name());
-            }
+            let code = Code::of_class(class).entry();
+            assert_eq!(slots + 8 * usize::from(code), percpu::slot0(cache(class).slot));
+            assert_eq!(cache(class).geometry.stride, size_of_class(class));
+            assert_eq!(SIZE_CODE[size_of_class(class)].load(Ordering::Relaxed), code);
+        }
+    }
+
+    #[test]
+    fn the_map_knows_what_is_live_and_kfree_keeps_it_true() {
+        for size in [1, 16, 100, 4096, 20_000, MALLOC_MAX_CACHE_SIZE] {
+            let at = malloc(size);
+            assert!(!at.is_null());
+            assert_eq!(OBJECTS.code_at(at as usize), Code::of_class(class_of(size)).entry());
+            assert_eq!(OBJECTS.code_at(at as usize + STEP), 0, "inside, or the next object, which is free");
+            // SAFETY: live, freed once, by the other family's function.
+            unsafe { crate::kfree(at) };
+            assert_eq!(OBJECTS.code_at(at as usize), 0);
+            let (one, other) = (malloc(size), malloc(size));
+            // SAFETY: live, freed once.
+            unsafe { crate::kfree_bulk(&[one, other]) };
+            assert_eq!((OBJECTS.code_at(one as usize), OBJECTS.code_at(other as usize)), (0, 0));
         }
     }
 

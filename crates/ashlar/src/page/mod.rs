@@ -21,8 +21,10 @@ pub(crate) mod memmap;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod meta;
 #[cfg(not(ashlar_loom))]
-mod source;
+/// The object map of malloc.
+pub(crate) mod objmap;
 #[cfg(not(ashlar_loom))]
+mod source;
 pub(crate) mod zone;
 
 #[cfg(not(ashlar_loom))]

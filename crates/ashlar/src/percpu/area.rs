@@ -22,7 +22,7 @@ use crate::units::{CpuId, MAX_NODES};
 pub(crate) const AREA_SHIFT: u32 = 16;
 const AREA_BYTES: usize = 1 << AREA_SHIFT;
 /// Bytes of a slot.
-const SLOT_BYTES: usize = 16;
+pub(crate) const SLOT_BYTES: usize = 16;
 /// Offset of the lock word of the portable mode: slot 1.
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 const FIRST_CACHE_SLOT: usize = 2 * SLOT_BYTES;
@@ -144,6 +144,21 @@ impl PerCpu {
         };
         self.clear_slot(offset);
         Some(offset)
+    }
+
+    /// Adjacent slot offsets for `count` caches that stay for ever: the first; `None` when too few are left.
+    pub(crate) fn claim_slots(&self, count: usize) -> Option<u16> {
+        let _free = FREE_SLOTS.lock();
+        let first = NEXT_SLOT.load(Ordering::Relaxed);
+        let end = first as usize + count * SLOT_BYTES;
+        if end > AREA_BYTES {
+            return None;
+        }
+        NEXT_SLOT.store(end as u32, Ordering::Relaxed);
+        for offset in (first as usize..end).step_by(SLOT_BYTES) {
+            self.clear_slot(offset as u16);
+        }
+        Some(first as u16)
     }
 
     /// Gives back the offset of a destroyed cache; its slots hold no sheaves.

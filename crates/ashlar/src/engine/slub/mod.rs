@@ -18,7 +18,6 @@
 //! A sheaf has one owner at any time: a CPU's slot, a barn, the pool, or the thread that holds the [`Sheaf`].
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
-mod audit;
 pub(crate) mod barn;
 pub(crate) mod counters;
 mod flush;
@@ -27,8 +26,6 @@ mod refill;
 mod store;
 
 pub(crate) use store::{MAX_BARNS, Node, barn_bytes, flush_barns, lock_nodes, reap_barns, unlock_nodes};
-
-pub(crate) use audit::is_free;
 
 use super::{RawCache, Usage, tunable};
 use crate::page::head::PageHead;

@@ -121,12 +121,13 @@ impl Zone {
                 // `count` reserved blocks from `first`.
                 unsafe { source.commit(at, bytes) }
             })
-        }) && {
-            if let Some(at) = NonNull::new(from as *mut u8) {
-                // SAFETY: the zone's own range, just committed.
-                unsafe { source.bind(at, to.saturating_sub(from), node) };
+        }) && self.commit_objects(source, first, count)
+            && {
+                if let Some(at) = NonNull::new(from as *mut u8) {
+                    // SAFETY: the zone's own range, just committed.
+                    unsafe { source.bind(at, to.saturating_sub(from), node) };
+                }
+                true
             }
-            true
-        }
     }
 }

@@ -18,12 +18,13 @@
 //! | in use | 0 | 0 | kind != 0 on slab pages and heads |
 //!
 //! ## Files
-//! [`grow`]: reservation and commitment; [`lists`]: blocks by fullness; [`purge`]: giving memory back; here: handing
-//! out and taking back.
+//! [`grow`]: reservation and commitment; [`lists`]: blocks by fullness; [`purge`]: giving memory back;
+//! [`objects`]: the memory of the object map; here: handing out and taking back.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
 mod grow;
 mod lists;
+mod objects;
 mod purge;
 
 use super::block::{Block, LEVELS};
@@ -78,6 +79,8 @@ pub(crate) struct Zone {
     blocks: AtomicUsize,
     class: AtomicUsize,
     heads: AtomicUsize,
+    /// The object map; 0 while there is none.
+    objects: AtomicUsize,
     /// First usable byte and end of an arena that does not start or end on a block; 0 and MAX otherwise.
     usable_from: AtomicUsize,
     usable_to: AtomicUsize,
@@ -128,6 +131,7 @@ impl Zone {
             blocks: AtomicUsize::new(0),
             class: AtomicUsize::new(0),
             heads: AtomicUsize::new(0),
+            objects: AtomicUsize::new(0),
             usable_from: AtomicUsize::new(0),
             usable_to: AtomicUsize::new(usize::MAX),
             node: [const {

@@ -51,6 +51,9 @@ impl Zone {
                 // SAFETY: the pages were taken above, so they are committed and nobody uses them.
                 unsafe { source.release(a, count * PAGE_SIZE) }
             });
+            if zero {
+                self.release_objects(source, page, count);
+            }
             let mut blocks = self.node[node].lock();
             let stamp = self.block(number).freed_at;
             self.put_locked(&mut blocks, page, count, !zero);

@@ -1,0 +1,134 @@
+//! The object map of malloc: which live object starts at an address, found by a subtraction and a rotation.
+//!
+//! One byte for each 16 bytes of the zone. It is the *code* of malloc's size class while a live object of malloc starts
+//! there, and 0 otherwise: inside objects, in free objects, and in all memory that is none of malloc's. So one load
+//! answers all that `free` must know: whether an object starts at the address, whether it is live, and which cache it is
+//! of. Free objects need not be touched for that, which a mark inside them would ask for.
+//!
+//! The map costs a sixteenth of the memory that malloc's slabs use. It exists from the first call of malloc on: a program
+//! that uses caches and kmalloc only has none. Like the memmap it can be read for the whole zone and is writable where
+//! the zone is committed; both are the zone's work (`zone/objects.rs`).
+//!
+//! Writers: whoever owns the object, that is `malloc` before it hands the object out, `free` before it puts the object
+//! on a sheaf. Two threads that free the same object at the same moment may both find it live; everything later is
+//! caught.
+#![allow(unsafe_code, reason = "indexes a raw array over the zone")]
+
+use crate::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+
+/// Bytes that one entry stands for: the alignment of malloc's objects.
+pub(crate) const GRAIN: usize = 16;
+
+/// What the fast paths of malloc read, in one cache line. All zero until the map is there: then no address is inside,
+/// and every call takes the slow path.
+#[repr(C, align(64))]
+pub(crate) struct ObjectMap {
+    /// Address of page 0 of the zone.
+    pub(crate) zone_base: AtomicUsize,
+    /// Entries in the map.
+    pub(crate) entries: AtomicUsize,
+    /// Entries that `free` may use on its fast path: all, or none where frees must look at the node first.
+    pub(crate) fast_entries: AtomicUsize,
+    /// The entries.
+    pub(crate) map: AtomicPtr<AtomicU8>,
+    /// What leads from an address divided by [`GRAIN`] to its entry.
+    pub(crate) bias: AtomicUsize,
+    /// What leads from a code to the slot of its cache on CPU 0: slots are 16 bytes and codes even, so eight times the
+    /// code is added.
+    pub(crate) slots: AtomicUsize,
+}
+
+/// The one object map of the process.
+pub(crate) static OBJECTS: ObjectMap = ObjectMap {
+    zone_base: AtomicUsize::new(0),
+    entries: AtomicUsize::new(0),
+    fast_entries: AtomicUsize::new(0),
+    map: AtomicPtr::new(core::ptr::null_mut()),
+    bias: AtomicUsize::new(0),
+    slots: AtomicUsize::new(0),
+};
+
+impl ObjectMap {
+    /// Publishes the map at `map` for a zone of `bytes` bytes from `zone_base`; called once.
+    pub(crate) fn publish(&self, zone_base: usize, bytes: usize, map: usize) {
+        self.zone_base.store(zone_base, Ordering::Relaxed);
+        self.map.store(map as *mut AtomicU8, Ordering::Relaxed);
+        self.bias.store(map.wrapping_sub(zone_base / GRAIN), Ordering::Relaxed);
+        self.entries.store(bytes / GRAIN, Ordering::Release);
+    }
+
+    /// Opens the fast paths: `slots` is what leads from eight times a code to its slot, `frees` tells whether frees may
+    /// take theirs.
+    pub(crate) fn open(&self, slots: usize, frees: bool) {
+        self.slots.store(slots, Ordering::Relaxed);
+        if frees {
+            self.fast_entries.store(self.entries.load(Ordering::Relaxed), Ordering::Release);
+        }
+    }
+
+    /// The entry of an address of the zone at which an object may start.
+    #[inline]
+    fn entry(&self, address: usize) -> Option<&'static AtomicU8> {
+        // Addresses that are no multiple of 16 rotate into numbers beyond every zone.
+        let index = address.wrapping_sub(self.zone_base.load(Ordering::Relaxed)).rotate_right(GRAIN.ilog2());
+        if index >= self.entries.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: `publish` stored an array of `entries` bytes that are readable for ever.
+        Some(unsafe { &*self.map.load(Ordering::Relaxed).add(index) })
+    }
+
+    /// The code of the live object of malloc that starts at `address`; 0 when there is none.
+    #[inline]
+    pub(crate) fn code_at(&self, address: usize) -> u8 {
+        self.entry(address).map_or(0, |entry| entry.load(Ordering::Relaxed))
+    }
+
+    /// Makes the object at `address`, which the caller is about to hand out, a live one of class `code`.
+    #[inline]
+    pub(crate) fn enter(&self, address: usize, code: u8) {
+        if let Some(entry) = self.entry(address) {
+            entry.store(code, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the live object that starts at `address` off the map; its code, 0 when there is none.
+    #[inline]
+    pub(crate) fn take(&self, address: usize) -> u8 {
+        let Some(entry) = self.entry(address) else { return 0 };
+        let code = entry.load(Ordering::Relaxed);
+        if code != 0 {
+            entry.store(0, Ordering::Relaxed);
+        }
+        code
+    }
+}
+
+#[cfg(all(test, not(ashlar_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_multiples_of_sixteen_inside_the_zone_have_an_entry() {
+        static BYTES: [AtomicU8; 8] = [const { AtomicU8::new(0) }; 8];
+        let map = ObjectMap {
+            zone_base: AtomicUsize::new(0),
+            entries: AtomicUsize::new(0),
+            fast_entries: AtomicUsize::new(0),
+            map: AtomicPtr::new(core::ptr::null_mut()),
+            bias: AtomicUsize::new(0),
+            slots: AtomicUsize::new(0),
+        };
+        assert_eq!(map.code_at(0), 0, "before it is published nothing is inside");
+        map.publish(0x10_0000, 128, BYTES.as_ptr() as usize);
+        for address in 0x0f_ff00..0x10_0200 {
+            let inside = (0x10_0000..0x10_0080).contains(&address) && address % 16 == 0;
+            assert_eq!(map.entry(address).is_some(), inside, "{address:#x}");
+        }
+        map.enter(0x10_0030, 7);
+        assert_eq!(BYTES[3].load(Ordering::Relaxed), 7);
+        assert_eq!((0x10_0030 / GRAIN).wrapping_add(map.bias.load(Ordering::Relaxed)), &raw const BYTES[3] as usize);
+        assert_eq!((map.code_at(0x10_0030), map.code_at(0x10_0031), map.code_at(0x10_0040)), (7, 0, 0));
+        assert_eq!((map.take(0x10_0030), map.take(0x10_0030)), (7, 0));
+    }
+}
