@@ -171,7 +171,7 @@ for (let turn = 0; turn < Number(process.argv[2]); turn++) {
   const back = JSON.parse(text);
   const buffers = [];
   for (let i = 0; i < 2000; i++) buffers.push(Buffer.alloc(5000 + i, i % 256));
-  total = (total + back.length + Buffer.concat(buffers).reduce((sum, b) => (sum + b) % 1000003, 0)) % 1000003;
+  total = (total + back.length + Buffer.concat(buffers).subarray(0, 20000).reduce((sum, b) => (sum + b) % 1000003, 0)) % 1000003;
 }
 console.log(total);
 "#;

@@ -80,6 +80,7 @@ struct Lab<'a> {
 
 /// Runs the plan. The second part has a line for each program that did not run well on a system; it has no record.
 pub(super) fn run(plan: &Plan) -> Result<(Vec<Record>, Vec<String>), CliError> {
+    process::shrink_self();
     let mut lab = Lab { plan, cells: BTreeMap::new(), failures: Vec::new() };
     let bar = progress(((plan.rounds + 1) * plan.programs.len()) as u64);
     bar.set_message("warm-up");
@@ -289,4 +290,46 @@ fn synthetic(workload: &Workload, system: &System, scale: f64) -> Result<Command
 fn parse(text: &str) -> Result<Answer, String> {
     let line = text.lines().last().unwrap_or("");
     serde_json::from_str(line).map_err(|error| format!("cannot read its answer `{line}`: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(systems: &[&str]) -> Plan {
+        let system = |id: &&str| System { id: (*id).to_owned(), library: None, version: String::new(), options: None };
+        Plan { programs: vec![Program::Startup], systems: systems.iter().map(system).collect(), rounds: 1, scale: 1.0 }
+    }
+
+    fn outputs(systems: &[(&str, &str)]) -> Vec<String> {
+        let plan = plan(&systems.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+        let cell = |(who, (_, checksum)): (usize, &(&str, &str))| {
+            let samples = Samples { checksum: (*checksum).to_owned(), ..Samples::default() };
+            ((0, who), samples)
+        };
+        let cells = systems.iter().enumerate().map(cell).collect();
+        let mut lab = Lab { plan: &plan, cells, failures: Vec::new() };
+        lab.compare_outputs();
+        assert_eq!(lab.cells.len() + lab.failures.len(), systems.len(), "a wrong one has no record");
+        lab.failures
+    }
+
+    #[test]
+    fn an_output_that_differs_from_that_of_glibc_is_a_failure_and_no_figure() {
+        assert!(outputs(&[("ashlar", "1"), ("glibc", "1")]).is_empty());
+        let wrong = outputs(&[("ashlar", "2"), ("glibc", "1"), ("jemalloc", "1")]);
+        assert_eq!(wrong, ["startup on ashlar: wrong output: checksum 2, expected 1"]);
+        assert_eq!(outputs(&[("ashlar", "2"), ("jemalloc", "1")]).len(), 1, "without glibc the first decides");
+    }
+
+    #[test]
+    fn an_output_that_changes_between_runs_is_a_failure() {
+        let plan = plan(&["glibc"]);
+        let first = Samples { checksum: "1".to_owned(), ..Samples::default() };
+        let mut lab = Lab { plan: &plan, cells: [((0, 0), first)].into(), failures: Vec::new() };
+        lab.take(0, 0, Ok((vec![Usage::default()], "1".to_owned())));
+        assert_eq!((lab.failures.len(), lab.cells[&(0, 0)].usages.len()), (0, 1));
+        lab.take(0, 0, Ok((vec![Usage::default()], "2".to_owned())));
+        assert_eq!((lab.failures.len(), lab.cells.len()), (1, 0));
+    }
 }

@@ -181,7 +181,7 @@ fn script(setting: &Setting<'_>, name: &str, text: &str, rounds: usize) -> Resul
 }
 
 fn gcc(setting: &Setting<'_>) -> Result<Job, String> {
-    setting.write("large.c", &inputs::c_file(setting.count(140)))?;
+    setting.write("large.c", &inputs::c_file(setting.count(40)))?;
     Ok(command(setting, &["-O2", "-S", "-o", "-", "large.c"], None))
 }
 
@@ -190,7 +190,7 @@ fn python(setting: &Setting<'_>) -> Result<Job, String> {
     let asked = Command::new(setting.program).args(["-c", "import sys; print(sys.executable)"]).output();
     let found = asked.map_err(|error| error.to_string())?.stdout;
     let program = PathBuf::from(String::from_utf8_lossy(&found).trim());
-    let mut job = script(setting, "work.py", inputs::PYTHON, 12)?;
+    let mut job = script(setting, "work.py", inputs::PYTHON, 10)?;
     if let Job::Command { program: of_job, env, .. } = &mut job {
         *of_job = program;
         env.extend([("PYTHONMALLOC", "malloc".into()), ("PYTHONHASHSEED", "0".into())]);
@@ -207,7 +207,7 @@ fn lua(setting: &Setting<'_>) -> Result<Job, String> {
 }
 
 fn node(setting: &Setting<'_>) -> Result<Job, String> {
-    script(setting, "work.js", inputs::NODE, 10)
+    script(setting, "work.js", inputs::NODE, 8)
 }
 
 fn sqlite(setting: &Setting<'_>) -> Result<Job, String> {
@@ -219,7 +219,7 @@ fn git(setting: &Setting<'_>) -> Result<Job, String> {
     // The configuration of the user and of the system would change what git does.
     let env: [(&'static str, OsString); 3] =
         [("GIT_CONFIG_GLOBAL", "/dev/null".into()), ("GIT_CONFIG_NOSYSTEM", "1".into()), ("GIT_PAGER", "cat".into())];
-    let commits = setting.write("commits", &inputs::git_stream(setting.count(500)))?;
+    let commits = setting.write("commits", &inputs::git_stream(setting.count(700)))?;
     for args in [["init", "--quiet", "--bare", "repository"], ["-C", "repository", "fast-import", "--quiet"]] {
         let input = File::open(&commits).map_err(|error| error.to_string())?;
         let mut command = Command::new(setting.program);
@@ -237,7 +237,7 @@ fn git(setting: &Setting<'_>) -> Result<Job, String> {
 }
 
 fn sort(setting: &Setting<'_>) -> Result<Job, String> {
-    setting.write("text", &inputs::text(setting.count(250_000)))?;
+    setting.write("text", &inputs::text(setting.count(400_000)))?;
     Ok(command(setting, &["--parallel=2", "text"], None))
 }
 

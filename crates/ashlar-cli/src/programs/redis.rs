@@ -33,7 +33,7 @@ pub(super) fn job(setting: &Setting<'_>) -> Result<real::Job, String> {
         server: setting.program.to_owned(),
         benchmark: find("redis-benchmark")?,
         cli: find("redis-cli")?,
-        requests: setting.count(120_000),
+        requests: setting.count(70_000),
     }))
 }
 

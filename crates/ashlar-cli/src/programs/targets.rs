@@ -111,3 +111,79 @@ impl Judge<'_> {
         self.say(memory.is_some_and(|kib| kib <= 1536.0), "start-up, resident memory", &finding);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Figure, Machine, Record};
+    use super::*;
+
+    /// Ours at `time` and `memory` of glibc's everywhere, one peer at 1.
+    fn run(time: f64, memory: f64) -> Run {
+        let mut programs = Vec::new();
+        for (workload, kind) in [
+            ("numbers", Kind::Synthetic),
+            ("handover", Kind::Synthetic),
+            ("handover-small", Kind::Synthetic),
+            ("gcc", Kind::Real),
+            ("startup", Kind::Startup),
+        ] {
+            for (system, time, memory) in [("glibc", 1.0, 1.0), ("ashlar", time, memory), ("mimalloc", 1.0, 1.3)] {
+                let figure = |value: f64| Figure { min: value, median: value };
+                programs.push(Record {
+                    workload: workload.to_owned(),
+                    kind,
+                    system: system.to_owned(),
+                    library: None,
+                    version: String::new(),
+                    unit: "ms".to_owned(),
+                    elapsed: figure(100.0 * time),
+                    cpu: figure(100.0 * time),
+                    user: figure(100.0 * time),
+                    sys: figure(0.0),
+                    peak_rss_kib: figure(2000.0 * memory),
+                    idle_rss_kib: None,
+                    minor_faults: figure(1.0),
+                    context_switches: figure(1.0),
+                    runs: 1,
+                    checksum: String::new(),
+                    samples: Vec::new(),
+                });
+            }
+        }
+        Run { host: Machine::default(), programs, geomeans: Vec::new(), missing: Vec::new() }
+    }
+
+    #[test]
+    fn a_run_within_all_bounds_passes() {
+        let verdict = check(&run(0.94, 1.09), Statistic::Median);
+        assert!(verdict.passed && !verdict.text.contains("MISS"), "{}", verdict.text);
+        assert_eq!(verdict.text.matches("PASS").count(), 9);
+        assert!(verdict.text.contains("0.940 of the best peer's (mimalloc 1.000), bound 0.95"), "{}", verdict.text);
+    }
+
+    #[test]
+    fn each_bound_can_be_missed() {
+        for (run, missed) in [(run(0.96, 1.0), 1), (run(1.03, 1.0), 6), (run(0.9, 1.11), 1), (run(0.9, 1.8), 2)] {
+            let verdict = check(&run, Statistic::Median);
+            assert!(!verdict.passed);
+            assert_eq!(verdict.text.matches("MISS").count(), missed, "{}", verdict.text);
+        }
+    }
+
+    #[test]
+    fn one_slow_program_is_named() {
+        let mut run = run(0.9, 1.0);
+        let slow = run.programs.iter_mut().find(|r| r.workload == "gcc" && r.system == "ashlar").unwrap();
+        slow.cpu.median = 105.0;
+        let text = check(&run, Statistic::Median).text;
+        assert!(text.contains("1 of 1 above 1.02 of glibc: gcc 1.05"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_missed() {
+        let mut run = run(0.9, 1.0);
+        run.programs.retain(|record| record.system != "ashlar");
+        let verdict = check(&run, Statistic::Min);
+        assert!(!verdict.passed && !verdict.text.contains("PASS"), "{}", verdict.text);
+    }
+}

@@ -241,7 +241,7 @@ pub(super) fn vectors(scale: Scale) -> u64 {
     let mut rng = Rng::new(8);
     let mut growing: Vec<(Block, usize)> = (0..8).map(|tag| (Block::new(64, tag), 4096)).collect();
     let mut sum = 0u64;
-    for step in 0..scale.steps(300_000) {
+    for step in 0..scale.steps(200_000) {
         let (block, end) = &mut growing[rng.below(8)];
         if block.size() < *end {
             block.resize(block.size() * 2, step as u64);
@@ -259,7 +259,7 @@ pub(super) fn zeroed(scale: Scale) -> u64 {
     let mut rng = Rng::new(9);
     let mut live: Vec<Option<Block>> = (0..200).map(|_| None).collect();
     let mut sum = 0u64;
-    for step in 0..scale.steps(250_000) {
+    for step in 0..scale.steps(150_000) {
         let at = rng.below(200);
         let old = live[at].take();
         sum = sum.wrapping_add(old.map_or(0, Block::free));

@@ -42,7 +42,7 @@ pub(super) fn server(threads: usize, scale: Scale) -> u64 {
             let _ = done.send(free_all(slots, sum));
         }
     }
-    let steps = scale.steps(13_000_000 / threads / GENERATIONS);
+    let steps = scale.steps(9_000_000 / threads / GENERATIONS);
     let (done, sums) = channel();
     for me in 0..threads as u64 {
         let mut rng = Rng::new(20 + me);
