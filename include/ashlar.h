@@ -34,6 +34,9 @@
 // Largest size that the fast path of kmalloc serves, in bytes.
 #define KMALLOC_MAX_CACHE_SIZE 8192
 
+// Largest size at all, in bytes; larger requests fail.
+#define KMALLOC_MAX_SIZE 9223372036821221375
+
 // Smallest class of kmalloc, in bytes.
 #define KMALLOC_MIN_SIZE 8
 
@@ -43,11 +46,17 @@
 // Alignment of the objects of all caches, at least, in bytes.
 #define ARCH_SLAB_MINALIGN 8
 
+// No wish for a node.
+#define NUMA_NO_NODE -1
+
 // Bytes of a cache's name in struct ashlar_cache_info, with its end.
 #define ASHLAR_NAME_SIZE 48
 
 // A cache: objects of one size with a name.
 struct kmem_cache;
+
+// A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at a time.
+struct slab_sheaf;
 
 // How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
 struct kmem_cache_args {
@@ -164,7 +173,7 @@ struct ashlar_cache_info {
 // Accepted; the background thread comes and goes by itself.
 #define __GFP_KSWAPD_RECLAIM (1 << 11)
 
-// Accepted.
+// Accepted; pages have no writers to balance.
 #define __GFP_WRITE (1 << 12)
 
 // Accepted; a failed allocation prints nothing anyway.
@@ -176,13 +185,13 @@ struct ashlar_cache_info {
 // The call does not return without memory: when there is none, the program ends with a line on standard error.
 #define __GFP_NOFAIL (1 << 15)
 
-// Accepted.
+// Accepted; nothing is tried for long.
 #define __GFP_NORETRY (1 << 16)
 
 // Accepted; there are no emergency reserves.
 #define __GFP_MEMALLOC (1 << 17)
 
-// Accepted.
+// Accepted; large memory is always one run of pages, or one mapping.
 #define __GFP_COMP (1 << 18)
 
 // Accepted; there are no emergency reserves.
@@ -344,6 +353,40 @@ int kmem_cache_shrink(struct kmem_cache *s);
 // s is a live cache.
 unsigned int kmem_cache_size(struct kmem_cache *s);
 
+// Sets size objects aside: as many calls of kmem_cache_alloc_from_sheaf will succeed, whatever becomes of memory
+// meanwhile. NULL with errno ENOMEM when memory ends, EINVAL for a size of 0 and for bad flags (__GFP_ZERO is one:
+// ask for zeros when you take an object).
+//
+// The caller promises:
+// s is a live cache, and lives longer than the sheaf.
+struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *s, gfp_t gfp, unsigned int size);
+
+// One of the objects that are set aside; NULL only when none is left (errno is ENOMEM) or for bad flags (EINVAL).
+// With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
+//
+// The caller promises:
+// s is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
+void *kmem_cache_alloc_from_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf *sheaf);
+
+// Sets more objects aside, until there are at least size. The sheaf may move: *sheafp is where it is then.
+// Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
+//
+// The caller promises:
+// s is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
+int kmem_cache_refill_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf **sheafp, unsigned int size);
+
+// Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing happens.
+//
+// The caller promises:
+// s is the cache that the sheaf was prefilled from, or null; nobody uses the sheaf any more.
+void kmem_cache_return_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf *sheaf);
+
+// Objects that are left in a sheaf; 0 for a null pointer.
+//
+// The caller promises:
+// A live sheaf, or null.
+unsigned int kmem_cache_sheaf_size(struct slab_sheaf *sheaf);
+
 // Memory of at least size bytes. Sizes up to 64 KiB come from caches, one for each class (kmalloc-64); larger
 // ones are pages; those above 32 MiB are mappings of their own.
 void *kmalloc(size_t size, gfp_t flags);
@@ -425,6 +468,17 @@ void kvfree(const void *addr);
 // The caller promises:
 // As for kfree; len is at most its ksize.
 void kvfree_sensitive(const void *addr, size_t len);
+
+// As kmem_cache_alloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A node that
+// does not exist is refused with EINVAL.
+//
+// The caller promises:
+// s is a live cache.
+void *kmem_cache_alloc_node(struct kmem_cache *s, gfp_t flags, int node);
+
+// As kmalloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A node that does not
+// exist is refused with EINVAL. Above 32 MiB the system decides.
+void *kmalloc_node(size_t size, gfp_t flags, int node);
 
 // A copy of len bytes. NULL with errno ENOMEM when memory ends, EINVAL for bad flags.
 //

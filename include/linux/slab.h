@@ -62,6 +62,74 @@ static inline struct kmem_cache *kmem_cache_create_usercopy(const char *name, un
     kmem_cache_create_usercopy(#__struct, sizeof(struct __struct), __alignof__(struct __struct), (__flags), \
                                offsetof(struct __struct, __field), sizeof(((struct __struct *)0)->__field), NULL)
 
+/* Nothing is charged to anybody: the list of the least recently used is the caller's own business. */
+struct list_lru;
+static inline void *kmem_cache_alloc_lru(struct kmem_cache *s, struct list_lru *lru, gfp_t flags)
+{
+    (void)lru;
+    return kmem_cache_alloc(s, flags);
+}
+
+static inline void *kzalloc_node(size_t size, gfp_t flags, int node)
+{
+    return kmalloc_node(size, flags | __GFP_ZERO, node);
+}
+
+/* Products that overflow saturate, and no allocation grants SIZE_MAX bytes. */
+static inline void *kmalloc_array_node(size_t n, size_t size, gfp_t flags, int node)
+{
+    return kmalloc_node(size_mul(n, size), flags, node);
+}
+
+static inline void *kcalloc_node(size_t n, size_t size, gfp_t flags, int node)
+{
+    return kmalloc_array_node(n, size, flags | __GFP_ZERO, node);
+}
+
+static inline void *kvmalloc_node(size_t size, gfp_t flags, int node)
+{
+    return kmalloc_node(size, flags, node);
+}
+
+static inline void *kvzalloc(size_t size, gfp_t flags)
+{
+    return kzalloc(size, flags);
+}
+
+static inline void *kvzalloc_node(size_t size, gfp_t flags, int node)
+{
+    return kzalloc_node(size, flags, node);
+}
+
+static inline void *kvmalloc_array(size_t n, size_t size, gfp_t flags)
+{
+    return kmalloc_array(n, size, flags);
+}
+
+static inline void *kvcalloc(size_t n, size_t size, gfp_t flags)
+{
+    return kcalloc(n, size, flags);
+}
+
+/* Callers are not tracked. */
+#define kmalloc_track_caller(size, flags) kmalloc(size, flags)
+#define kmalloc_node_track_caller(size, flags, node) kmalloc_node(size, flags, node)
+
+/* Objects by type or by variable: kmalloc_obj(*p) or kmalloc_obj(struct thing, GFP_ATOMIC). */
+#define ASHLAR_THIRD(_1, _2, name, ...) name
+#define ASHLAR_FOURTH(_1, _2, _3, name, ...) name
+#define ASHLAR_OBJ(alloc, what, flags) ((__typeof__(what) *)alloc(sizeof(what), flags))
+#define ASHLAR_OBJS(alloc, what, count, flags) ((__typeof__(what) *)alloc(size_mul(sizeof(what), count), flags))
+#define ASHLAR_OBJ_KERNEL(alloc, what) ASHLAR_OBJ(alloc, what, GFP_KERNEL)
+#define ASHLAR_OBJS_KERNEL(alloc, what, count) ASHLAR_OBJS(alloc, what, count, GFP_KERNEL)
+#define ASHLAR_PICK_OBJ(alloc, ...) ASHLAR_THIRD(__VA_ARGS__, ASHLAR_OBJ, ASHLAR_OBJ_KERNEL, )(alloc, __VA_ARGS__)
+#define ASHLAR_PICK_OBJS(alloc, ...) \
+    ASHLAR_FOURTH(__VA_ARGS__, ASHLAR_OBJS, ASHLAR_OBJS_KERNEL, , )(alloc, __VA_ARGS__)
+#define kmalloc_obj(...) ASHLAR_PICK_OBJ(kmalloc, __VA_ARGS__)
+#define kzalloc_obj(...) ASHLAR_PICK_OBJ(kzalloc, __VA_ARGS__)
+#define kmalloc_objs(...) ASHLAR_PICK_OBJS(kmalloc, __VA_ARGS__)
+#define kzalloc_objs(...) ASHLAR_PICK_OBJS(kzalloc, __VA_ARGS__)
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,7 +8,7 @@ use core_ashlar::{CacheArgs, CreateError, DestroyError, KmemCache, MAX_OBJECT_SI
 use libc::{EBUSY, EINVAL, ENOMEM};
 
 use crate::flags::{__GFP_ZERO, CACHE_FLAGS, PLAIN, SLAB_HWCACHE_ALIGN, SLAB_PANIC, allocate, gfp_t, slab_flags_t};
-use crate::report::{panic, set_errno, warn};
+use crate::report::{null, panic, set_errno, warn};
 
 /// A cache: objects of one size with a name.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Name => f.write_str("name: expected UTF-8"),
+            Refusal::Name => f.write_str("name: expected a string in UTF-8"),
             Refusal::Flags(bits) => write!(f, "flags {bits:#x}: expected a combination of the SLAB_ bits of ashlar.h"),
             Refusal::Usercopy => f.write_str("useroffset and usersize: expected a part of the object"),
             Refusal::Order(name) => write!(f, "{name}: expected 0 to 9"),
@@ -172,13 +172,20 @@ pub unsafe extern "C" fn kmem_cache_destroy(s: *mut kmem_cache) {
     }
 }
 
+/// False, and said so, if the flags want zeros of objects that a constructor made.
+pub(crate) fn may_zero(cache: &kmem_cache, flags: gfp_t, function: &str) -> bool {
+    let may = flags & __GFP_ZERO == 0 || !cache.has_ctor;
+    if !may {
+        warn(format_args!("{function}({}): __GFP_ZERO: expected a cache without constructor", cache.inner.name()));
+    }
+    may
+}
+
 #[cold]
 #[inline(never)]
 fn alloc_slow(cache: &kmem_cache, flags: gfp_t, function: &str) -> *mut c_void {
-    if flags & __GFP_ZERO != 0 && cache.has_ctor {
-        warn(format_args!("{function}({}): __GFP_ZERO: expected a cache without constructor", cache.inner.name()));
-        set_errno(EINVAL);
-        return core::ptr::null_mut();
+    if !may_zero(cache, flags, function) {
+        return null(EINVAL);
     }
     allocate(function, flags, |zero| {
         let object = if zero { cache.inner.zalloc() } else { cache.inner.alloc() };
@@ -254,8 +261,8 @@ pub unsafe extern "C" fn kmem_cache_alloc_bulk(
     if flags & !PLAIN == 0 && cache.inner.alloc_bulk(out) {
         return count;
     }
-    if flags & __GFP_ZERO != 0 && cache.has_ctor {
-        alloc_slow(cache, flags, "kmem_cache_alloc_bulk");
+    if !may_zero(cache, flags, "kmem_cache_alloc_bulk") {
+        set_errno(EINVAL);
         return 0;
     }
     let first = allocate("kmem_cache_alloc_bulk", flags, |zero| {

@@ -30,7 +30,7 @@ pub const __GFP_ZERO: gfp_t = 1 << 8;
 pub const __GFP_DIRECT_RECLAIM: gfp_t = 1 << 10;
 /// Accepted; the background thread comes and goes by itself.
 pub const __GFP_KSWAPD_RECLAIM: gfp_t = 1 << 11;
-/// Accepted.
+/// Accepted; pages have no writers to balance.
 pub const __GFP_WRITE: gfp_t = 1 << 12;
 /// Accepted; a failed allocation prints nothing anyway.
 pub const __GFP_NOWARN: gfp_t = 1 << 13;
@@ -38,11 +38,11 @@ pub const __GFP_NOWARN: gfp_t = 1 << 13;
 pub const __GFP_RETRY_MAYFAIL: gfp_t = 1 << 14;
 /// The call does not return without memory: when there is none, the program ends with a line on standard error.
 pub const __GFP_NOFAIL: gfp_t = 1 << 15;
-/// Accepted.
+/// Accepted; nothing is tried for long.
 pub const __GFP_NORETRY: gfp_t = 1 << 16;
 /// Accepted; there are no emergency reserves.
 pub const __GFP_MEMALLOC: gfp_t = 1 << 17;
-/// Accepted.
+/// Accepted; large memory is always one run of pages, or one mapping.
 pub const __GFP_COMP: gfp_t = 1 << 18;
 /// Accepted; there are no emergency reserves.
 pub const __GFP_NOMEMALLOC: gfp_t = 1 << 19;

@@ -19,6 +19,8 @@ use crate::report::null;
 
 /// Largest size that the fast path of kmalloc serves, in bytes.
 pub const KMALLOC_MAX_CACHE_SIZE: usize = 8192;
+/// Largest size at all, in bytes; larger requests fail.
+pub const KMALLOC_MAX_SIZE: usize = 0x7fff_ffff_fdff_ffff;
 /// Smallest class of kmalloc, in bytes.
 pub const KMALLOC_MIN_SIZE: usize = 8;
 /// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned to itself, up to a page.
@@ -27,6 +29,7 @@ pub const ARCH_KMALLOC_MINALIGN: usize = 8;
 pub const ARCH_SLAB_MINALIGN: usize = 8;
 
 const _: () = assert!(KMALLOC_MAX_CACHE_SIZE == core_api::KMALLOC_MAX_CACHE_SIZE);
+const _: () = assert!(KMALLOC_MAX_SIZE == core_api::KMALLOC_MAX_SIZE);
 
 /// Memory of which all bytes that `ksize` counts are zero.
 fn zeroed(size: usize) -> *mut u8 {

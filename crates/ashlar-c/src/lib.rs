@@ -6,6 +6,7 @@
 //!
 //! * [`flags`]: `gfp_t` and `slab_flags_t`.
 //! * [`cache`]: `kmem_cache_*`. [`sheaf`]: prefilled sheaves. [`kmalloc`]: objects of any size. [`strings`]: copies.
+//! * [`numa`]: memory of a given node.
 //! * [`figures`]: what is the library's own: options, counters, mode.
 //! * `process`: fork. `report`: errno, and lines on standard error.
 //!
@@ -21,6 +22,8 @@ pub mod cache;
 pub mod figures;
 pub mod flags;
 pub mod kmalloc;
+pub mod numa;
 mod process;
 mod report;
+pub mod sheaf;
 pub mod strings;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Layout, LineEndingStyle, SortKey, Style};
 
 /// The sources in the order of the header.
-const SOURCES: [&str; 5] = ["flags.rs", "cache.rs", "kmalloc.rs", "strings.rs", "figures.rs"];
+const SOURCES: [&str; 7] = ["flags.rs", "cache.rs", "sheaf.rs", "kmalloc.rs", "numa.rs", "strings.rs", "figures.rs"];
 
 const HEAD: &str = "\
 /*

@@ -21,7 +21,7 @@
 //! | 3 | `percpu` | CPU-local sections, sheaves |
 //! | 4 | `engine` | strategies; `slub`: barns, partial slabs, refill and flush |
 //! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
-//! | 6 | `kmalloc` `malloc` | size classes and large objects; C's allocator |
+//! | 6 | `kmalloc` `malloc` `prefill` `numa` | size classes and large objects; C's allocator; reserves; memory of a node |
 //! | 7 | `global` `fork` `boot` | faces, fork handlers, start |
 //!
 //! ## Lock order
@@ -68,6 +68,8 @@ pub mod malloc;
 #[cfg(all(ashlar_loom, test))]
 mod models;
 #[cfg(not(ashlar_loom))]
+mod numa;
+#[cfg(not(ashlar_loom))]
 mod options;
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 mod os;
@@ -79,6 +81,8 @@ mod percpu;
 mod percpu {
     pub(crate) mod sheaf;
 }
+#[cfg(not(ashlar_loom))]
+mod prefill;
 #[cfg(not(ashlar_loom))]
 mod report;
 mod slab;
@@ -104,6 +108,7 @@ mod api {
         KMALLOC_MAX_CACHE_SIZE, KMALLOC_MAX_SIZE, ZERO_SIZE_PTR, kcalloc, kfree, kfree_bulk, kfree_sized, kmalloc,
         kmalloc_aligned, kmalloc_array, kmalloc_size_roundup, krealloc, ksize, kvmalloc, kzalloc,
     };
+    pub use crate::numa::{kmalloc_on, node_of, nodes};
     pub use crate::options::{OptionError, check_options};
     pub use crate::page::PageSource;
     pub use crate::page::arena::ArenaSource;
@@ -111,6 +116,7 @@ mod api {
     pub use crate::percpu::Mode;
     pub use crate::percpu::area::MAX_CACHES;
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
+    pub use crate::prefill::PrefilledSheaf;
     pub use crate::slab::{MAX_OBJECT_SIZE, OrderRule};
     pub use crate::units::NodeId;
 

@@ -6,6 +6,7 @@
 //! | function | contract |
 //! |---|---|
 //! | [`alloc`] | one object, or null when memory ends |
+//! | [`alloc_on`] | the same, from a slab of a node |
 //! | [`free`] | takes an object of this cache back |
 //! | [`alloc_bulk`] | fills a slice or takes nothing |
 //! | [`free_bulk`] | takes objects of this cache back |
@@ -188,6 +189,13 @@ pub struct Usage {
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     match cache.engine {
         Engine::Slub => slub::alloc(cache),
+    }
+}
+
+/// One object of `cache` from a slab of `node`, or of another if that has none; null when memory ends.
+pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+    match cache.engine {
+        Engine::Slub => slub::alloc_on(cache, node),
     }
 }
 

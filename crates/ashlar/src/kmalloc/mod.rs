@@ -21,7 +21,7 @@ use crate::page::zone::{DIRECT_BYTES, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::report;
 use crate::sync::{AtomicPtr, AtomicU16, Ordering};
-use crate::units::{PAGE_SIZE, PageIndex};
+use crate::units::{NodeId, PAGE_SIZE, PageIndex};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
 /// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
@@ -105,8 +105,18 @@ pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
     engine::alloc(cache(class_of(size)))
 }
 
+/// The cache that serves a size of 1 byte or more; `None` for sizes that are runs of pages. The allocator is up.
+pub(crate) fn class_cache(size: usize) -> Option<&'static RawCache> {
+    (size <= LARGEST_CLASS).then(|| cache(class_of(size)))
+}
+
 /// Pages for `size` bytes at a multiple of `align` (up to 2 MiB); also whether they read as zeros.
 pub(crate) fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
+    alloc_large_on(PERCPU.node_of(percpu::this_cpu()), size, align)
+}
+
+/// As [`alloc_large`], of the node `home` if that has them.
+pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
     if size > KMALLOC_MAX_SIZE {
         return None;
     }
@@ -115,11 +125,10 @@ pub(crate) fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, boo
     }
     // A run of pages is aligned to its size rounded up to a power of two, at most to 2 MiB.
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
-    let home = PERCPU.node_of(percpu::this_cpu());
     let nodes = ZONE.nodes() as u8;
     let take = || {
         (0..nodes).find_map(|i| {
-            let node = crate::units::NodeId((home.0 + i) % nodes);
+            let node = NodeId((home.0 + i) % nodes);
             ZONE.alloc(node, pages).map(|run| (run, node))
         })
     };

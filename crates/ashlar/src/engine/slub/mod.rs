@@ -36,7 +36,7 @@ use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
 use crate::sync::Ordering;
-use crate::units::{CpuId, PageIndex};
+use crate::units::{CpuId, NodeId, PageIndex};
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
@@ -162,9 +162,20 @@ fn is_empty(top: usize) -> bool {
 /// One object straight from a slab.
 fn alloc_from_slab(cache: &'static RawCache) -> *mut u8 {
     let (id, _) = cache.node_of_cpu(percpu::this_cpu());
+    one_from_slab(cache, id)
+}
+
+fn one_from_slab(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let mut one = [0usize];
-    refill::refill(cache, id, &mut one);
+    refill::refill(cache, node, &mut one);
     one[0] as *mut u8
+}
+
+/// See [`super::alloc_on`].
+pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+    percpu::adopt_thread();
+    let object = one_from_slab(cache, node);
+    if object.is_null() && ZONE.ask_for_all() { one_from_slab(cache, node) } else { object }
 }
 
 /// See [`super::free`].

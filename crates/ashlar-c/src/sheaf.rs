@@ -1,0 +1,160 @@
+//! Prefilled sheaves: a reserve of objects that cannot fail.
+//!
+//! A handle is the pointer that `PrefilledSheaf::into_raw` gives: one block of kmalloc that belongs to the caller.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr::NonNull;
+
+use core_ashlar::PrefilledSheaf;
+use libc::{EINVAL, ENOMEM};
+
+use crate::cache::{kmem_cache, may_zero};
+use crate::flags::{__GFP_NOFAIL, __GFP_ZERO, allocate, gfp_t, known};
+use crate::report::{null, set_errno, warn};
+
+/// A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at a time.
+#[derive(Debug)]
+pub struct slab_sheaf {
+    _opaque: [u8; 0],
+}
+
+type Sheaf = PrefilledSheaf<'static>;
+
+/// The sheaf behind a handle, which is dead from now on.
+///
+/// # Safety
+/// A live handle of prefill, used by nobody else; its cache is live.
+unsafe fn open(sheaf: *mut slab_sheaf) -> Option<Sheaf> {
+    // SAFETY: by the caller's promise.
+    NonNull::new(sheaf.cast()).map(|raw| unsafe { Sheaf::from_raw(raw) })
+}
+
+/// True if the sheaf was prefilled from this cache; says so on standard error if not.
+fn belongs(function: &str, s: *const kmem_cache, sheaf: &Sheaf) -> bool {
+    // SAFETY: a live cache, by the promise of the caller of the function at hand.
+    let cache = unsafe { &(*s).inner };
+    let same = core::ptr::eq(cache, sheaf.cache());
+    if !same {
+        warn(format_args!(
+            "{function}({}): sheaf of cache {}: expected one of this",
+            cache.name(),
+            sheaf.cache().name()
+        ));
+    }
+    same
+}
+
+/// Sets `size` objects aside: as many calls of kmem_cache_alloc_from_sheaf will succeed, whatever becomes of memory
+/// meanwhile. NULL with errno ENOMEM when memory ends, EINVAL for a size of 0 and for bad flags (__GFP_ZERO is one:
+/// ask for zeros when you take an object).
+///
+/// # Safety
+/// `s` is a live cache, and lives longer than the sheaf.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_prefill_sheaf(s: *mut kmem_cache, gfp: gfp_t, size: c_uint) -> *mut slab_sheaf {
+    const NAME: &str = "kmem_cache_prefill_sheaf";
+    // SAFETY: by the caller's promise.
+    let cache: &'static kmem_cache = unsafe { &*s };
+    if size == 0 || gfp & __GFP_ZERO != 0 {
+        let what = if size == 0 { "size: expected 1 or more" } else { "__GFP_ZERO: expected with alloc_from_sheaf" };
+        warn(format_args!("{NAME}({}): {what}", cache.inner.name()));
+        return null(EINVAL).cast();
+    }
+    let take = |_| cache.inner.prefill_sheaf(size as usize).map_or(core::ptr::null_mut(), |s| s.into_raw().as_ptr());
+    allocate(NAME, gfp, take).cast()
+}
+
+/// One of the objects that are set aside; NULL only when none is left (errno is ENOMEM) or for bad flags (EINVAL).
+/// With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
+///
+/// # Safety
+/// `s` is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_alloc_from_sheaf(
+    s: *mut kmem_cache,
+    gfp: gfp_t,
+    sheaf: *mut slab_sheaf,
+) -> *mut c_void {
+    const NAME: &str = "kmem_cache_alloc_from_sheaf";
+    // SAFETY: by the caller's promise.
+    let (cache, Some(mut sheaf)) = (unsafe { &*s }, unsafe { open(sheaf) }) else { return null(EINVAL) };
+    let good = belongs(NAME, s, &sheaf) && known(NAME, gfp) && may_zero(cache, gfp, NAME);
+    let object = if good { sheaf.alloc() } else { None };
+    // The handle stays the caller's.
+    let _ = sheaf.into_raw();
+    match object {
+        Some(object) => {
+            if gfp & __GFP_ZERO != 0 {
+                // SAFETY: an object of that many bytes that nobody has yet.
+                unsafe { object.as_ptr().write_bytes(0, cache.inner.object_size()) };
+            }
+            object.as_ptr().cast()
+        }
+        None => null(if good { ENOMEM } else { EINVAL }),
+    }
+}
+
+/// Sets more objects aside, until there are at least `size`. The sheaf may move: `*sheafp` is where it is then.
+/// Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
+///
+/// # Safety
+/// `s` is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_refill_sheaf(
+    s: *mut kmem_cache,
+    gfp: gfp_t,
+    sheafp: *mut *mut slab_sheaf,
+    size: c_uint,
+) -> c_int {
+    const NAME: &str = "kmem_cache_refill_sheaf";
+    // SAFETY: by the caller's promise.
+    let place = unsafe { sheafp.as_mut() };
+    // SAFETY: as above.
+    let Some((place, mut sheaf)) = place.and_then(|place| unsafe { open(*place) }.map(|sheaf| (place, sheaf))) else {
+        return -EINVAL;
+    };
+    let good = belongs(NAME, s, &sheaf) && known(NAME, gfp & !__GFP_ZERO) && gfp & __GFP_ZERO == 0;
+    let mut done = false;
+    if good {
+        // Returns when the refill failed, but for __GFP_NOFAIL; what it points to is of no interest.
+        let token = allocate(NAME, gfp, |_| {
+            done = sheaf.refill(size as usize).is_ok();
+            if done { NonNull::<u8>::dangling().as_ptr() } else { core::ptr::null_mut() }
+        });
+        debug_assert!(done != token.is_null() && (done || gfp & __GFP_NOFAIL == 0));
+    }
+    *place = sheaf.into_raw().as_ptr().cast();
+    match (good, done) {
+        (_, true) => 0,
+        (true, false) => -ENOMEM,
+        (false, false) => -EINVAL,
+    }
+}
+
+/// Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing happens.
+///
+/// # Safety
+/// `s` is the cache that the sheaf was prefilled from, or null; nobody uses the sheaf any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_return_sheaf(s: *mut kmem_cache, gfp: gfp_t, sheaf: *mut slab_sheaf) {
+    // The sheaf knows its cache, and giving back needs no memory: both are the kernel's arguments only.
+    let _ = (s, gfp);
+    // SAFETY: by the caller's promise.
+    drop(unsafe { open(sheaf) });
+}
+
+/// Objects that are left in a sheaf; 0 for a null pointer.
+///
+/// # Safety
+/// A live sheaf, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kmem_cache_sheaf_size(sheaf: *mut slab_sheaf) -> c_uint {
+    // SAFETY: by the caller's promise.
+    let Some(sheaf) = (unsafe { open(sheaf) }) else {
+        set_errno(EINVAL);
+        return 0;
+    };
+    let len = sheaf.len();
+    let _ = sheaf.into_raw();
+    len as c_uint
+}
