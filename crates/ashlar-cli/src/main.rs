@@ -8,6 +8,8 @@ mod host;
 mod programs;
 mod report;
 mod run;
+#[cfg(test)]
+mod shipped;
 mod workload;
 
 use std::io::Write;

@@ -14,7 +14,8 @@ use std::{env, fs};
 use crate::args::RunArgs;
 use crate::error::CliError;
 
-const LIBRARY: &str = "libashlar_malloc.so";
+/// Its names: that of a build or of an installation for developers, and that of one for users.
+const LIBRARY: [&str; 2] = ["libashlar_malloc.so", "libashlar_malloc.so.0"];
 
 /// Runs the program; comes back only with an error.
 pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
@@ -57,14 +58,18 @@ fn options(args: &RunArgs) -> Result<String, CliError> {
     Ok(all)
 }
 
-/// The shared library: beside the tool, or where `make install` puts libraries.
+/// The shared library: beside the tool, or in the library directories beside the tool's own.
 pub(crate) fn library() -> Result<PathBuf, CliError> {
     let tool = env::current_exe().map_err(|error| CliError::Failed(format!("cannot find myself: {error}")))?;
     let dir = tool.parent().unwrap_or(Path::new("/"));
     build_under_cargo(dir)?;
-    let places = [dir.join(LIBRARY), dir.join("../lib").join(LIBRARY)];
-    places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        CliError::Failed(format!("no {LIBRARY} in {} or ../lib: `cargo build --release` makes it", dir.display()))
+    let prefix = dir.parent().unwrap_or(dir);
+    let multiarch = format!("lib/{}-linux-gnu", env::consts::ARCH);
+    let places = [dir.to_owned(), prefix.join("lib"), prefix.join(multiarch), prefix.join("lib64")];
+    let mut files = places.iter().flat_map(|place| LIBRARY.map(|name| place.join(name)));
+    files.find(|path| path.is_file()).ok_or_else(|| {
+        let places = places.map(|place| place.display().to_string()).join(", ");
+        CliError::Failed(format!("no {} in {places}: `cargo build --release` makes it", LIBRARY[0]))
     })
 }
 

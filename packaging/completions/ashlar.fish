@@ -1,0 +1,70 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_ashlar_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_ashlar_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_ashlar_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_ashlar_using_subcommand
+    set -l cmd (__fish_ashlar_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c ashlar -n "__fish_ashlar_needs_command" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_needs_command" -s V -l version -d 'Print version'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l systems -d 'Systems, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l objects -d 'Objects for each CPU and pass' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU [default: the CPUs this process may use]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l csv -d 'Write the records as comma-separated values' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l style -d '`table`: one block for each test; `kernel`: the lines that the kernel\'s test module prints' -r -f -a "table\t''
+kernel\t''"
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
+median\t''"
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l systems -d 'Systems, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l workloads -d 'Workloads, separated by commas; `all`, `synthetic` and `real` stand for many' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l rounds -d 'Measured rounds; each runs every workload once on every system' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l scale -d 'How much of the usual work is done' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l option -d 'A column more: ashlar with these options (as in `ASHLAR_OPTIONS`); may be given several times' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l json -d 'Write machine and figures as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l by -d 'Statistic over the rounds that ratios and targets use' -r -f -a "min\t''
+median\t''"
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l from -d 'Do not measure: take the figures of an earlier run from this JSON file' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l list -d 'Print workloads and systems, and what is missing here; run nothing'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l check-targets -d 'Judge the targets of the project; exit code 1 if one is missed'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l engine -d 'The strategy of the caches (option `engine`)' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l option -d 'An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l stats -d 'Print the caches, resident memory and the mode on standard error when the program ends' -r -f -a "text\t''
+json\t''"
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run help" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
