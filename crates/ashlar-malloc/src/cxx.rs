@@ -1,7 +1,7 @@
 //! C++ operators new and delete, by their mangled names (Itanium ABI, `size_t` is `unsigned long`).
 //!
 //! `new` of 0 bytes gets memory of its own. When there is none, the new handler is called until it makes some; without
-//! one, `std::bad_alloc` is thrown. Both come from the C++ library of the program, by weak reference; in a program
+//! one, `std::bad_alloc` is thrown. All that takes comes from the C++ library of the program, by weak reference; in a program
 //! without one (it would have to be loaded by `dlopen`), the end is a message and SIGABRT. A handler may throw, and
 //! exceptions cannot pass Rust frames: so these are assembly, which unwinders pass.
 //!
@@ -14,13 +14,42 @@ use core::ffi::c_void;
 use crate::family::{aligned_alloc, free, malloc};
 use crate::text::to_stderr;
 
-global_asm!(".weak _ZSt15get_new_handlerv", ".weak _ZSt17__throw_bad_allocv");
+global_asm!(
+    ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv",
+    ".weak __cxa_allocate_exception, __cxa_throw, _ZTISt9exception, _ZTVN10__cxxabiv120__si_class_type_infoE",
+    // A std::bad_alloc of our own, for `throw_ours`: type (libstdc++ and libc++ compare types by name), name, table.
+    ".pushsection .data.rel.ro.ashlar_bad_alloc, \"aw\", @progbits",
+    ".balign 8",
+    "ashlar_bad_alloc_type:",
+    ".quad _ZTVN10__cxxabiv120__si_class_type_infoE + 16, ashlar_bad_alloc_name, _ZTISt9exception",
+    "ashlar_bad_alloc_table:",
+    ".quad 0, ashlar_bad_alloc_type, ashlar_bad_alloc_end, ashlar_bad_alloc_end, ashlar_bad_alloc_what",
+    ".popsection",
+    ".pushsection .rodata.ashlar_bad_alloc, \"a\", @progbits",
+    "ashlar_bad_alloc_name: .asciz \"St9bad_alloc\"",
+    "ashlar_bad_alloc_text: .asciz \"std::bad_alloc\"",
+    ".popsection",
+    ".pushsection .text.ashlar_bad_alloc, \"ax\", @progbits",
+    "ashlar_bad_alloc_what: lea rax, [rip + ashlar_bad_alloc_text]",
+    "ashlar_bad_alloc_end: ret",
+    ".popsection",
+);
+
+/// The address that a GOT entry holds: 0 where the program has no such symbol.
+macro_rules! address_of {
+    ($symbol:literal) => {{
+        let address: *const c_void;
+        // SAFETY: reads a GOT entry.
+        unsafe {
+            asm!(concat!("mov {}, [rip + ", $symbol, "@GOTPCREL]"), out(reg) address, options(nostack, readonly))
+        };
+        address
+    }};
+}
 
 /// The program's new handler; null when it set none.
 extern "C" fn new_handler() -> *const c_void {
-    let get: *const c_void;
-    // SAFETY: reads a GOT entry: the function's address, or 0 where no C++ library is linked.
-    unsafe { asm!("mov {}, [rip + _ZSt15get_new_handlerv@GOTPCREL]", out(reg) get, options(nostack, readonly)) };
+    let get = address_of!("_ZSt15get_new_handlerv");
     if get.is_null() {
         return get;
     }
@@ -29,11 +58,42 @@ extern "C" fn new_handler() -> *const c_void {
 }
 
 /// What throws `std::bad_alloc`: a function that takes nothing and does not return.
+///
+/// A static program takes from the C++ library what somebody refers to by a strong reference, and this library's are
+/// weak, as C programs have no C++ library. Whoever catches or cleans up brings `__cxa_throw` and its types
+/// along; `__throw_bad_alloc` may be missing then.
 extern "C" fn thrower() -> *const c_void {
-    let throw: *const c_void;
-    // SAFETY: as in `new_handler`.
-    unsafe { asm!("mov {}, [rip + _ZSt17__throw_bad_allocv@GOTPCREL]", out(reg) throw, options(nostack, readonly)) };
-    if throw.is_null() { no_memory as *const c_void } else { throw }
+    let throw = address_of!("_ZSt17__throw_bad_allocv");
+    if !throw.is_null() {
+        return throw;
+    }
+    let parts = [
+        address_of!("__cxa_allocate_exception"),
+        address_of!("__cxa_throw"),
+        address_of!("_ZTISt9exception"),
+        address_of!("_ZTVN10__cxxabiv120__si_class_type_infoE"),
+    ];
+    if parts.iter().any(|part| part.is_null()) { no_memory as *const c_void } else { throw_ours as *const c_void }
+}
+
+/// Throws the `std::bad_alloc` that is made here; only where [`thrower`] found all that it takes.
+#[unsafe(naked)]
+extern "C" fn throw_ours() {
+    naked_asm!(
+        ".cfi_startproc",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov edi, 8",
+        "call qword ptr [rip + __cxa_allocate_exception@GOTPCREL]",
+        "lea rcx, [rip + ashlar_bad_alloc_table + 16]",
+        "mov [rax], rcx",
+        "mov rdi, rax",
+        "lea rsi, [rip + ashlar_bad_alloc_type]",
+        "lea rdx, [rip + ashlar_bad_alloc_end]",
+        "call qword ptr [rip + __cxa_throw@GOTPCREL]",
+        "ud2",
+        ".cfi_endproc",
+    )
 }
 
 extern "C" fn no_memory() -> ! {

@@ -6,8 +6,23 @@
 //!
 //! * [`family`]: `malloc` and its relatives, with the argument, `errno` and size rules of glibc's manual.
 //! * [`cxx`]: operators new and delete (x86-64; elsewhere the C++ library's own, which call `malloc`).
-//! * `process`: what happens at load, fork and exit.
+//! * `process`: what happens at load, fork and exit; `vfork`: the C library's, made safe for critical sections.
 //! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`, and the table of `ASHLAR_STATS`.
+//!
+//! ## Where it works
+//! From the first constructor of a program to its last destructor, in threads that go on meanwhile, in resolvers of
+//! IFUNC symbols of a program, and in children of fork and `vfork`. Three limits:
+//! * A resolver in a *shared library* that is bound at load (`-z now`) may run before this library is relocated, and must not
+//!   allocate then. In a static program no resolver may: there is no thread pointer yet, and glibc's `malloc` fails as well.
+//! * A child made by the bare `clone` system call allocates safely if the parent had one thread, as with glibc, and not with
+//!   `CLONE_VM` on the parent's thread pointer.
+//! * A signal handler that allocates, which POSIX does not allow, is safe while it interrupts a fast path, and may
+//!   wait for ever if it interrupts a slow one.
+//!
+//! After the start these system calls are made, for programs that lock themselves in: `mmap`, `munmap`, `mremap`, `mprotect`,
+//! `madvise`, `membarrier`, `sched_yield`, `clock_nanosleep`, `clock_gettime`, `getcpu` (by the vdso where there is one), and those of
+//! `pthread_create` for the background thread unless `reaper=off` (a filter that only refuses them does no harm). Where
+//! membarrier is refused later, `sched_getaffinity` and `sched_setaffinity` as well.
 //!
 //! Nothing here allocates from itself, and nothing unwinds: the profile aborts on panic, and there is no code that
 //! panics on a path that a program can reach. The standard library is linked for its panic handler alone.
@@ -21,3 +36,5 @@ pub mod family;
 pub mod figures;
 mod process;
 mod text;
+#[cfg(target_arch = "x86_64")]
+pub mod vfork;

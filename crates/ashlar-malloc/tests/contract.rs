@@ -2,22 +2,11 @@
 
 mod common;
 
-use std::process::Output;
-
-use common::{build, library, preloaded, text};
-
-fn well(out: &Output, what: &str) {
-    assert_eq!((text(&out.stderr), text(&out.stdout)), (String::new(), "well\n".to_owned()), "{what}");
-    assert_eq!(out.status.code(), Some(0), "{what}");
-}
+use common::{archive, build, library, preloaded, well};
 
 /// Builds a program that has the archive inside and needs no shared library.
 fn built_static(compiler: &str, source: &str) -> std::path::PathBuf {
-    let archive = library().with_extension("a");
-    let archive = archive.to_str().expect("a path in UTF-8");
-    // The last two: what `new` throws with is taken from the C++ library only if somebody asks for it.
-    let flags = ["-static", archive, "-Wl,-u,_ZSt17__throw_bad_allocv", "-lstdc++"];
-    build(compiler, source, if compiler == "cc" { &flags[..2] } else { &flags })
+    build(compiler, source, &["-static", &archive()])
 }
 
 #[test]

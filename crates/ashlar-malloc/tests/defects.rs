@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use common::{build, preloaded, text};
 
 /// Program, and the line on standard error: `{0}` and `{1}` are the addresses that the program told.
-const DEFECTS: [(&str, &str); 19] = [
+const DEFECTS: [(&str, &str); 20] = [
     ("double_free_at_once", "free({0}): object of cache malloc-64 is free already"),
     ("double_free_others_between", "free({0}): object of cache malloc-64 is free already"),
     ("double_free_delayed", "free({0}): no object there: freed already, or never allocated"),
@@ -15,15 +15,16 @@ const DEFECTS: [(&str, &str); 19] = [
     ("double_free_other_thread", "free({0}): object of cache malloc-64 is free already"),
     ("double_free_overwritten", "free({0}): object of cache malloc-64 is free already"),
     ("double_free_large", "free({0}): no object there: freed already, or never allocated"),
-    ("double_free_huge", "free({0}): not allocated here, or a huge object that is free already"),
+    ("double_free_huge", "free({0}): huge object is free already"),
+    ("realloc_freed_huge", "realloc({0}): huge object is free already"),
     ("interior_small", "free({0}): no object of cache malloc-208 starts there"),
     ("misaligned_small", "free({0}): no object of cache malloc-32 starts there"),
     ("interior_large", "free({0}): inside the large object at {1}"),
     ("misaligned_large", "free({0}): inside the large object at {1}"),
-    ("interior_huge", "free({0}): not allocated here, or a huge object that is free already"),
-    ("foreign", "free({0}): not allocated here, or a huge object that is free already"),
-    ("stack", "free({0}): not allocated here, or a huge object that is free already"),
-    ("static_memory", "free({0}): not allocated here, or a huge object that is free already"),
+    ("interior_huge", "free({0}): inside the large object at {1}"),
+    ("foreign", "free({0}): not allocated here, or a huge object freed long ago"),
+    ("stack", "free({0}): not allocated here, or a huge object freed long ago"),
+    ("static_memory", "free({0}): not allocated here, or a huge object freed long ago"),
     ("realloc_freed", "realloc({0}): object of cache malloc-64 is free already"),
     ("realloc_freed_large", "realloc({0}): no object there: freed already, or never allocated"),
     ("usable_size_freed", "malloc_usable_size({0}): object of cache malloc-64 is free already"),

@@ -54,3 +54,19 @@ pub unsafe fn after_in_child() {
     crate::background::after_fork_in_child();
     crate::cache::reaper::after_fork_in_child();
 }
+
+/// The calling thread's rseq area, where critical sections rely on one; null otherwise. What `vfork` needs: its child runs
+/// on the parent's thread pointer, and so in the parent's area, but without a registration, so nobody would abort its
+/// sections or keep its CPU number true. A `vfork` that unregisters the area before, and registers it again in
+/// the parent, has both go by the slow path meanwhile.
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+pub fn rseq_area() -> *mut u8 {
+    if crate::percpu::mode() != crate::percpu::Mode::Rseq {
+        return core::ptr::null_mut();
+    }
+    crate::percpu::rseq::area()
+}
+
+/// The signature that rseq areas are registered with.
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+pub const RSEQ_SIGNATURE: u32 = crate::percpu::sections::SIGNATURE;

@@ -122,6 +122,12 @@ pub(crate) fn freed_twice(function: &str, address: usize, cache: &str) {
     fail(format_args!("{function}({address:#x}): object of cache {cache} is free already"));
 }
 
+/// `function` was given a huge object that is free already.
+#[cold]
+pub(crate) fn huge_freed_twice(function: &str, address: usize) {
+    fail(format_args!("{function}({address:#x}): huge object is free already"));
+}
+
 /// `function` was given an address inside a large object, which starts elsewhere.
 #[cold]
 pub(crate) fn inside_large(function: &str, address: usize, start: usize) {
@@ -137,5 +143,5 @@ pub(crate) fn not_allocated(function: &str, address: usize) {
 /// `function` was given an address of neither the zone nor a mapping.
 #[cold]
 pub(crate) fn foreign(function: &str, address: usize) {
-    fail(format_args!("{function}({address:#x}): not allocated here, or a huge object that is free already"));
+    fail(format_args!("{function}({address:#x}): not allocated here, or a huge object freed long ago"));
 }

@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,6 +180,173 @@ static void figures(void) {
     free(text);
 }
 
+/* malloc(3), NOTES and ERRORS; C11 7.22.3: what else is promised. */
+static void small_print(void) {
+    /* The result is aligned for any type, for every size. */
+    for (size_t n = 0; n < 300; n++) {
+        void *p = malloc(n);
+        MUST(aligned(p, _Alignof(max_align_t)));
+        free(p);
+    }
+    /* realloc keeps the contents up to the smaller size, and may be given what any member gave. */
+    unsigned char *all[4] = {malloc(5000), calloc(1, 5000), aligned_alloc(256, 5000), valloc(5000)};
+    for (int k = 0; k < 4; k++) {
+        for (int i = 0; i < 5000; i++) all[k][i] = i * 7;
+        all[k] = realloc(all[k], 100000);
+        for (int i = 0; i < 5000; i++) MUST(all[k][i] == (unsigned char)(i * 7));
+        all[k] = realloc(all[k], 33);
+        for (int i = 0; i < 33; i++) MUST(all[k][i] == (unsigned char)(i * 7));
+        free(all[k]);
+    }
+    /* realloc(p, 0) is free(p), also of large ones; reallocarray(p, 0, x) and (p, x, 0) are realloc(p, 0). */
+    MUST(realloc(malloc(100000), 0) == NULL && realloc(malloc(64 << 20), 0) == NULL);
+    MUST(reallocarray(malloc(10), 0, 7) == NULL && reallocarray(malloc(10), 7, 0) == NULL);
+    void *p = realloc(NULL, 0);
+    MUST(p != NULL);
+    free(p);
+    /* Products that overflow, at each edge; those that do not. */
+    FAILS(calloc(SIZE_MAX, SIZE_MAX), ENOMEM);
+    FAILS(calloc((size_t)1 << 32, (size_t)1 << 32), ENOMEM);
+    FAILS(calloc(3, SIZE_MAX / 2), ENOMEM);
+    FAILS(reallocarray(NULL, (size_t)1 << 32, (size_t)1 << 32), ENOMEM);
+    FAILS(reallocarray(NULL, 1, (size_t)PTRDIFF_MAX + 1), ENOMEM);
+    p = calloc(SIZE_MAX, 0);
+    MUST(p != NULL);
+    free(p);
+    /* Nothing larger than PTRDIFF_MAX from anybody. */
+    FAILS(realloc(NULL, (size_t)PTRDIFF_MAX + 1), ENOMEM);
+    FAILS(memalign(16, (size_t)PTRDIFF_MAX + 1), ENOMEM);
+    FAILS(memalign(4096, (size_t)PTRDIFF_MAX + 1), ENOMEM);
+    FAILS(aligned_alloc(16, (size_t)PTRDIFF_MAX + 1), ENOMEM);
+    FAILS(aligned_alloc((size_t)1 << 30, (size_t)PTRDIFF_MAX - 5), ENOMEM);
+    FAILS(valloc((size_t)PTRDIFF_MAX + 1), ENOMEM);
+    FAILS(pvalloc((size_t)PTRDIFF_MAX + 1), ENOMEM);
+    /* Alignments that are no powers of two: refused by two, rounded up by memalign. A size need be no multiple. */
+    for (size_t align = 3; align < 5000; align = align * 2 + 1) {
+        FAILS(aligned_alloc(align, align * 2), EINVAL);
+        MUST(posix_memalign(&p, align, 8) == EINVAL);
+        p = memalign(align, 10);
+        MUST(aligned(p, (size_t)1 << (64 - __builtin_clzl(align))));
+        free(p);
+    }
+    p = aligned_alloc(512, 13);
+    MUST(aligned(p, 512) && malloc_usable_size(p) >= 13);
+    free(p);
+    p = memalign(0, 10);
+    MUST(aligned(p, 16));
+    free(p);
+    MUST(posix_memalign(&p, 1, 8) == EINVAL && posix_memalign(&p, 2, 8) == EINVAL);
+    /* posix_memalign of 0 bytes gives what can be freed. */
+    MUST(posix_memalign(&p, 64, 0) == 0);
+    free(p);
+    /* pvalloc rounds up to whole pages; 0 is a page here. */
+    size_t page = sysconf(_SC_PAGESIZE);
+    for (size_t n = 0; n < 5 * page; n += 777) {
+        char *q = pvalloc(n);
+        size_t whole = (n + page - 1) / page * page;
+        MUST(aligned(q, page) && malloc_usable_size(q) >= (whole ? whole : 1));
+        memset(q, 1, whole);
+        free(q);
+        q = valloc(n);
+        MUST(aligned(q, page));
+        free(q);
+    }
+    /* All that malloc_usable_size says may be used, and a realloc to it does not move. */
+    for (size_t n = 1; n < 3 << 20; n = n * 5 / 3 + 1) {
+        char *q = malloc(n);
+        size_t usable = malloc_usable_size(q);
+        memset(q, 3, usable);
+        MUST(realloc(q, usable) == q && malloc_usable_size(q) >= usable);
+        free(q);
+    }
+}
+
+static void kept_errno(void) {
+    /* free keeps errno (POSIX 2024), whatever it takes: a flush, a run of pages, a mapping, a wake of the reaper. */
+    static void *all[20000];
+    for (int i = 0; i < 20000; i++) all[i] = malloc(i % 3000);
+    void *large = malloc(1 << 20), *huge = malloc(64 << 20), *line = aligned_alloc(4096, 9000);
+    for (int code = 1; code < 130; code += 43) {
+        errno = code;
+        free(malloc(40));
+        MUST(errno == code);
+    }
+    errno = 99;
+    for (int i = 0; i < 20000; i++) free(all[i]);
+    free(large);
+    free(huge);
+    free(line);
+    free_sized(malloc(10), 10);
+    MUST(errno == 99);
+    MUST(malloc_usable_size(NULL) == 0 && errno == 99);
+    mallinfo2();
+    MUST(mallopt(M_MMAP_THRESHOLD, 1 << 20) == 0 && mallopt(M_TRIM_THRESHOLD, 1) == 0 && errno == 99);
+}
+
+/* The text is one element, its tags pair up, its attributes are quoted. */
+static void well_formed(const char *at) {
+    char open[20][32];
+    int depth = 0, roots = 0;
+    while (*at) {
+        if (*at != '<') {
+            MUST(depth > 0 || *at == '\n');
+            MUST(*at != '>' && *at != '&');
+            at++;
+            continue;
+        }
+        int closing = at[1] == '/';
+        at += 1 + closing;
+        int length = strspn(at, "abcdefghijklmnopqrstuvwxyz_-");
+        MUST(length > 0 && length < 32);
+        if (closing) {
+            MUST(depth > 0 && strlen(open[depth - 1]) == (size_t)length && strncmp(open[depth - 1], at, length) == 0);
+            depth--;
+            at += length;
+            MUST(*at++ == '>');
+            continue;
+        }
+        MUST(depth < 20 && (depth > 0 || roots++ == 0));
+        sprintf(open[depth], "%.*s", length, at);
+        at += length;
+        while (*at == ' ') {
+            at += 1 + strspn(at + 1, "abcdefghijklmnopqrstuvwxyz_-");
+            MUST(at[0] == '=' && at[1] == '"');
+            at += 2 + strcspn(at + 2, "\"<&");
+            MUST(*at++ == '"');
+        }
+        if (*at == '/') at++;
+        else depth++;
+        MUST(*at++ == '>');
+    }
+    MUST(depth == 0 && roots == 1);
+}
+
+static void told(void) {
+    char *text = NULL;
+    size_t length;
+    void *some[300];
+    for (int i = 0; i < 300; i++) some[i] = malloc(i * 40);
+    FILE *f = open_memstream(&text, &length);
+    MUST(malloc_info(0, f) == 0 && fclose(f) == 0 && strlen(text) == length);
+    well_formed(text);
+    free(text);
+    /* mallinfo is mallinfo2 in ints; in use and free are together what is held. */
+    struct mallinfo2 two = mallinfo2();
+    struct mallinfo one = mallinfo();
+    MUST(one.arena > 0 && two.arena > 0 && two.uordblks > 300 * 40 && one.uordblks > 300 * 40);
+    MUST(two.smblks == 0 && two.fsmblks == 0 && two.usmblks == 0);
+    void *huge = malloc(100 << 20);
+    MUST(mallinfo2().hblkhd >= two.hblkhd + (100 << 20));
+    free(huge);
+    MUST(mallinfo2().hblkhd == two.hblkhd);
+    for (int i = 0; i < 300; i++) free(some[i]);
+    /* malloc_trim: 1 if anything went back, 0 if not, with any pad. */
+    void *pages = malloc(8 << 20);
+    memset(pages, 1, 8 << 20);
+    free(pages);
+    MUST(malloc_trim(0) == 1 && malloc_trim(0) == 0 && malloc_trim(1 << 30) == 0);
+}
+
 static pthread_key_t key;
 static void at_thread_end(void *p) {
     free(p);
@@ -202,6 +370,9 @@ int main(void) {
     reallocs();
     errnos();
     figures();
+    small_print();
+    kept_errno();
+    told();
     pthread_key_create(&key, at_thread_end);
     for (int i = 0; i < 200; i++) {
         pthread_t t[4];

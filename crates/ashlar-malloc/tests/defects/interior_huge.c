@@ -4,6 +4,7 @@
 int main(void) {
     char *volatile a = malloc(100 << 20);
     tell(a + 4096);
+    tell(a);
     free(a + 4096);
     return 0;
 }

@@ -52,7 +52,7 @@ fn find_other(function: &str, address: usize) -> Option<Found> {
         if let Some(bytes) = direct::size_of_mapping(address) {
             return Some(Found::Direct(bytes));
         }
-        report::foreign(function, address);
+        direct::report_stray(function, address);
         return None;
     };
     match MEMMAP.class_of(page).kind() {

@@ -10,6 +10,7 @@ use core::ptr::NonNull;
 
 use super::meta::META;
 use super::zone::ZONE;
+use crate::report;
 use crate::sync::SpinLock;
 use crate::units::checked_align_up;
 
@@ -24,17 +25,28 @@ struct Node {
     bytes: usize,
 }
 
+/// Freed mappings that are remembered, so that a second free can be told from a foreign address.
+const REMEMBERED: usize = 64;
+
 struct Table {
     buckets: [*mut Node; BUCKETS],
     spare: *mut Node,
     bytes: usize,
+    /// Starts of the mappings freed last; the oldest is overwritten.
+    freed: [usize; REMEMBERED],
+    next_freed: usize,
 }
 
 // SAFETY: the nodes belong to the table alone and are reached only under its lock.
 unsafe impl Send for Table {}
 
-static TABLE: SpinLock<Table> =
-    SpinLock::new(Table { buckets: [core::ptr::null_mut(); BUCKETS], spare: core::ptr::null_mut(), bytes: 0 });
+static TABLE: SpinLock<Table> = SpinLock::new(Table {
+    buckets: [core::ptr::null_mut(); BUCKETS],
+    spare: core::ptr::null_mut(),
+    bytes: 0,
+    freed: [0; REMEMBERED],
+    next_freed: 0,
+});
 
 fn bucket(start: usize) -> usize {
     (start >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize) >> (usize::BITS - 8)
@@ -56,6 +68,12 @@ impl Table {
         self.buckets[b] = node;
         self.bytes += bytes;
         true
+    }
+
+    /// Remembers that a mapping is gone.
+    fn remember(&mut self, start: usize) {
+        self.freed[self.next_freed % REMEMBERED] = start;
+        self.next_freed = self.next_freed.wrapping_add(1);
     }
 
     /// The bytes of an object, and those before it in its mapping.
@@ -124,7 +142,12 @@ pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// If `at` starts a direct mapping, nobody uses it any more.
 pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
-    let (bytes, skipped) = TABLE.lock().remove(at.as_ptr() as usize)?;
+    let (bytes, skipped) = {
+        let mut table = TABLE.lock();
+        let found = table.remove(at.as_ptr() as usize)?;
+        table.remember(at.as_ptr() as usize);
+        found
+    };
     if let Some(source) = ZONE.source()
         && let Some(base) = NonNull::new(at.as_ptr().wrapping_sub(skipped))
     {
@@ -152,7 +175,36 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
     let moved = unsafe { source.remap_direct(at, old, new_bytes) };
     let (start, bytes) = moved.map_or((at, old), |m| (m, new_bytes));
     table.insert(start.as_ptr() as usize, bytes, 0);
+    if start != at {
+        table.remember(at.as_ptr() as usize);
+    }
     moved
+}
+
+/// Reports an address that `function` was given, and that neither the zone holds nor a mapping starts at. Walks the
+/// whole table: misuse is rare, and most programs end with its first report.
+pub(crate) fn report_stray(function: &str, address: usize) {
+    let table = TABLE.lock();
+    let mut around = None;
+    for &bucket in &table.buckets {
+        let mut node = bucket;
+        while !node.is_null() {
+            // SAFETY: nodes on a bucket are valid while the lock is held.
+            let n = unsafe { &*node };
+            if (n.start..n.start + n.bytes).contains(&address) {
+                around = Some(n.start);
+            }
+            node = n.next;
+        }
+    }
+    let freed = table.freed.contains(&address);
+    // The report may end the program by a handler of SIGABRT that allocates.
+    drop(table);
+    match around {
+        Some(start) => report::inside_large(function, address, start),
+        None if freed => report::huge_freed_twice(function, address),
+        None => report::foreign(function, address),
+    }
 }
 
 /// Bytes of the mapping that starts at `address`.

@@ -1,7 +1,7 @@
 //! Cross-CPU drain: taking the sheaves of all CPUs, from one thread.
 //!
 //! With rseq: the gate is set to 0 (the stop flag), then `membarrier` aborts every critical section that is
-//! running. A section that starts, or restarts, from now on compares its CPU number with the gate first and
+//! running. A section that starts from now on compares its CPU number with the gate first and
 //! leaves for the slow path, which does without sheaves while the gate is shut. So the drainer has all slots to
 //! itself until it opens the gate again. Nobody waits for a drain.
 //!

@@ -10,7 +10,7 @@
 //!
 //! | mode | who protects a slot | when |
 //! |---|---|---|
-//! | rseq | the kernel restarts interrupted sections | x86-64 Linux with rseq and membarrier |
+//! | rseq | the kernel aborts interrupted sections | x86-64 Linux with rseq and membarrier |
 //! | lock | a try-lock for each CPU | everywhere else, or `percpu=lock` |
 //! | emulate | nobody: one thread only | `percpu=emulate`, for instruction counts under tools without rseq |
 //!

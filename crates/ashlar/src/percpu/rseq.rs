@@ -92,6 +92,11 @@ pub(crate) fn use_own_area() {
     PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
 }
 
+/// The calling thread's area.
+pub(crate) fn area() -> *mut u8 {
+    thread_pointer().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8
+}
+
 /// Finds or makes the calling thread's registration and publishes its offset. Called once, by the boot.
 pub(crate) fn init() -> bool {
     if let Some(offset) = glibc_offset()

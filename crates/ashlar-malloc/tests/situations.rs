@@ -1,0 +1,92 @@
+//! Situations that a malloc meets in real programs: early and late calls, libraries that come and go, forks of all
+//! kinds, signals, crowds of threads on small stacks. Each a C program that says "well", in both modes.
+
+mod common;
+
+use common::{build, build_library, on_library, preloaded, text, well};
+
+#[track_caller]
+fn in_both_modes(source: &str) {
+    let program = build("cc", source, &[]);
+    for options in ["", "percpu=lock"] {
+        well(&preloaded(&program, options), &format!("{source} under `{options}`"));
+    }
+}
+
+#[test]
+fn resolvers_constructors_destructors_and_threads_at_exit_allocate() {
+    in_both_modes("c/early.c");
+}
+
+#[test]
+fn threads_fork_and_children_fork_again() {
+    in_both_modes("c/forks.c");
+}
+
+#[test]
+fn children_of_vfork_allocate_in_the_memory_of_the_parent() {
+    in_both_modes("c/vforks.c");
+}
+
+#[test]
+fn a_thousand_threads_on_the_smallest_stacks_and_threads_that_move() {
+    // Debug builds of the allocator use more stack.
+    if cfg!(debug_assertions) {
+        return common::skipped("a debug build");
+    }
+    in_both_modes("c/crowd.c");
+}
+
+#[test]
+fn handlers_that_allocate_interrupt_the_fast_path_without_harm() {
+    let program = build("cc", "c/signals.c", &[]);
+    for options in ["reaper=off", "reaper=off,percpu=lock"] {
+        well(&preloaded(&program, options), options);
+    }
+}
+
+#[test]
+fn libraries_that_allocate_come_and_go() {
+    let program = build("cc", "c/loads.c", &["-ldl"]);
+    let (c, cxx) = (build_library("cc", "c/plugin.c"), build_library("c++", "c/plugin.cc"));
+    for options in ["", "percpu=lock"] {
+        let out = on_library(&program, options).args([&c, &cxx]).output().expect("it runs");
+        well(&out, options);
+    }
+}
+
+#[test]
+fn the_library_itself_comes_and_goes_beside_another_malloc() {
+    let program = build("cc", "c/loads.c", &["-ldl"]);
+    let plugin = build_library("cc", "c/plugin.c");
+    let out = std::process::Command::new(&program).args([common::library(), plugin]).output().expect("it runs");
+    well(&out, "dlopen");
+}
+
+/// Bytes of stack that one call may use: a quarter of the smallest thread stack (16 KiB) is left to the thread's own frames.
+const STACK_BOUND: usize = 12 << 10;
+/// The same for the calls that programs make all the time.
+const STACK_BOUND_OF_MALLOC: usize = 6 << 10;
+
+#[test]
+#[cfg(not(debug_assertions))]
+fn no_call_uses_much_stack() {
+    let program = build("cc", "c/stack.c", &[]);
+    for options in ["", "percpu=lock", "sheaf=254", "nodes=2"] {
+        let out = preloaded(&program, options);
+        assert_eq!(out.status.code(), Some(0), "`{options}`: {}", text(&out.stderr));
+        let told = text(&out.stdout);
+        println!("under `{options}`: {}", told.replace('\n', ", "));
+        for line in told.lines() {
+            let (name, bytes) = line.split_once(' ').expect("a name and a number");
+            let bytes: usize = bytes.parse().expect("a number");
+            let bound = if matches!(name, "trim" | "stats" | "fork" | "mallinfo2") {
+                STACK_BOUND
+            } else {
+                STACK_BOUND_OF_MALLOC
+            };
+            assert!(bytes < bound, "{name} uses {bytes} bytes of stack under `{options}`");
+        }
+        assert_eq!(told.lines().count(), 11, "{told}");
+    }
+}
