@@ -50,6 +50,9 @@ mod engine;
 /// The part of the engine that models drive; the files are those of the real module.
 #[cfg(ashlar_loom)]
 mod engine {
+    pub(crate) mod cpu_slab {
+        pub(crate) mod slabs;
+    }
     pub(crate) mod slub {
         pub(crate) mod barn;
         pub(crate) mod node;
@@ -98,10 +101,12 @@ pub use api::*;
 #[cfg(not(ashlar_loom))]
 mod api {
     pub use crate::boot::{AlreadyStarted, configure, start_on};
-    pub use crate::cache::{Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_cache};
+    pub use crate::cache::{
+        Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_cache, total_counts,
+    };
     pub use crate::engine::slub::barn::BarnStats;
     pub use crate::engine::slub::counters::SlowPathStats;
-    pub use crate::engine::{Constructor, Engine, MAX_NAME, Usage};
+    pub use crate::engine::{Constructor, Counts, Engine, MAX_NAME, Stage, Usage};
     pub use crate::error::{AllocError, CreateError, DestroyError};
     pub use crate::global::Ashlar;
     pub use crate::kmalloc::{

@@ -2,6 +2,7 @@
 //!
 //! They come from the environment variable `ASHLAR_OPTIONS` or from [`crate::configure`], and hold from the start.
 
+use crate::engine::Engine;
 use crate::percpu::Wanted;
 use crate::report::OnError;
 use crate::slab::OrderRule;
@@ -10,6 +11,8 @@ use crate::units::MAX_NODES;
 /// All options with their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
+    /// Of kmalloc's and malloc's caches, and of all that do not choose.
+    pub(crate) engine: Engine,
     pub(crate) percpu: Wanted,
     /// Fake NUMA nodes; 0: those of the machine.
     pub(crate) nodes: u32,
@@ -24,11 +27,14 @@ pub(crate) struct Options {
     pub(crate) barn: usize,
     /// Empty slabs that a node keeps; `None`: by object size.
     pub(crate) min_partial: Option<usize>,
+    /// Free objects in a CPU's partial slabs; `None`: by object size.
+    pub(crate) cpu_partial: Option<usize>,
     pub(crate) on_error: OnError,
 }
 
 impl Options {
     pub(crate) const DEFAULT: Options = Options {
+        engine: Engine::Ashlar,
         percpu: Wanted::Auto,
         nodes: 0,
         hugepages: false,
@@ -38,6 +44,7 @@ impl Options {
         sheaf: None,
         barn: 64 << 20,
         min_partial: None,
+        cpu_partial: None,
         on_error: OnError::Abort,
     };
 }
@@ -65,7 +72,7 @@ impl core::fmt::Display for OptionError<'_> {
 impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, decay, reaper, min_order, max_order, \
-                    min_objects, sheaf, barn, min_partial, on_error";
+                    min_objects, sheaf, barn, min_partial, cpu_partial, on_error";
 
 /// Applies `text` to `options`; calls `bad` for each part that is none, and leaves that option as it was.
 pub(crate) fn parse<'a>(text: &'a str, options: &mut Options, mut bad: impl FnMut(OptionError<'a>)) {
@@ -95,10 +102,7 @@ pub fn check_options(text: &str) -> Result<(), OptionError<'_>> {
 
 fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static str> {
     match key {
-        "engine" => match value {
-            "slub" | "ashlar" => {}
-            _ => return Err("engine=slub or engine=ashlar"),
-        },
+        "engine" => options.engine = Engine::from_id(value).ok_or(Engine::EXPECTED)?,
         "percpu" => {
             options.percpu = match value {
                 "auto" | "rseq" => Wanted::Auto,
@@ -120,6 +124,9 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         "barn" => options.barn = number(value, 0, 1 << 40).ok_or("barn=BYTES, as 1048576 or 1M")?,
         "min_partial" => {
             options.min_partial = Some(number(value, 0, 1 << 20).ok_or("min_partial=0 to 1048576 (slabs)")?);
+        }
+        "cpu_partial" => {
+            options.cpu_partial = Some(number(value, 0, 1 << 20).ok_or("cpu_partial=0 to 1048576 (objects)")?);
         }
         "on_error" => {
             options.on_error = match value {
@@ -167,7 +174,7 @@ mod tests {
 
     #[test]
     fn good_options_are_taken() {
-        let (o, e) = parsed("engine=slub, percpu=lock,nodes=4,barn=2M,sheaf=60,decay=50,max_order=5");
+        let (o, e) = parsed("engine=ashlar, percpu=lock,nodes=4,barn=2M,sheaf=60,decay=50,max_order=5");
         assert_eq!(e, Vec::<String>::new());
         assert_eq!((o.percpu, o.nodes, o.barn, o.sheaf, o.decay_ms), (Wanted::Lock, 4, 2 << 20, Some(60), 50));
         assert_eq!(o.order.max_order, 5);
@@ -177,6 +184,7 @@ mod tests {
     fn bad_options_are_named_and_leave_the_default() {
         for (text, names) in [
             ("colour=blue", "colour=blue"),
+            ("engine=slabs", "one of the ids ashlar"),
             ("nodes=0", "nodes=0"),
             ("nodes=65", "nodes=65"),
             ("percpu=magic", "percpu=magic"),

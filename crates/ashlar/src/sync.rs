@@ -19,7 +19,7 @@ pub(crate) use loom_lock::{Guard, SpinLock};
 
 #[cfg(not(ashlar_loom))]
 mod lock {
-    use super::{AtomicU32, Ordering};
+    use super::{AtomicU32, AtomicUsize, Ordering};
     use core::cell::UnsafeCell;
     use core::ops::{Deref, DerefMut};
 
@@ -28,8 +28,11 @@ mod lock {
     /// A waiter spins a little, then yields, then sleeps for microseconds: a holder that was
     /// preempted, or has a lower real-time priority than the waiter, gets to run. Nothing that runs
     /// under such a lock allocates, takes a signal-unsafe path or calls user code.
+    ///
+    /// Each lock counts how often it was taken: its holder adds one, by a load and a store beside the locked word.
     pub(crate) struct SpinLock<T> {
         locked: AtomicU32,
+        taken: AtomicUsize,
         value: UnsafeCell<T>,
     }
 
@@ -39,7 +42,7 @@ mod lock {
 
     impl<T> SpinLock<T> {
         pub(crate) const fn new(value: T) -> Self {
-            SpinLock { locked: AtomicU32::new(0), value: UnsafeCell::new(value) }
+            SpinLock { locked: AtomicU32::new(0), taken: AtomicUsize::new(0), value: UnsafeCell::new(value) }
         }
 
         #[inline]
@@ -47,13 +50,17 @@ mod lock {
             if self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
                 self.lock_contended();
             }
+            super::bump(&self.taken);
             Guard { lock: self }
         }
 
         /// Takes the lock if it is free; never waits.
         pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
             let free = self.locked.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            free.then(|| Guard { lock: self })
+            free.then(|| {
+                super::bump(&self.taken);
+                Guard { lock: self }
+            })
         }
 
         #[cold]
@@ -74,6 +81,16 @@ mod lock {
         /// Takes the lock and forgets the guard: for fork handlers, which hold locks across `fork`.
         pub(crate) fn lock_raw(&self) {
             core::mem::forget(self.lock());
+        }
+
+        /// How often the lock was taken since [`Self::reset_taken`]; wraps around.
+        pub(crate) fn taken(&self) -> usize {
+            self.taken.load(Ordering::Relaxed)
+        }
+
+        /// Starts the count from zero.
+        pub(crate) fn reset_taken(&self) {
+            self.taken.store(0, Ordering::Relaxed);
         }
 
         /// The guarded value, for a thread that holds the lock by [`Self::lock_raw`].
@@ -135,6 +152,14 @@ mod loom_lock {
             self.0.lock().unwrap()
         }
     }
+}
+
+/// Adds one without a locked instruction: exact where one thread at a time does so, as under a lock; elsewhere two
+/// that meet may count as one.
+#[cfg(not(ashlar_loom))]
+#[inline(always)]
+pub(crate) fn bump(counter: &AtomicUsize) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 /// One step of waiting: spin first, then yield the CPU, then sleep; `waited` counts the steps so far.

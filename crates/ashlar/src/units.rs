@@ -15,6 +15,8 @@ pub(crate) const BLOCK_PAGES: usize = 1 << BLOCK_ORDER;
 pub(crate) const BLOCK_SIZE: usize = PAGE_SIZE << BLOCK_ORDER;
 /// Most objects that one slab can hold (the kernel's 15-bit `objects` field).
 pub(crate) const MAX_OBJECTS_PER_SLAB: usize = 32767;
+/// The largest kmalloc size that ever has a cache, in bytes.
+pub(crate) const LARGEST_KMALLOC_CLASS: usize = 65536;
 /// Most NUMA nodes, real or fake.
 pub(crate) const MAX_NODES: usize = 64;
 

@@ -202,25 +202,46 @@ fn run(
 
 const EMULATE: [(&str, &str); 1] = [("ASHLAR_OPTIONS", "percpu=emulate,reaper=off")];
 
+/// Preempts every operation at every step of every section that it runs through, from every state, by all others; how often.
+fn abort_everywhere() -> usize {
+    assert_eq!(ashlar::mode(), ashlar::Mode::Emulate);
+    let mut aborts = 0;
+    for state in STATES {
+        for operation in OPERATIONS {
+            for (name, mut others) in OTHERS {
+                let inside = |rip| armed(rip).is_some();
+                aborts += (0..).take_while(|&k| run(state, operation, k, inside, &mut others, name)).count();
+            }
+        }
+    }
+    aborts
+}
+
 #[test]
 fn an_abort_at_any_step_of_a_section_loses_and_doubles_nothing() {
     let test = "an_abort_at_any_step_of_a_section_loses_and_doubles_nothing";
-    let outcome = child(test, test, &EMULATE, || {
-        assert_eq!(ashlar::mode(), ashlar::Mode::Emulate);
-        let mut aborts = 0;
-        for state in STATES {
-            for operation in OPERATIONS {
-                for (name, mut others) in OTHERS {
-                    let inside = |rip| armed(rip).is_some();
-                    aborts += (0..).take_while(|&k| run(state, operation, k, inside, &mut others, name)).count();
-                }
-            }
-        }
-        tell("aborts", aborts);
-    });
+    let outcome = child(test, test, &EMULATE, || tell("aborts", abort_everywhere()));
     let aborts: usize = outcome.expect("the parent").succeeded().told("aborts").parse().expect("a number");
     // Each of the 36 pairs of state and operation has one section of at least five instructions.
     assert!(aborts > 36 * OTHERS.len() * 5, "only {aborts} aborts: were the sections found?");
+}
+
+/// The same for CPU slabs, whose freelists run through the objects: eight of them to a slab here, so that the states stand
+/// before and behind the end of a slab.
+#[test]
+fn an_abort_at_any_step_of_a_section_of_a_cpu_slab_loses_and_doubles_nothing() {
+    let test = "an_abort_at_any_step_of_a_section_of_a_cpu_slab_loses_and_doubles_nothing";
+    for engine in ["slub+", "slub-ll", "slub-bulk"] {
+        let options = format!("percpu=emulate,reaper=off,max_order=0,engine={engine}");
+        let outcome = child(test, engine, &[("ASHLAR_OPTIONS", &options)], || {
+            let cache = KmemCache::create("engine", SIZE, &CacheArgs::default()).expect("a cache");
+            assert_eq!((cache.engine().id(), cache.info().objects_per_slab), (engine, 8));
+            tell("aborts", abort_everywhere());
+        });
+        let Some(child) = outcome else { continue };
+        let aborts: usize = child.succeeded().told("aborts").parse().expect("a number");
+        assert!(aborts > 36 * OTHERS.len() * 5, "{engine}: only {aborts} aborts: were the sections found?");
+    }
 }
 
 #[test]

@@ -7,21 +7,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Documents whose names of code are checked.
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "SAFETY.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/why.md",
+    "docs/engines.md",
     "docs/figures.md",
     "crates/ashlar-cli/README.md",
 ];
 
 /// Imports that point up, each with the reason why it may: (importing module, imported module, reason).
-const UPWARD: [(&str, &str, &str); 7] = [
+const UPWARD: [(&str, &str, &str); 8] = [
     ("os", "page", "implements the seam `PageSource`, which the page layer declares"),
     ("options", "slab", "`OrderRule` is a plain value: the option's type"),
+    ("options", "engine", "`Engine` is a plain value: the option's type"),
     ("options", "percpu", "`Wanted` is a plain value: the option's type"),
     ("cache", "boot", "the first call of a program starts the allocator; a new cache reads the options"),
     ("kmalloc", "boot", "the first call of a program starts the allocator"),

@@ -199,3 +199,71 @@ fn instructions_are_as_many_as_the_golden_file_says() {
     let golden = std::fs::read_to_string(GOLDEN).expect("the golden file is there");
     assert_eq!(text, golden, "instructions of the fast paths; if meant, run this test with ASHLAR_UPDATE_GOLDEN=1");
 }
+
+/// Where the counts of the other engines stand.
+const ENGINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/engines.txt");
+
+/// The instructions that `operation` executes between the start of the function at `start` and its own return.
+fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize {
+    let (mut count, mut depth) = (0, 0);
+    stepped(
+        &mut |trap| {
+            if depth == 0 && trap.rip() == start && count == 0 {
+                depth = 1;
+            }
+            if depth == 0 {
+                return;
+            }
+            count += 1;
+            match decode(trap.rip()).flow_control() {
+                FlowControl::Call | FlowControl::IndirectCall => depth += 1,
+                FlowControl::Return => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                trap.stop();
+            }
+        },
+        operation,
+    );
+    count
+}
+
+/// What `kmalloc` and `kfree` cost where each engine's own fast path serves them, and where it does not.
+#[test]
+fn engines_take_as_many_instructions_as_the_golden_file_says() {
+    let test = "engines_take_as_many_instructions_as_the_golden_file_says";
+    let mut text =
+        String::from("kmalloc(64) and kfree by the engine's fast path; kfree to a slab that is not the CPU's\n");
+    for engine in ashlar::Engine::ALL {
+        let options = format!("percpu=emulate,reaper=off,engine={}", engine.id());
+        let outcome = child(test, engine.id(), &[("ASHLAR_OPTIONS", &options)], || {
+            // More than a slab, so that the first is no CPU's any more. In the middle of it, and of a sheaf.
+            let live: Vec<_> = (0..200).map(|_| ashlar::kmalloc(64)).collect();
+            let (kmalloc, kfree) = (ashlar::kmalloc as *const () as u64, ashlar::kfree as *const () as u64);
+            // SAFETY: live, each freed once.
+            unsafe { live[190..].iter().for_each(|&at| ashlar::kfree(at)) };
+            let mut at = core::ptr::null_mut();
+            tell("kmalloc", executed_with_calls(kmalloc, || at = ashlar::kmalloc(black_box(64))));
+            // SAFETY: live, freed once.
+            tell("kfree", executed_with_calls(kfree, || unsafe { ashlar::kfree(at) }));
+            // SAFETY: live, each freed once; the first makes the full slab a partial one.
+            tell("far", executed_with_calls(kfree, || unsafe { ashlar::kfree(live[1]) }));
+            // SAFETY: as above.
+            tell("far", executed_with_calls(kfree, || unsafe { ashlar::kfree(live[2]) }));
+        });
+        let Some(child) = outcome else { continue };
+        let child = child.succeeded();
+        let far = child.stdout.lines().filter_map(|line| line.strip_prefix("far: ")).last().expect("told").to_owned();
+        writeln!(text, "{:>10} {:>4} {:>4} {far:>4}", engine.id(), child.told("kmalloc"), child.told("kfree"))
+            .expect("a string");
+    }
+    if !common::is_parent() {
+        return;
+    }
+    if std::env::var_os("ASHLAR_UPDATE_GOLDEN").is_some() {
+        std::fs::write(ENGINES, &text).expect("the golden file can be written");
+    }
+    let golden = std::fs::read_to_string(ENGINES).expect("the golden file is there");
+    assert_eq!(text, golden, "instructions of the engines; if meant, run this test with ASHLAR_UPDATE_GOLDEN=1");
+}

@@ -163,6 +163,19 @@ in_modes! {
     with_four_nodes: 40 forks, [("ASHLAR_OPTIONS", "nodes=4")];
 }
 
+/// What engines lock beside the default's: the lock of a CPU in every mode, and slab_lock.
+#[test]
+fn with_every_engine() {
+    for engine in ashlar::Engine::ALL {
+        for rest in ["", ",percpu=lock", ",nodes=4"] {
+            let options = format!("engine={}{rest}", engine.id());
+            if let Some(child) = child("with_every_engine", &options, &[("ASHLAR_OPTIONS", &options)], || forks(15)) {
+                child.succeeded();
+            }
+        }
+    }
+}
+
 /// The background thread is gone in the child, and must come back there when there is memory to give back.
 #[test]
 fn the_background_thread_starts_again_in_the_child() {

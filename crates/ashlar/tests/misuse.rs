@@ -24,14 +24,27 @@ fn culprit(address: usize) {
     tell("address", format_args!("{address:#x}"));
 }
 
-/// Runs `body` in two children: one ends by SIGABRT after exactly the line `report` (in which `{}` is the address
-/// that the body told); the other, told to go on, prints the line too and then passes the conformance suite.
+/// Runs `body` in children: with every engine one ends by SIGABRT after exactly the line `report` (in which `{}` is the
+/// address that the body told); the others, told to go on, print the line too and then go on: the default passes the
+/// conformance suite.
 fn reported(test: &str, report: &str, body: fn()) {
-    let role = format!("{test} abort");
-    if let Some(child) = child(test, &role, &[("ASHLAR_OPTIONS", "reaper=off")], body) {
-        let line = format!("ashlar: {}\n", report.replace("{}", child.told("address")));
-        assert_eq!(child.stderr, line);
-        assert_eq!(child.status.signal(), Some(libc::SIGABRT), "{:?}", child.status);
+    for engine in ashlar::Engine::ALL.iter().map(|engine| engine.id()) {
+        let options = format!("reaper=off,engine={engine}");
+        if let Some(child) = child(test, &format!("{test} abort {engine}"), &[("ASHLAR_OPTIONS", &options)], body) {
+            let line = format!("ashlar: {}\n", report.replace("{}", child.told("address")));
+            assert_eq!(child.stderr, line, "{engine}");
+            assert_eq!(child.status.signal(), Some(libc::SIGABRT), "{engine}: {:?}", child.status);
+        }
+        let options = format!("{options},on_error=quarantine");
+        let outcome = child(test, &format!("{test} go on {engine}"), &[("ASHLAR_OPTIONS", &options)], || {
+            body();
+            goes_on();
+        });
+        if let Some(child) = outcome {
+            let child = child.succeeded();
+            let line = format!("ashlar: {}", report.replace("{}", child.told("address")));
+            assert_eq!(child.stderr.lines().next(), Some(&*line), "{engine}");
+        }
     }
     let role = format!("{test} quarantine");
     let outcome = child(test, &role, &[("ASHLAR_OPTIONS", "reaper=off,on_error=quarantine")], || {
@@ -43,6 +56,32 @@ fn reported(test: &str, report: &str, body: fn()) {
         let line = format!("ashlar: {}", report.replace("{}", child.told("address")));
         assert_eq!(child.stderr.lines().next(), Some(&*line));
     }
+}
+
+/// After a report that did not end the program, other caches and kmalloc are as good as before.
+fn goes_on() {
+    let cache = KmemCache::create("goes-on", 64, &CacheArgs::default()).expect("a cache");
+    for round in 0..3 {
+        let live: Vec<_> = (0..1000u64).map(|i| (take(&cache).as_ptr(), ashlar::kmalloc(64), i)).collect();
+        for &(a, b, token) in &live {
+            // SAFETY: 64 fresh bytes each.
+            unsafe {
+                common::fill(a, 64, token);
+                common::fill(b, 64, !token);
+            }
+        }
+        for (a, b, token) in live {
+            // SAFETY: live, each freed once.
+            unsafe {
+                common::check(a, 64, 64, token);
+                common::check(b, 64, 64, !token);
+                cache.free(NonNull::new(a).expect("not null"));
+                ashlar::kfree(b);
+            }
+        }
+        assert_eq!(cache.info().usage.live, 0, "round {round}");
+    }
+    cache.destroy().map_err(|(_, e)| e).expect("empty");
 }
 
 macro_rules! misuses {

@@ -12,7 +12,7 @@ pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;
 
-use crate::engine::{self, Constructor, MAX_NAME, Origin, RawCache, Usage, tunable};
+use crate::engine::{self, Constructor, Counts, Engine, MAX_NAME, Origin, RawCache, Usage, tunable};
 use crate::error::{CreateError, DestroyError};
 use crate::options::Options;
 use crate::percpu;
@@ -37,6 +37,8 @@ pub struct CacheArgs {
     pub min_order: Option<u8>,
     /// Largest order of slabs, 0 to 9; `None`: the option of the process.
     pub max_order: Option<u8>,
+    /// The strategy; `None`: the option `engine` of the process.
+    pub engine: Option<Engine>,
 }
 
 /// A cache of objects of one size: the kernel's `struct kmem_cache`.
@@ -131,7 +133,8 @@ pub(crate) fn create_raw(
     }
     let options = crate::boot::options();
     let (rule, cpus) = crate::boot::order_rule();
-    let rule = order_rule(rule, args)?;
+    let engine = args.engine.unwrap_or(options.engine);
+    let rule = order_rule(engine.order_rule(rule), args)?;
     let geometry = Geometry::new(size, args.align, args.hwcache_align, args.ctor.is_some(), rule, cpus)?;
     let capacity = match args.sheaf_capacity.or(options.sheaf) {
         Some(n) if n > MAX_SHEAF_CAPACITY || (n == 0 && args.sheaf_capacity.is_some()) => {
@@ -140,7 +143,8 @@ pub(crate) fn create_raw(
         Some(n) => n,
         None => sheaf_capacity(geometry.stride),
     };
-    let partial = args.min_partial.or(options.min_partial).unwrap_or_else(|| min_partial(geometry.stride));
+    let partial =
+        args.min_partial.or(options.min_partial).unwrap_or_else(|| engine.min_partial(min_partial(geometry.stride)));
     let barn_limit = barn_limit(&options, capacity, geometry.stride);
     registry::register(&registry::NewCache {
         name,
@@ -149,6 +153,8 @@ pub(crate) fn create_raw(
         sheaf_capacity: capacity,
         barn_limit,
         min_partial: partial,
+        cpu_partial: options.cpu_partial.unwrap_or_else(|| engine.cpu_partial(geometry.stride)),
+        engine,
         origin,
         slot,
     })
@@ -305,6 +311,11 @@ impl KmemCache {
         self.raw.geometry.object_size
     }
 
+    /// Its strategy.
+    pub fn engine(&self) -> Engine {
+        self.raw.engine
+    }
+
     /// Shape, tunables and figures of this moment.
     pub fn info(&self) -> CacheInfo {
         info(self.raw)
@@ -316,6 +327,8 @@ impl KmemCache {
 pub struct CacheInfo {
     name: [u8; MAX_NAME],
     name_len: usize,
+    /// The strategy.
+    pub engine: Engine,
     /// Bytes that the user may use.
     pub object_size: usize,
     /// Bytes from one object to the next.
@@ -338,6 +351,8 @@ pub struct CacheInfo {
     pub barn: crate::engine::slub::barn::BarnStats,
     /// What happened on the slow paths.
     pub slow: crate::engine::slub::counters::SlowPathStats,
+    /// Locks taken, slow paths entered.
+    pub counts: Counts,
 }
 
 impl CacheInfo {
@@ -356,21 +371,11 @@ impl core::fmt::Debug for CacheInfo {
 fn info(raw: &'static RawCache) -> CacheInfo {
     let mut name = [0; MAX_NAME];
     name[..raw.name().len()].copy_from_slice(raw.name().as_bytes());
-    let mut barn = crate::engine::slub::barn::BarnStats::default();
-    for stats in raw.nodes.iter().flat_map(|node| node.barns).map(|barn| barn.stats()) {
-        barn.get += stats.get;
-        barn.get_fail += stats.get_fail;
-        barn.put += stats.put;
-        barn.put_fail += stats.put_fail;
-        barn.robbed += stats.robbed;
-    }
-    let mut slow = crate::engine::slub::counters::SlowPathStats::default();
-    for node in raw.nodes {
-        node.counters.add_to(&mut slow);
-    }
+    let (barn, slow) = engine::slow_path_stats(raw);
     CacheInfo {
         name,
         name_len: raw.name().len(),
+        engine: raw.engine,
         object_size: raw.geometry.object_size,
         stride: raw.geometry.stride,
         align: raw.geometry.align,
@@ -382,7 +387,15 @@ fn info(raw: &'static RawCache) -> CacheInfo {
         usage: engine::usage(raw),
         barn,
         slow,
+        counts: engine::counts(raw),
     }
+}
+
+/// What happened at all caches that exist, and in the page layer: locks and slow paths, without taking a lock of either.
+pub fn total_counts() -> Counts {
+    let mut sum = Counts { zone_locks: crate::page::zone::ZONE.locks_taken() as u64, ..Counts::default() };
+    registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
+    sum
 }
 
 /// Calls `each` for every cache, in order of their entries. No lock is held meanwhile: `each` may allocate, and

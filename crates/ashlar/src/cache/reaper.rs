@@ -9,7 +9,7 @@
 use super::registry;
 #[cfg(feature = "os")]
 use crate::background::TICK_MS;
-use crate::engine::{self, slub};
+use crate::engine;
 use crate::page::zone::ZONE;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -34,7 +34,7 @@ pub(crate) fn tick() -> bool {
     let mut given = 0;
     if now.is_multiple_of(BARN_TICKS) {
         let mut in_use = false;
-        registry::for_each(|cache| in_use |= slub::reap_barns(cache));
+        registry::for_each(|cache| in_use |= engine::reap(cache));
         IN_USE.store(u32::from(in_use), Ordering::Relaxed);
         if in_use {
             DRAINED.store(0, Ordering::Relaxed);
@@ -70,10 +70,9 @@ pub(crate) fn before_growth(committed_bytes: usize) -> bool {
         return false;
     }
     let mut held = 0;
-    registry::try_for_each(|cache| held += slub::barn_bytes(cache));
+    registry::try_for_each(|cache| held += engine::held_bytes(cache));
     let bound = if committed_bytes == 0 { 0 } else { (committed_bytes / 8).max(2 << 20) };
-    let worth = held > bound
-        && registry::try_for_each(|cache| cache.nodes.iter().for_each(|node| slub::flush_barns(cache, node)));
+    let worth = held > bound && registry::try_for_each(engine::release);
     BUSY.store(0, Ordering::Release);
     worth
 }
@@ -82,9 +81,10 @@ fn drain_everything() {
     registry::for_each(|cache| {
         if engine::usage(cache).cached > 0 {
             engine::flush(cache);
-            slub::reap_barns(cache);
+            #[cfg(feature = "os")]
+            engine::reap(cache);
         }
-        slub::trim_slabs(cache);
+        engine::trim(cache);
     });
 }
 

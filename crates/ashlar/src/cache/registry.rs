@@ -4,15 +4,14 @@
 //! all caches hold it; allocation paths only ever try it, when the zone is about to grow.
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
-use crate::engine::slub::barn::Barn;
-use crate::engine::slub::{self, Node};
-use crate::engine::{Constructor, Origin, Plan, RawCache};
+use crate::engine::{self, Constructor, Engine, EngineState, Origin, Plan, RawCache};
 use crate::error::CreateError;
+use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::meta::META;
-use crate::page::zone::ZONE;
 use crate::percpu::area::{MAX_CACHES, PERCPU};
 use crate::slab::geometry::Geometry;
 use crate::sync::{Ordering, SpinLock};
+use crate::units::PageIndex;
 
 struct Registry {
     caches: [*mut RawCache; MAX_CACHES],
@@ -27,24 +26,6 @@ unsafe impl Send for Registry {}
 static REGISTRY: SpinLock<Registry> =
     SpinLock::new(Registry { caches: [core::ptr::null_mut(); MAX_CACHES], count: 0, next_serial: 1 });
 
-/// Metadata memory for `count` values, filled by `make`; never given back.
-fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -> Option<&'static [T]> {
-    let memory = META.alloc(count * size_of::<T>(), align_of::<T>().max(128))?.as_ptr().cast::<T>();
-    for i in 0..count {
-        // SAFETY: fresh memory for `count` values, aligned for them.
-        unsafe { memory.add(i).write(make()?) };
-    }
-    // SAFETY: all values were just initialised and the memory is never given back.
-    Some(unsafe { core::slice::from_raw_parts(memory, count) })
-}
-
-/// Node entries for a new cache.
-fn new_nodes() -> Option<&'static [Node]> {
-    let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
-    let barns = cpus.clamp(1, slub::MAX_BARNS);
-    meta_slice(ZONE.nodes(), || Some(Node::new(meta_slice(barns, || Some(Barn::new()))?)))
-}
-
 /// What the registry cannot know of a new cache.
 pub(crate) struct NewCache<'a> {
     pub(crate) name: &'a str,
@@ -53,6 +34,8 @@ pub(crate) struct NewCache<'a> {
     pub(crate) sheaf_capacity: usize,
     pub(crate) barn_limit: usize,
     pub(crate) min_partial: usize,
+    pub(crate) cpu_partial: usize,
+    pub(crate) engine: Engine,
     pub(crate) origin: Origin,
     /// A slot that the caller claimed; `None`: any.
     pub(crate) slot: Option<u16>,
@@ -71,19 +54,18 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         return Err(CreateError::TooManyCaches);
     }
     let slot = new.slot.or_else(|| PERCPU.claim_slot()).ok_or(CreateError::TooManyCaches)?;
-    let (place, nodes) = match free {
+    let (place, mut state) = match free {
         // SAFETY: as above; nobody uses a destroyed cache.
-        Some(place) => (Some(place), Some(unsafe { (*place).nodes })),
+        Some(place) => (Some(place), unsafe { (*place).state }),
         None => {
             let place = META.alloc(size_of::<RawCache>(), align_of::<RawCache>().max(64));
-            (place.map(|p| p.as_ptr().cast()), new_nodes())
+            (place.map(|p| p.as_ptr().cast()), EngineState::EMPTY)
         }
     };
-    let (Some(place), Some(nodes)) = (place, nodes) else {
+    let (Some(place), Some(())) = (place, state.open(new.engine)) else {
         PERCPU.release_slot(slot);
         return Err(CreateError::OutOfMemory);
     };
-    nodes.iter().for_each(Node::reset_counts);
     let serial = registry.next_serial;
     registry.next_serial = serial.wrapping_add(1).max(1);
     let plan = Plan {
@@ -95,7 +77,9 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         sheaf_capacity: new.sheaf_capacity,
         barn_limit: new.barn_limit,
         min_partial: new.min_partial,
-        nodes,
+        cpu_partial: new.cpu_partial,
+        engine: new.engine,
+        state,
         origin: new.origin,
     };
     // SAFETY: the place is unused memory of a cache's size and alignment; written before anyone can see it.
@@ -126,6 +110,7 @@ pub(crate) fn unregister_if(cache: &'static RawCache, empty: impl FnOnce() -> bo
     let _registry = REGISTRY.lock();
     let gone = empty();
     if gone {
+        engine::close(cache);
         PERCPU.release_slot(cache.slot);
         cache.serial.store(0, Ordering::Relaxed);
     }
@@ -169,16 +154,21 @@ pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
 
 /// The cache that owns an address, if it is an address in a slab.
 pub(crate) fn cache_of_address(address: usize) -> Option<&'static RawCache> {
-    use crate::page::memmap::{MEMMAP, PageKind};
-    use crate::units::PageIndex;
+    slab_of_address(address).map(|(cache, _)| cache)
+}
+
+/// The cache that owns an address, and the first page of its slab, if it is an address in a slab.
+#[inline]
+pub(crate) fn slab_of_address(address: usize) -> Option<(&'static RawCache, PageIndex)> {
     let page = MEMMAP.page_of(address)?;
     let class = MEMMAP.class_of(page);
     if class.kind() != PageKind::Slab {
         return None;
     }
-    let owner = MEMMAP.head(PageIndex(page.0 - class.back())).owner();
+    let first = PageIndex(page.0 - class.back());
+    let owner = MEMMAP.head(first).owner();
     // SAFETY: the owner field of a slab page's head is the address of its cache, which is never unmapped.
-    Some(unsafe { &*(owner as *const RawCache) })
+    Some((unsafe { &*(owner as *const RawCache) }, first))
 }
 
 /// Takes the registry lock and those of all caches, for fork.
@@ -186,19 +176,19 @@ pub(crate) fn lock_all() {
     REGISTRY.lock_raw();
 }
 
-/// Locks, or unlocks, the nodes of every cache; the registry lock is held.
+/// Locks, or unlocks, the state of every cache; the registry lock is held.
 pub(crate) fn for_each_locked(lock: bool) {
     // SAFETY: the caller (fork) holds the registry lock by lock_raw, so the table does not change; only a
     // shared look at it is taken here, through a pointer, since no guard exists.
     let registry = unsafe { &*REGISTRY.data_ptr() };
     for &cache in &registry.caches[..registry.count] {
         // SAFETY: as in `for_each`.
-        let nodes = unsafe { (*cache).nodes };
+        let state = unsafe { (*cache).state };
         if lock {
-            slub::lock_nodes(nodes);
+            state.lock_all();
         } else {
             // SAFETY: fork called this with `lock` true before, on the same registry.
-            unsafe { slub::unlock_nodes(nodes) };
+            unsafe { state.unlock_all() };
         }
     }
 }

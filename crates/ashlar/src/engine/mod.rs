@@ -1,43 +1,67 @@
 //! Layer 4, engines: the strategies behind a cache, a closed set.
 //!
-//! [`RawCache`] is what an engine knows of a cache. [`Engine`] lists the strategies; each implements the same
-//! small contract, and only slow paths ever look at it:
+//! [`RawCache`] is what an engine knows of a cache; [`EngineState`] is what engines keep for it. [`Engine`] (in
+//! [`select`]) names the strategies; each implements the same small contract, and only slow paths ever look at it:
 //!
 //! | function | contract |
 //! |---|---|
 //! | [`alloc`] | one object, or null when memory ends |
 //! | [`alloc_on`] | the same, from a slab of a node |
-//! | [`free`] | takes an object of this cache back |
+//! | [`free`] | takes an object of this cache back; checks and reports what is none |
+//! | [`free_in`] | the same, told the first page of the object's slab, whose owner is this cache |
 //! | [`alloc_bulk`] | fills a slice or takes nothing |
 //! | [`free_bulk`] | takes objects of this cache back |
 //! | [`flush`] | brings every cached object back to its slab; false if some CPU could not be reached |
-//! | [`shrink`] | gives free slabs back to the zone; the number of slabs left |
+//! | [`trim`] | gives free slabs back to the zone; the number of slabs left |
 //! | [`usage`] | slabs, objects, live objects |
+//! | [`reap`] | what the background thread does each half second; true while the cache is in use |
+//! | [`held_bytes`], [`release`] | what could be given back when memory is short, and doing so; never waits for a CPU |
+//! | [`EngineState::open`], [`close`] | begin and end of a cache |
+//! | [`counts`], [`slow_path_stats`] | locks taken, slow paths entered |
 //!
-//! An engine whose caches own a per-CPU slot with sheaves in it gets its fast path for nothing; one that
-//! leaves the slot at the null sheaf sees every call here.
+//! ## To add an engine
+//! 1. An arm of [`Engine`] with its id in `engines!` (select.rs), and what each function there says of it. The option, the
+//!    suite of `tests/engines.rs` and the error for unknown ids follow the list by themselves.
+//! 2. A folder `engine/NAME/` whose `mod.rs` has the functions that the macro `of_engine!` below calls, and an arm there.
+//! 3. What it keeps for a cache: a field of [`EngineState`] (a slice of its own entries a node, made by [`meta_slice`] in
+//!    [`EngineState::open`] when it is empty, brought to its first state otherwise), and its locks in
+//!    [`EngineState::lock_all`] and [`EngineState::unlock_all`], in lock order. Metadata memory is never given back and an
+//!    entry of the registry is used again by caches of any engine, so nothing in it may be assumed to be new.
+//! 4. Slabs: use the geometry, the state word and the freelists of [`crate::slab`], and where they fit the partial lists of
+//!    [`slub::node`] and the functions around them ([`slub::Node`] is no more than a partial list, counts, and barns that an
+//!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `slub::refill` does, so
+//!    that [`RawCache::locate`], kfree and ksize find the object. An engine whose objects of several sizes share pages needs
+//!    a kind of page of its own in [`crate::page::memmap::PageKind`], and an answer for it in the functions `find` of
+//!    `kmalloc` and `malloc::check`.
+//! 5. A line in ARCHITECTURE.md's table of engines, and a chapter in docs/engines.md.
+//!
+//! ## How calls reach an engine
+//! An engine whose caches keep sheaves in their per-CPU slot has its fast path in the entry points. All others leave the
+//! slot at the null sheaf and see every call here. Where such an engine is the process's, the entry points are shut
+//! (their limits are 0), so that `kmalloc` is two instructions, one look-up of the class, and one `match`; `kfree` is the
+//! look-up of the page and that `match`. `tests/fastpath.rs` counts them. An inlined [`crate::KmemCache::alloc`] runs
+//! through its section in vain first.
 //!
 //! ## Lock order
-//! drain lock, then list_lock or barn lock (never both), then sheaf pool lock or zone lock, then meta lock.
+//! drain lock, then CPU lock, then slab_lock, then list_lock or barn lock (never both), then sheaf pool lock or zone lock,
+//! then meta lock.
 
+pub(crate) mod cpu_slab;
+pub(crate) mod select;
 pub(crate) mod slub;
 
+pub use cpu_slab::Stage;
+pub use select::Engine;
+
 use crate::page::memmap::MEMMAP;
-use crate::percpu::area::PERCPU;
+use crate::page::meta::META;
+use crate::page::zone::ZONE;
 use crate::slab::geometry::Geometry;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
-use crate::units::{CpuId, NodeId, PageIndex};
+use crate::units::{NodeId, PageIndex};
 
 /// Longest cache name in bytes.
 pub const MAX_NAME: usize = 47;
-
-/// The strategy of a cache. Closed: adding one means adding an arm below, nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Engine {
-    /// SLUB with sheaves and barns: the default.
-    Slub,
-}
 
 /// Whose cache it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +92,12 @@ pub(crate) struct RawCache {
     pub(crate) barn_limit: AtomicUsize,
     /// Empty slabs that a node's list keeps.
     pub(crate) min_partial: AtomicUsize,
-    /// One entry a node.
-    pub(crate) nodes: &'static [slub::Node],
+    /// Free objects that a CPU's partial slabs may have; 0: it keeps none. Of one stage of SLUB.
+    pub(crate) cpu_partial: AtomicUsize,
+    /// What the reaper saw when it looked last, for engines that tell their use by their counts.
+    pub(crate) looked: AtomicUsize,
+    /// What the engines keep for it.
+    pub(crate) state: EngineState,
     pub(crate) origin: Origin,
     name: [u8; MAX_NAME + 1],
     name_len: u8,
@@ -93,7 +121,9 @@ pub(crate) struct Plan<'a> {
     pub(crate) sheaf_capacity: usize,
     pub(crate) barn_limit: usize,
     pub(crate) min_partial: usize,
-    pub(crate) nodes: &'static [slub::Node],
+    pub(crate) cpu_partial: usize,
+    pub(crate) engine: Engine,
+    pub(crate) state: EngineState,
     pub(crate) origin: Origin,
 }
 
@@ -105,13 +135,15 @@ impl RawCache {
         RawCache {
             geometry: plan.geometry,
             slot: plan.slot,
-            engine: Engine::Slub,
+            engine: plan.engine,
             secret: plan.secret,
             ctor: plan.ctor,
             sheaf_capacity: AtomicUsize::new(plan.sheaf_capacity),
             barn_limit: AtomicUsize::new(plan.barn_limit),
             min_partial: AtomicUsize::new(plan.min_partial),
-            nodes: plan.nodes,
+            cpu_partial: AtomicUsize::new(plan.cpu_partial),
+            looked: AtomicUsize::new(0),
+            state: plan.state,
             origin: plan.origin,
             name,
             name_len: len as u8,
@@ -124,17 +156,11 @@ impl RawCache {
         core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
     }
 
-    /// The node entry of a CPU.
-    #[inline]
-    pub(crate) fn node_of_cpu(&self, cpu: CpuId) -> (NodeId, &'static slub::Node) {
-        let node = PERCPU.node_of(cpu);
-        (node, &self.nodes[usize::from(node.0) % self.nodes.len()])
-    }
-
     /// The slot offset that this cache's pages carry in the memmap: 0, the slow path, where frees must look
-    /// at the node, or at the object map, first.
+    /// at the node, or at the object map, first, and where the engine has no sheaves.
     pub(crate) fn page_slot(&self) -> u16 {
-        if self.nodes.len() > 1 || self.origin == Origin::Malloc { 0 } else { self.slot }
+        let fast = ZONE.nodes() == 1 && self.origin != Origin::Malloc && self.engine.has_sheaves();
+        if fast { self.slot } else { 0 }
     }
 
     /// The head page and index of an object of this cache, or why it is none.
@@ -167,6 +193,61 @@ pub(crate) enum BadObject {
     Misaligned,
 }
 
+/// What the engines keep for a cache beside [`RawCache`]: each kind of state is empty until a cache in this entry of the
+/// registry first needs it. Metadata memory is never given back, so what was made once stays with the entry and serves the
+/// next cache there that needs the same.
+#[derive(Clone, Copy)]
+pub(crate) struct EngineState {
+    /// Partial slabs and barns, an entry a node: of every engine whose slabs have a state word.
+    pub(crate) nodes: &'static [slub::Node],
+    /// Of the stages of SLUB: places in the per-CPU areas, claimed for the life of one cache.
+    pub(crate) places: cpu_slab::Places,
+}
+
+impl EngineState {
+    pub(crate) const EMPTY: EngineState = EngineState { nodes: &[], places: cpu_slab::Places::NONE };
+
+    /// Brings what `engine` needs into the state it has at the start of a cache; `None` when memory ends. Under the
+    /// registry lock.
+    pub(crate) fn open(&mut self, engine: Engine) -> Option<()> {
+        match engine {
+            Engine::Ashlar => slub::open(&mut self.nodes),
+            Engine::Slub(stage) => {
+                slub::open(&mut self.nodes)?;
+                self.places = cpu_slab::Places::claim(stage)?;
+                Some(())
+            }
+        }
+    }
+
+    /// Takes all locks in it, for fork: of every kind that was ever made.
+    pub(crate) fn lock_all(&self) {
+        slub::lock_nodes(self.nodes);
+    }
+
+    /// Releases what [`Self::lock_all`] took.
+    ///
+    /// # Safety
+    /// This thread, or its parent's across fork, called `lock_all` on the same state.
+    #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
+    pub(crate) unsafe fn unlock_all(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { slub::unlock_nodes(self.nodes) };
+    }
+}
+
+/// Metadata memory for `count` values, filled by `make`; never given back.
+#[expect(unsafe_code, reason = "builds values in metadata memory")]
+pub(crate) fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -> Option<&'static [T]> {
+    let memory = META.alloc(count * size_of::<T>(), align_of::<T>().max(128))?.as_ptr().cast::<T>();
+    for i in 0..count {
+        // SAFETY: fresh memory for `count` values, aligned for them.
+        unsafe { memory.add(i).write(make()?) };
+    }
+    // SAFETY: all values were just initialised and the memory is never given back.
+    Some(unsafe { core::slice::from_raw_parts(memory, count) })
+}
+
 /// Figures of a cache at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -176,7 +257,7 @@ pub struct Usage {
     pub objects: usize,
     /// Objects allocated and not freed. Exact while nobody allocates or frees.
     pub live: usize,
-    /// Free objects in the sheaves of CPUs and barns.
+    /// Free objects in the stores of CPUs and nodes: sheaves, or whatever the engine has in their place.
     pub cached: usize,
     /// Bytes of slab space.
     pub bytes: usize,
@@ -184,62 +265,137 @@ pub struct Usage {
     pub partial: usize,
 }
 
+/// What happened at a cache since it was created; the columns of the comparison of engines. The fast paths of the default
+/// count nothing; counters of CPUs are added to without a lock, so that two threads that meet on a CPU may count as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Allocations that went beyond the fast path.
+    pub alloc_slow: u64,
+    /// Frees that went beyond the fast path.
+    pub free_slow: u64,
+    /// Locks of single CPUs taken: the stand-in for disabling interrupts.
+    pub cpu_locks: u64,
+    /// Locks of single slabs taken.
+    pub slab_locks: u64,
+    /// list_locks taken.
+    pub list_locks: u64,
+    /// Barn locks taken.
+    pub barn_locks: u64,
+    /// Zone locks taken; of no single cache, so only in [`crate::total_counts`].
+    pub zone_locks: u64,
+}
+
+impl Counts {
+    /// Locks of any kind.
+    pub fn locks(&self) -> u64 {
+        self.cpu_locks + self.slab_locks + self.list_locks + self.barn_locks + self.zone_locks
+    }
+
+    /// Adds these figures to `sum`.
+    pub(crate) fn add_to(&self, sum: &mut Counts) {
+        sum.alloc_slow += self.alloc_slow;
+        sum.free_slow += self.free_slow;
+        sum.cpu_locks += self.cpu_locks;
+        sum.slab_locks += self.slab_locks;
+        sum.list_locks += self.list_locks;
+        sum.barn_locks += self.barn_locks;
+        sum.zone_locks += self.zone_locks;
+    }
+}
+
+/// Calls a function of the module of the cache's engine.
+macro_rules! of_engine {
+    ($cache:expr, $function:ident($($argument:expr),*)) => {
+        match $cache.engine {
+            Engine::Ashlar => slub::$function($($argument),*),
+            Engine::Slub(_) => cpu_slab::$function($($argument),*),
+        }
+    };
+}
+
 /// One object of `cache`, or null.
 #[inline]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
-    match cache.engine {
-        Engine::Slub => slub::alloc(cache),
-    }
+    of_engine!(cache, alloc(cache))
 }
 
 /// One object of `cache` from a slab of `node`, or of another if that has none; null when memory ends.
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
-    match cache.engine {
-        Engine::Slub => slub::alloc_on(cache, node),
-    }
+    of_engine!(cache, alloc_on(cache, node))
 }
 
 /// Takes the object at `address` back.
 #[inline]
 pub(crate) fn free(cache: &'static RawCache, address: usize) {
-    match cache.engine {
-        Engine::Slub => slub::free(cache, address),
-    }
+    of_engine!(cache, free(cache, address));
+}
+
+/// As [`free`], for whoever knows that `address` lies in the slab that starts at `slab`, and that this cache owns it.
+#[inline]
+pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, address: usize) {
+    of_engine!(cache, free_in(cache, slab, address));
 }
 
 /// Fills `out` with objects; false, and nothing taken, when memory ends.
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    match cache.engine {
-        Engine::Slub => slub::alloc_bulk(cache, out),
-    }
+    of_engine!(cache, alloc_bulk(cache, out))
 }
 
 /// Takes objects back.
 pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-    match cache.engine {
-        Engine::Slub => slub::free_bulk(cache, objects),
-    }
+    of_engine!(cache, free_bulk(cache, objects));
 }
 
 /// Brings cached objects back to their slabs.
 pub(crate) fn flush(cache: &'static RawCache) -> bool {
-    match cache.engine {
-        Engine::Slub => slub::flush_all(cache),
-    }
+    of_engine!(cache, flush_all(cache))
 }
 
-/// Gives empty slabs back; the slabs that remain.
+/// Gives the slabs that are empty back, without bringing cached objects home first; the slabs that remain.
+pub(crate) fn trim(cache: &'static RawCache) -> usize {
+    of_engine!(cache, trim_slabs(cache))
+}
+
+/// Brings cached objects back and gives empty slabs back; the slabs that remain.
 pub(crate) fn shrink(cache: &'static RawCache) -> usize {
-    match cache.engine {
-        Engine::Slub => slub::shrink(cache),
-    }
+    flush(cache);
+    trim(cache)
 }
 
 /// Figures of the cache.
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    match cache.engine {
-        Engine::Slub => slub::usage(cache),
-    }
+    of_engine!(cache, usage(cache))
+}
+
+/// Gives back to slabs what the stores of nodes held without need since the last call; true if they were in use.
+#[cfg(feature = "os")]
+pub(crate) fn reap(cache: &'static RawCache) -> bool {
+    of_engine!(cache, reap(cache))
+}
+
+/// Bytes of free objects in stores that [`release`] would bring back to slabs.
+pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
+    of_engine!(cache, held_bytes(cache))
+}
+
+/// Brings back to slabs what the stores of nodes hold, without stopping anybody: allocation paths call it.
+pub(crate) fn release(cache: &'static RawCache) {
+    of_engine!(cache, release(cache));
+}
+
+/// Ends a cache that has no slab: what it had beside its entry of the registry goes back.
+pub(crate) fn close(cache: &'static RawCache) {
+    of_engine!(cache, close(cache));
+}
+
+/// What happened at the cache.
+pub(crate) fn counts(cache: &'static RawCache) -> Counts {
+    of_engine!(cache, counts(cache))
+}
+
+/// What happened at its barns, and on the way between them and slabs.
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> (slub::barn::BarnStats, slub::counters::SlowPathStats) {
+    of_engine!(cache, stats(cache))
 }
 
 /// Reads a relaxed tunable.

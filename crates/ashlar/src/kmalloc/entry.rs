@@ -11,7 +11,8 @@ use super::{kfree_slow, kmalloc_slow};
 use crate::sync::AtomicUsize;
 
 /// Sizes below this take the fast path; 0 until the allocator is up, when no section may run (see
-/// [`crate::percpu::area::PERCPU`]). Frees by address need no such limit: until then no address is in the zone.
+/// [`crate::percpu::area::PERCPU`]), and for ever where kmalloc's engine has no sheaves. For frees by address
+/// [`MemMap::fast_pages`](crate::page::memmap::MemMap) is the same.
 pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// Sized frees of less than this many bytes take the fast path; 0 where frees must look at the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
@@ -100,7 +101,7 @@ mod fast {
             entry_end!(),
             map = sym MEMMAP,
             zone = const offset_of!(MemMap, zone_base),
-            pages = const offset_of!(MemMap, nr_pages),
+            pages = const offset_of!(MemMap, fast_pages),
             class = const offset_of!(MemMap, class),
             percpu = sym PERCPU,
             base = const offset_of!(PerCpu, base),

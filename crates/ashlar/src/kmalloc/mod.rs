@@ -20,8 +20,8 @@ use crate::page::objmap::OBJECTS;
 use crate::page::zone::{DIRECT_BYTES, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::report;
-use crate::sync::{AtomicPtr, AtomicU16, Ordering};
-use crate::units::{NodeId, PAGE_SIZE, PageIndex};
+use crate::sync::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
+use crate::units::{LARGEST_KMALLOC_CLASS, NodeId, PAGE_SIZE, PageIndex};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
 /// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
@@ -49,25 +49,54 @@ const CLASSES: [(usize, &str); 16] = [
     (8192, "kmalloc-8k"),
     (16384, "kmalloc-16k"),
     (32768, "kmalloc-32k"),
-    (LARGEST_CLASS, "kmalloc-64k"),
+    (LARGEST_KMALLOC_CLASS, "kmalloc-64k"),
 ];
-/// Larger sizes are runs of pages.
-const LARGEST_CLASS: usize = 65536;
+/// Larger sizes are runs of pages; 0 until the caches exist. As the engine of kmalloc has it
+/// (`Engine::kmalloc_max_cache`).
+static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
 /// For each size up to 8 KiB the slot offset of its cache; 0 (the slot that is always empty) for size 0.
 pub(crate) static SIZE_SLOT: [AtomicU16; KMALLOC_MAX_CACHE_SIZE + 1] =
     [const { AtomicU16::new(0) }; KMALLOC_MAX_CACHE_SIZE + 1];
 
-/// The class of a size of 1 byte to [`LARGEST_CLASS`].
+/// For each size up to 8 KiB, in steps of 8 rounded up, its class: for engines that take every call behind the entry points.
+static SMALL_CLASS: [u8; KMALLOC_MAX_CACHE_SIZE / 8 + 1] = {
+    let mut table = [0; KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+    let (mut step, mut class) = (0, 0);
+    while step < table.len() {
+        if step * 8 > CLASSES[class].0 {
+            class += 1;
+        }
+        table[step] = class as u8;
+        step += 1;
+    }
+    table
+};
+
+/// The class of a size of 1 byte to [`LARGEST_KMALLOC_CLASS`].
+#[inline]
 fn class_of(size: usize) -> usize {
+    if size <= KMALLOC_MAX_CACHE_SIZE {
+        return usize::from(SMALL_CLASS[size.div_ceil(8)]);
+    }
     CLASSES.iter().position(|&(class, _)| size <= class).unwrap_or(CLASSES.len() - 1)
+}
+
+/// True if requests of `size` bytes go to a cache.
+#[inline]
+fn has_cache(size: usize) -> bool {
+    size <= MAX_CACHE.load(Ordering::Relaxed)
 }
 
 /// Creates the kmalloc caches. Called once, by the boot.
 pub(crate) fn create_caches() -> bool {
+    let engine = crate::boot::options().engine;
     let mut from = 1;
     for (cache, (size, name)) in CACHES.iter().zip(CLASSES) {
+        if size > engine.kmalloc_max_cache() {
+            break;
+        }
         // The largest power of two that divides the size: what the kernel promises.
         let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
         let args = CacheArgs { align, ..CacheArgs::default() };
@@ -78,12 +107,21 @@ pub(crate) fn create_caches() -> bool {
         }
         from = size + 1;
     }
-    // Sized frees must look at the node of the object where there are several.
-    let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
-    entry::LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
-    entry::SIZED_FREE_LIMIT.store(limit, Ordering::Release);
+    MAX_CACHE.store(engine.kmalloc_max_cache(), Ordering::Release);
+    if engine.has_sheaves() {
+        // Sized frees must look at the node of the object where there are several.
+        let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
+        entry::LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
+        entry::SIZED_FREE_LIMIT.store(limit, Ordering::Release);
+        MEMMAP.open_fast_path();
+    } else {
+        DIRECT_MAX.store(engine.kmalloc_max_cache().min(KMALLOC_MAX_CACHE_SIZE), Ordering::Release);
+    }
     true
 }
+
+/// Sizes up to this go straight to their cache, where kmalloc's engine has no sheaves; 0 where it has.
+static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
 
 fn cache(class: usize) -> &'static RawCache {
     // SAFETY: the boot stored a cache for every class before anything could be allocated, and caches of
@@ -91,15 +129,25 @@ fn cache(class: usize) -> &'static RawCache {
     unsafe { &*CACHES[class].load(Ordering::Acquire) }
 }
 
-/// `kmalloc` when the fast path had nothing.
+/// `kmalloc` when the fast path had nothing. Engines without sheaves have every call here, so theirs come first: two
+/// instructions of the entry point and this look-up are all that they pay for not being the default.
 pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
+    if size.wrapping_sub(1) < DIRECT_MAX.load(Ordering::Acquire) {
+        return engine::alloc(cache(usize::from(SMALL_CLASS[size.div_ceil(8)])));
+    }
+    kmalloc_rest(size)
+}
+
+#[cold]
+#[inline(never)]
+fn kmalloc_rest(size: usize) -> *mut u8 {
     if size == 0 {
         return ZERO_SIZE_PTR;
     }
     if !crate::boot::ensure() {
         return core::ptr::null_mut();
     }
-    if size > LARGEST_CLASS {
+    if !has_cache(size) {
         return alloc_large(size, PAGE_SIZE).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
     }
     engine::alloc(cache(class_of(size)))
@@ -107,7 +155,7 @@ pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
 
 /// The cache that serves a size of 1 byte or more; `None` for sizes that are runs of pages. The allocator is up.
 pub(crate) fn class_cache(size: usize) -> Option<&'static RawCache> {
-    (size <= LARGEST_CLASS).then(|| cache(class_of(size)))
+    has_cache(size).then(|| cache(class_of(size)))
 }
 
 /// Pages for `size` bytes at a multiple of `align` (up to 2 MiB); also whether they read as zeros.
@@ -178,6 +226,18 @@ fn find(function: &str, address: usize) -> Option<Found> {
 
 /// `kfree` when the fast path could not take the object.
 pub(crate) extern "C" fn kfree_slow(ptr: *mut u8) {
+    // Engines without sheaves have every call here; they look at the address themselves.
+    if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
+        && !cache.engine.has_sheaves()
+    {
+        return engine::free_in(cache, slab, ptr as usize);
+    }
+    kfree_rest(ptr);
+}
+
+#[cold]
+#[inline(never)]
+fn kfree_rest(ptr: *mut u8) {
     let address = ptr as usize;
     if address <= ZERO_SIZE_PTR as usize {
         return;
@@ -362,9 +422,13 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
 
 /// Bytes that [`kmalloc`] really sets aside for a request (the kernel's `kmalloc_size_roundup`).
 pub fn kmalloc_size_roundup(size: usize) -> usize {
+    let max = match MAX_CACHE.load(Ordering::Relaxed) {
+        0 => crate::boot::options().engine.kmalloc_max_cache(),
+        max => max,
+    };
     match size {
         0 => 0,
-        _ if size <= LARGEST_CLASS => CLASSES[class_of(size)].0,
+        _ if size <= max => CLASSES[class_of(size)].0,
         _ => crate::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
     }
 }

@@ -104,8 +104,12 @@ fn create_caches() -> bool {
         from = size + 1;
     }
     let to_first_code = 8 * usize::from(Code::of_class(0).entry());
-    OBJECTS.open(percpu::slot0(first_slot) - to_first_code, ZONE.nodes() == 1);
-    entry::LIMIT.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
+    // The entry points serve sheaves; engines without them have every call in the slow path, the sooner the better.
+    let has_sheaves = crate::boot::options().engine.has_sheaves();
+    OBJECTS.open(percpu::slot0(first_slot) - to_first_code, ZONE.nodes() == 1 && has_sheaves);
+    if has_sheaves {
+        entry::LIMIT.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
+    }
     true
 }
 

@@ -7,6 +7,7 @@ use std::vec::Vec;
 
 use loom::cell::UnsafeCell;
 
+use crate::engine::cpu_slab::slabs::{self, Protection, Thawed};
 use crate::engine::slub::node::{Chain, Freed, Heads, NodeList, Taken};
 use crate::page::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
@@ -286,6 +287,84 @@ impl Bench {
             self.quarantine(page);
             page
         })
+    }
+
+    /// Opens a slab for a CPU, all of its objects taken: `new_slab` of the engine with CPU slabs.
+    pub(super) fn open_frozen(&self, page: usize, objects: u16) -> Vec<Object> {
+        let taken = self.open(page, objects);
+        let head = self.entries.head(PageIndex(page as u32));
+        head.state.store(SlabState::carved_from_fresh(objects).freeze().0, Ordering::Release);
+        taken
+    }
+
+    /// Links objects of one slab that their owner gives up; their chain, and the last one's index.
+    fn link_chain(&self, objects: Vec<Object>) -> (PageIndex, Chain, u16) {
+        let page = objects[0].page;
+        let indices: Vec<u16> = objects.into_iter().map(|object| self.release(object)).collect();
+        for pair in indices.windows(2) {
+            self.set_link(page, pair[0], pair[1]);
+        }
+        let last = indices[indices.len() - 1];
+        (page, Chain { head: indices[0], count: indices.len() as u16 }, last)
+    }
+
+    /// Frees objects of one slab as an engine with CPU slabs does when it is not the CPU's.
+    pub(super) fn free_by(&self, protection: Protection, objects: Vec<Object>) -> Freed {
+        let (page, chain, last) = self.link_chain(objects);
+        let link = |prior| self.set_link(page, last, prior);
+        let freed = match protection {
+            Protection::Lockless => self.list.free_chain(&self.entries, page, chain, self.min_partial, false, link),
+            Protection::Lock { atomic } => {
+                slabs::free_chain_locked(&self.list, &self.entries, page, chain, atomic, link)
+            }
+        };
+        self.settle(page, freed)
+    }
+
+    /// Frees objects of one slab, which becomes the CPU's if it was full: true then.
+    pub(super) fn free_freezing(&self, objects: Vec<Object>) -> bool {
+        let (page, chain, last) = self.link_chain(objects);
+        let link = |prior| self.set_link(page, last, prior);
+        let (freed, frozen) =
+            slabs::free_chain_freezing(&self.list, &self.entries, page, chain, self.min_partial, link);
+        self.settle(page, freed);
+        frozen
+    }
+
+    /// Takes a slab off the list for a CPU, with all of its free objects.
+    pub(super) fn freeze(&self, protection: Protection) -> Option<(PageIndex, Vec<Object>)> {
+        let (page, chain) = slabs::freeze_partial(&self.list, &self.entries, protection, true)?;
+        Some((page, self.claim_chain(page, chain)))
+    }
+
+    /// Takes what others freed to a slab of the caller's CPU.
+    pub(super) fn take_freelist(&self, protection: Protection, page: PageIndex) -> Vec<Object> {
+        let chain = slabs::take_freelist(self.entries.head(page), protection);
+        self.claim_chain(page, chain)
+    }
+
+    fn claim_chain(&self, page: PageIndex, chain: Chain) -> Vec<Object> {
+        let mut index = chain.head;
+        let mut out = Vec::new();
+        for _ in 0..chain.count {
+            let next = self.next_of(page, index);
+            out.push(self.claim(page, index));
+            index = next;
+        }
+        out
+    }
+
+    /// Gives a CPU's slab up, with the objects that its freelist still had.
+    pub(super) fn thaw(&self, protection: Protection, page: PageIndex, rest: Vec<Object>) {
+        let (mut chain, mut last) = (Chain { head: NO_OBJECT, count: 0 }, NO_OBJECT);
+        if !rest.is_empty() {
+            (_, chain, last) = self.link_chain(rest);
+        }
+        let link = |prior| self.set_link(page, last, prior);
+        let thawed = slabs::thaw(&self.list, &self.entries, page, chain, self.min_partial, protection, link);
+        if thawed == Thawed::Discard {
+            self.discard(page);
+        }
     }
 
     pub(super) fn quarantine(&self, page: PageIndex) {

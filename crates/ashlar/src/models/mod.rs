@@ -1,7 +1,8 @@
 //! Models: what can happen between threads, explored by loom.
 //!
 //! Run by `ci/loom.sh`. Each model asks one question and states the property in its name. The code under test is
-//! the real one: [`crate::engine::slub::node`], [`crate::engine::slub::barn`], [`crate::slab`], the sheaves, over
+//! the real one: [`crate::engine::slub::node`], [`crate::engine::slub::barn`],
+//! [`crate::engine::cpu_slab::slabs`], [`crate::slab`], the sheaves, over
 //! slabs of two or three objects. [`bench`] stands for what lies around it: the memmap, the zone, the objects.
 //!
 //! What loom explores: interleavings of the atomic operations and locks of at most three threads with at most
@@ -15,6 +16,7 @@
 //! * [`to_empty`]: slabs that become empty.
 //! * [`give_back`]: the surplus of a refill that goes back.
 //! * [`shrink`]: shrink and destroy against frees.
+//! * [`frozen`]: slabs of CPUs, by compare-and-swap and by slab_lock.
 //! * [`quarantine`]: corrupt slabs against frees and refills.
 //! * [`barn`]: the exchange of sheaves.
 //! * [`stop`]: the stop protocol of a drain, in the abstract.
@@ -22,6 +24,7 @@
 mod barn;
 mod bench;
 mod free_refill;
+mod frozen;
 mod full_partial;
 mod give_back;
 mod quarantine;

@@ -68,7 +68,7 @@ impl ClassWord {
 }
 
 /// What the fast path of `kfree` reads, in one cache line. All zero until the zone is up: then no address
-/// is inside, and every call takes the slow path.
+/// is inside, and every call takes the slow path; so it stays where the process's engine has no use for the fast path.
 #[repr(C, align(64))]
 pub(crate) struct MemMap {
     /// Address of page 0.
@@ -77,6 +77,8 @@ pub(crate) struct MemMap {
     pub(crate) nr_pages: AtomicUsize,
     /// The class words.
     pub(crate) class: AtomicPtr<AtomicU32>,
+    /// Pages whose objects the fast path of `kfree` may take: all of the zone, or none.
+    pub(crate) fast_pages: AtomicUsize,
     /// The page heads.
     heads: AtomicPtr<PageHead>,
 }
@@ -86,6 +88,7 @@ pub(crate) static MEMMAP: MemMap = MemMap {
     zone_base: AtomicUsize::new(0),
     nr_pages: AtomicUsize::new(0),
     class: AtomicPtr::new(core::ptr::null_mut()),
+    fast_pages: AtomicUsize::new(0),
     heads: AtomicPtr::new(core::ptr::null_mut()),
 };
 
@@ -96,6 +99,11 @@ impl MemMap {
         self.class.store(class.as_ptr().cast(), Ordering::Relaxed);
         self.heads.store(heads.as_ptr().cast(), Ordering::Relaxed);
         self.nr_pages.store(pages, Ordering::Release);
+    }
+
+    /// Lets the fast path of `kfree` take objects.
+    pub(crate) fn open_fast_path(&self) {
+        self.fast_pages.store(self.nr_pages.load(Ordering::Relaxed), Ordering::Release);
     }
 
     /// The page that holds `address`, or `None` for an address outside the zone.
@@ -158,6 +166,7 @@ mod tests {
             zone_base: AtomicUsize::new(0x10_0000),
             nr_pages: AtomicUsize::new(2),
             class: AtomicPtr::new(core::ptr::null_mut()),
+            fast_pages: AtomicUsize::new(0),
             heads: AtomicPtr::new(core::ptr::null_mut()),
         };
         assert_eq!(map.page_of(0x0f_ffff), None);

@@ -20,22 +20,50 @@ use crate::units::CpuId;
 
 static DRAIN: SpinLock<()> = SpinLock::new(());
 
+/// What a slot without sheaves holds.
+fn no_sheaves() -> [usize; 2] {
+    [null_top(), 0]
+}
+
 /// Takes every sheaf of the given slots from every CPU and hands it to `take`, with the CPU that had it.
 /// False when some CPU could not be reached: its sheaves stay where they are.
 pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
+    drain_words(offsets, no_sheaves(), |cpu, offset, tops| {
+        for top in tops {
+            if top != 0 && top != null_top() {
+                // SAFETY: the slot held this sheaf and refers to it no more.
+                take(cpu, offset, unsafe { Sheaf::from_top(top) });
+            }
+        }
+    })
+}
+
+/// As [`drain_words`], for slots that are only touched under the CPU's lock, whatever the mode; `take` runs under it.
+pub(crate) fn drain_locked(offsets: &[u16], empty: [usize; 2], mut take: impl FnMut(CpuId, u16, [usize; 2])) {
+    let _one_at_a_time = DRAIN.lock();
+    take_by_lock(offsets, empty, &mut take);
+}
+
+fn take_by_lock(offsets: &[u16], empty: [usize; 2], take: &mut impl FnMut(CpuId, u16, [usize; 2])) {
+    for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
+        let cpu = CpuId(cpu);
+        lock::lock_cpu(cpu);
+        for &offset in offsets {
+            take_slot(cpu, offset, empty, take);
+        }
+        lock::unlock_cpu(cpu);
+    }
+}
+
+/// Puts `empty` in place of the two words of the given slots on every CPU, and hands what was there to `take`, which may
+/// run under the CPU's lock. False when some CPU could not be reached.
+pub(crate) fn drain_words(offsets: &[u16], empty: [usize; 2], mut take: impl FnMut(CpuId, u16, [usize; 2])) -> bool {
     let _one_at_a_time = DRAIN.lock();
     let cpus = PERCPU.cpus.load(Ordering::Relaxed);
     match mode() {
         Mode::Down => true,
         Mode::Lock | Mode::Emulate => {
-            for cpu in 0..cpus {
-                let cpu = CpuId(cpu);
-                lock::lock_cpu(cpu);
-                for &offset in offsets {
-                    take_slot(cpu, offset, &mut take);
-                }
-                lock::unlock_cpu(cpu);
-            }
+            take_by_lock(offsets, empty, &mut take);
             true
         }
         Mode::Rseq => {
@@ -44,40 +72,32 @@ pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) ->
             if stopped {
                 for cpu in 0..cpus {
                     for &offset in offsets {
-                        take_slot(CpuId(cpu), offset, &mut take);
+                        take_slot(CpuId(cpu), offset, empty, &mut take);
                     }
                 }
             }
             PERCPU.gate.store(PERCPU.gate_open.load(Ordering::Relaxed), Ordering::SeqCst);
-            stopped || visit_each_cpu(cpus, offsets, &mut take)
+            stopped || visit_each_cpu(cpus, offsets, empty, &mut take)
         }
     }
 }
 
 /// Empties a slot that nobody else can touch.
-fn take_slot(cpu: CpuId, offset: u16, take: &mut impl FnMut(CpuId, u16, Sheaf)) {
+fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(CpuId, u16, [usize; 2])) {
     let slot = PERCPU.slot(cpu, offset);
     // SAFETY: the slot lies in the committed areas, and the caller has it to itself (CPU lock, or all sections
     // stopped); volatile because the sections are assembly.
-    let (main, spare) = unsafe {
-        let pair = (slot.read_volatile(), slot.add(1).read_volatile());
-        if pair.0 != null_top() {
-            slot.write_volatile(null_top());
+    let words = unsafe {
+        let words = [slot.read_volatile(), slot.add(1).read_volatile()];
+        for (i, (old, new)) in words.into_iter().zip(empty).enumerate() {
+            if old != new {
+                slot.add(i).write_volatile(new);
+            }
         }
-        if pair.1 != 0 {
-            slot.add(1).write_volatile(0);
-        }
-        pair
+        words
     };
-    hand_over(cpu, offset, (main, spare), take);
-}
-
-fn hand_over(cpu: CpuId, offset: u16, (main, spare): (usize, usize), take: &mut impl FnMut(CpuId, u16, Sheaf)) {
-    for top in [main, spare] {
-        if top != 0 && top != null_top() {
-            // SAFETY: the slot held this sheaf and refers to it no more.
-            take(cpu, offset, unsafe { Sheaf::from_top(top) });
-        }
+    if words != empty {
+        take(cpu, offset, words);
     }
 }
 
@@ -92,16 +112,21 @@ fn fence() -> bool {
 
 /// The fallback without membarrier; see the module.
 #[cfg(feature = "os")]
-fn visit_each_cpu(cpus: u32, offsets: &[u16], take: &mut impl FnMut(CpuId, u16, Sheaf)) -> bool {
+fn visit_each_cpu(
+    cpus: u32,
+    offsets: &[u16],
+    empty: [usize; 2],
+    take: &mut impl FnMut(CpuId, u16, [usize; 2]),
+) -> bool {
     let mut all = true;
     let mut home = None;
     for cpu in 0..cpus {
-        // A CPU without sheaves in these slots need not be visited. The look is racy, as any drain is
+        // A CPU with nothing in these slots need not be visited. The look is racy, as any drain is
         // against threads that go on allocating.
         // SAFETY: reads words of the committed areas.
         let idle = offsets.iter().all(|&o| unsafe {
             let slot = PERCPU.slot(CpuId(cpu), o);
-            slot.read_volatile() == null_top() && slot.add(1).read_volatile() == 0
+            [slot.read_volatile(), slot.add(1).read_volatile()] == empty
         });
         if idle {
             continue;
@@ -115,10 +140,10 @@ fn visit_each_cpu(cpus: u32, offsets: &[u16], take: &mut impl FnMut(CpuId, u16, 
             // Another thread on this CPU may change the slot between the look and the exchange; look again.
             let emptied = (0..1000).find_map(|_| {
                 let view = super::read(offset)?;
-                (view.cpu.0 == cpu && super::exchange(offset, &view, null_top(), 0)).then_some(view)
+                (view.cpu.0 == cpu && super::exchange(offset, &view, empty[0], empty[1])).then_some(view)
             });
             match emptied {
-                Some(view) => hand_over(CpuId(cpu), offset, (view.main, view.spare), take),
+                Some(view) => take(CpuId(cpu), offset, [view.main, view.spare]),
                 None => all = false,
             }
         }
@@ -129,14 +154,19 @@ fn visit_each_cpu(cpus: u32, offsets: &[u16], take: &mut impl FnMut(CpuId, u16, 
     all
 }
 #[cfg(not(feature = "os"))]
-fn visit_each_cpu(_cpus: u32, _offsets: &[u16], _take: &mut impl FnMut(CpuId, u16, Sheaf)) -> bool {
+fn visit_each_cpu(
+    _cpus: u32,
+    _offsets: &[u16],
+    _empty: [usize; 2],
+    _take: &mut impl FnMut(CpuId, u16, [usize; 2]),
+) -> bool {
     false
 }
 
-/// Takes the drain lock and, in the portable mode, every CPU's lock, for fork.
+/// Takes the drain lock and, where they are in use, every CPU's lock, for fork.
 pub(crate) fn lock_all() {
     DRAIN.lock_raw();
-    if mode() == Mode::Lock {
+    if lock::in_use() {
         for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
             lock::lock_cpu(CpuId(cpu));
         }
@@ -148,7 +178,7 @@ pub(crate) fn lock_all() {
 /// # Safety
 /// This thread, or its parent's across fork, called `lock_all`.
 pub(crate) unsafe fn unlock_all() {
-    if mode() == Mode::Lock {
+    if lock::in_use() {
         for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
             lock::unlock_cpu(CpuId(cpu));
         }

@@ -6,8 +6,22 @@
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
 use super::area::{LOCK_OFFSET, PERCPU};
+use super::{Mode, mode};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::CpuId;
+
+/// Set when a cache exists whose engine takes CPU locks in every mode; never cleared.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Says that CPU locks will be taken whatever the mode is. Under the registry lock, so before or after a fork.
+pub(crate) fn want() {
+    WANTED.store(1, Ordering::Relaxed);
+}
+
+/// Whether anybody takes CPU locks. In the mode `lock` everybody does.
+pub(crate) fn in_use() -> bool {
+    mode() == Mode::Lock || WANTED.load(Ordering::Relaxed) != 0
+}
 
 /// The CPU whose area this thread uses at this moment.
 #[inline]
@@ -38,7 +52,13 @@ pub(crate) fn with_slot<R>(cpu: CpuId, offset: u16, f: impl FnOnce(&mut [usize; 
     Some(result)
 }
 
-/// Takes the lock of `cpu`, waiting for it: for drains and fork.
+/// Takes the lock of `cpu` if it is free.
+#[inline]
+pub(crate) fn try_lock_cpu(cpu: CpuId) -> bool {
+    lock_word(cpu).compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+/// Takes the lock of `cpu`, waiting for it: for drains, fork, and engines that lock their CPU.
 pub(crate) fn lock_cpu(cpu: CpuId) {
     let mut waited = 0u32;
     while lock_word(cpu).compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {

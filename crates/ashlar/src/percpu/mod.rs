@@ -4,6 +4,7 @@
 //! * [`area`]: where each CPU's slots lie.
 //! * `sections`: the critical sections of x86-64, by rseq; `rseq`: finding or making the registration.
 //! * [`lock`]: the portable section, a try-lock for each CPU.
+//! * `linked`: the sections of engines whose CPUs have a slab each, not sheaves.
 //! * [`drain`]: taking the sheaves of all CPUs from one thread.
 //!
 //! ## Modes
@@ -21,6 +22,8 @@
 
 pub(crate) mod area;
 pub(crate) mod drain;
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+pub(crate) mod linked;
 pub(crate) mod lock;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod rseq;

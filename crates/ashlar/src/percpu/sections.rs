@@ -87,6 +87,22 @@ pub(crate) fn rseq_offset() -> isize {
     offset
 }
 
+/// The CPU that the kernel says this thread runs on; `None` where it does not say (the portable mode, a thread that is not
+/// registered yet) and for a CPU without an area.
+#[inline(always)]
+pub(crate) fn cpu() -> Option<u32> {
+    if super::mode() == super::Mode::Lock {
+        return None;
+    }
+    let cpu: u32;
+    // SAFETY: reads the second word of this thread's rseq area: its offset is that of an area of ours or of the C
+    // library's from before the start on.
+    unsafe {
+        asm!("mov {0:e}, fs:[{1} + 4]", out(reg) cpu, in(reg) rseq_offset(), options(nostack, readonly, preserves_flags));
+    }
+    (cpu < PERCPU.cpus.load(crate::sync::Ordering::Relaxed)).then_some(cpu)
+}
+
 /// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty, the gate is closed, or on an abort.
 #[inline(always)]
 pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {

@@ -16,8 +16,9 @@ pub(crate) struct CorruptLink {
     pub(crate) at: usize,
 }
 
+/// What a link at address `at` is exclusive-or'ed with.
 #[inline]
-fn key(secret: u64, at: usize) -> u64 {
+pub(crate) fn key(secret: u64, at: usize) -> u64 {
     secret ^ (at as u64).swap_bytes()
 }
 

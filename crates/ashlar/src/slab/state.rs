@@ -5,8 +5,8 @@
 //! | 0..16 | head | index of the first object of the freelist, 0xffff for an empty list |
 //! | 16..31 | inuse | objects that are not on the freelist and have been carved: allocated, or in a sheaf |
 //! | 31..46 | carved | objects 0..carved have been handed out at least once since the slab was fresh |
-//! | 46 | frozen | the slab failed a check and is quarantined: frees into it are counted, it is never refilled from |
-//! | 47..64 | tag | goes up by one at every change |
+//! | 46 | frozen | on no list, whatever its freelist holds: frees into it are pushed and counted, and nobody else takes from it. It is a CPU's (engines with CPU slabs), or it failed a check and is quarantined for ever |
+//! | 47..64 | tag | goes up by one at every change; where slabs have a lock, its top bit is the slab_lock |
 //!
 //! The freelist holds `carved - inuse` objects; `objects - carved` have never been touched ("lazy
 //! carving": a new slab costs no write to its objects). The slab is *full* when `inuse == objects`, *empty*
@@ -27,6 +27,8 @@ const INUSE: u32 = 16;
 const CARVED: u32 = 31;
 const FROZEN: u64 = 1 << 46;
 const TAG: u32 = 47;
+/// The slab_lock of engines that lock slabs: whoever set it owns the word.
+pub(crate) const SLAB_LOCK: u64 = 1 << 63;
 
 impl core::fmt::Debug for SlabState {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -98,7 +100,19 @@ impl SlabState {
         self.with(NO_OBJECT, self.carved() + fresh, self.carved() + fresh)
     }
 
-    /// The same slab, quarantined.
+    /// The same slab, no longer frozen.
+    #[inline]
+    pub(crate) const fn thaw(self) -> SlabState {
+        SlabState(self.0 & !FROZEN)
+    }
+
+    /// The same without the slab_lock.
+    #[inline]
+    pub(crate) const fn unlocked(self) -> SlabState {
+        SlabState(self.0 & !SLAB_LOCK)
+    }
+
+    /// The same slab, frozen.
     #[inline]
     pub(crate) const fn freeze(self) -> SlabState {
         SlabState(self.0 | FROZEN)

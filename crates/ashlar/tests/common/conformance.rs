@@ -24,6 +24,14 @@ pub(crate) fn run() {
     super::model::quick(6);
 }
 
+/// The engine of the process, as a cache that does not choose has it.
+pub(crate) fn engine() -> &'static str {
+    let cache = KmemCache::create("conform-engine", 64, &CacheArgs::default()).expect("cache");
+    let id = cache.engine().id();
+    cache.destroy().map_err(|(_, e)| e).expect("empty");
+    id
+}
+
 fn every_size_keeps_its_bytes() {
     for size in (1..130).chain([192, 193, 1000, 1024, 4096, 8191, 8192, 8193, 100_000, 5 << 20, 33 << 20]) {
         let count = if size > 9000 { 3 } else { 300 };

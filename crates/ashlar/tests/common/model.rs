@@ -94,6 +94,7 @@ const DEFAULT: CacheArgs = CacheArgs {
     min_partial: None,
     min_order: None,
     max_order: None,
+    engine: None,
 };
 
 struct Object {

@@ -28,6 +28,18 @@ pub struct BarnStats {
     pub robbed: u64,
 }
 
+impl BarnStats {
+    /// Adds these figures to `sum`.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn add_to(&self, sum: &mut BarnStats) {
+        sum.get += self.get;
+        sum.get_fail += self.get_fail;
+        sum.put += self.put;
+        sum.put_fail += self.put_fail;
+        sum.robbed += self.robbed;
+    }
+}
+
 struct Inner {
     full: SheafList,
     empty: SheafList,
@@ -50,22 +62,53 @@ impl Inner {
 
 /// See the module. Aligned so that no two CPUs' barns share a cache line, nor a pair that is fetched together.
 #[repr(align(128))]
-pub(crate) struct Barn(SpinLock<Inner>);
+pub(crate) struct Barn {
+    inner: SpinLock<Inner>,
+    /// Allocations and frees of this barn's CPU that came here or further than their sheaf.
+    #[cfg(not(ashlar_loom))]
+    alloc_slow: crate::sync::AtomicUsize,
+    #[cfg(not(ashlar_loom))]
+    free_slow: crate::sync::AtomicUsize,
+}
 
 impl Barn {
     #[cfg(not(ashlar_loom))]
     pub(crate) const fn new() -> Self {
-        Barn(SpinLock::new(Inner::NEW))
+        use crate::sync::AtomicUsize;
+        Barn { inner: SpinLock::new(Inner::NEW), alloc_slow: AtomicUsize::new(0), free_slow: AtomicUsize::new(0) }
+    }
+
+    /// Counts an allocation that found its sheaf empty.
+    #[cfg(not(ashlar_loom))]
+    #[inline]
+    pub(crate) fn count_alloc(&self) {
+        crate::sync::bump(&self.alloc_slow);
+    }
+
+    /// Counts a free that found its sheaf full.
+    #[cfg(not(ashlar_loom))]
+    #[inline]
+    pub(crate) fn count_free(&self) {
+        crate::sync::bump(&self.free_slow);
+    }
+
+    /// Adds this barn's counts to `sum`.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn add_to(&self, sum: &mut crate::engine::Counts) {
+        use crate::sync::Ordering;
+        sum.alloc_slow += self.alloc_slow.load(Ordering::Relaxed) as u64;
+        sum.free_slow += self.free_slow.load(Ordering::Relaxed) as u64;
+        sum.barn_locks += self.inner.taken() as u64;
     }
 
     #[cfg(ashlar_loom)]
     pub(crate) fn new() -> Self {
-        Barn(SpinLock::new(Inner::NEW))
+        Barn { inner: SpinLock::new(Inner::NEW) }
     }
 
     /// A full sheaf, if there is one.
     pub(crate) fn get_full(&self) -> Option<Sheaf> {
-        let mut barn = self.0.lock();
+        let mut barn = self.inner.lock();
         barn.touched = true;
         let sheaf = barn.full.pop_full();
         barn.low = barn.low.min(barn.full.len());
@@ -80,7 +123,7 @@ impl Barn {
     /// Stores a full sheaf unless `limit` are there already; then gives it back.
     /// On success, the number of full sheaves now here.
     pub(crate) fn put_full(&self, sheaf: Sheaf, limit: usize) -> Result<usize, Sheaf> {
-        let mut barn = self.0.lock();
+        let mut barn = self.inner.lock();
         barn.touched = true;
         if barn.full.len() >= limit {
             barn.stats.put_fail += 1;
@@ -93,7 +136,7 @@ impl Barn {
 
     /// A full sheaf for another CPU than this barn's, if there is one.
     pub(crate) fn rob_full(&self) -> Option<Sheaf> {
-        let mut barn = self.0.lock();
+        let mut barn = self.inner.lock();
         let sheaf = barn.full.pop_full()?;
         barn.low = barn.low.min(barn.full.len());
         barn.touched = true;
@@ -103,12 +146,12 @@ impl Barn {
 
     /// An empty sheaf, if there is one.
     pub(crate) fn get_empty(&self) -> Option<Sheaf> {
-        self.0.lock().empty.pop_empty()
+        self.inner.lock().empty.pop_empty()
     }
 
     /// Stores an empty sheaf, or gives it back when there are enough.
     pub(crate) fn put_empty(&self, sheaf: Sheaf) -> Result<(), Sheaf> {
-        let mut barn = self.0.lock();
+        let mut barn = self.inner.lock();
         if barn.empty.len() >= MAX_EMPTY {
             return Err(sheaf);
         }
@@ -118,7 +161,7 @@ impl Barn {
 
     /// What the reaper sees: whether the barn was used since it looked last, and how many full sheaves were not.
     pub(crate) fn look(&self) -> (bool, usize) {
-        let mut barn = self.0.lock();
+        let mut barn = self.inner.lock();
         let unused = barn.low;
         barn.low = barn.full.len();
         (core::mem::take(&mut barn.touched), unused)
@@ -126,23 +169,27 @@ impl Barn {
 
     /// Objects in full sheaves are `full_sheaves` times the capacity.
     pub(crate) fn full_sheaves(&self) -> usize {
-        self.0.lock().full.len()
+        self.inner.lock().full.len()
     }
 
     /// Starts the counts from zero, for a new cache in an old place.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn reset_stats(&self) {
-        self.0.lock().stats = BarnStats::default();
+        use crate::sync::Ordering;
+        self.inner.lock().stats = BarnStats::default();
+        self.inner.reset_taken();
+        self.alloc_slow.store(0, Ordering::Relaxed);
+        self.free_slow.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn stats(&self) -> BarnStats {
-        self.0.lock().stats
+        self.inner.lock().stats
     }
 
     /// Takes the barn lock, for fork.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn raw_lock(&self) {
-        self.0.lock_raw();
+        self.inner.lock_raw();
     }
 
     /// Releases what [`Self::raw_lock`] took.
@@ -153,6 +200,6 @@ impl Barn {
     #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
     pub(crate) unsafe fn raw_unlock(&self) {
         // SAFETY: by the caller's promise.
-        unsafe { self.0.unlock_raw() };
+        unsafe { self.inner.unlock_raw() };
     }
 }

@@ -6,9 +6,9 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct Counters {
     pub(super) sheaf_refill: AtomicU64,
     pub(super) sheaf_flush: AtomicU64,
-    pub(super) alloc_slab: AtomicU64,
+    pub(crate) alloc_slab: AtomicU64,
     pub(super) free_slab: AtomicU64,
-    pub(super) order_fallback: AtomicU64,
+    pub(crate) order_fallback: AtomicU64,
 }
 
 impl Counters {
@@ -40,7 +40,7 @@ impl Counters {
 
 /// Counts one more.
 #[inline]
-pub(super) fn count(counter: &AtomicU64, n: usize) {
+pub(crate) fn count(counter: &AtomicU64, n: usize) {
     counter.fetch_add(n as u64, Ordering::Relaxed);
 }
 

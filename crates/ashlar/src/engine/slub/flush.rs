@@ -33,7 +33,25 @@ struct Group {
 
 const EMPTY: Group = Group { page: PageIndex::NONE, first: END, count: 0 };
 
-struct Batch<'a> {
+/// Where groups of objects of one slab go, as detached freelists.
+pub(crate) trait Sink {
+    /// Frees a chain to its slab, of `node`. `link(prior)` writes the chain's links, the last one to `prior`.
+    fn free_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed;
+}
+
+/// Straight to their slabs: that of caches with sheaves.
+struct ToSlabs(&'static RawCache);
+
+impl Sink for ToSlabs {
+    #[inline]
+    fn free_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
+        let (min_partial, reset) = (tunable(&self.0.min_partial), self.0.ctor.is_none());
+        node.list.free_chain(&MEMMAP, page, chain, min_partial, reset, link)
+    }
+}
+
+struct Batch<'a, S> {
+    sink: &'a mut S,
     cache: &'static RawCache,
     objects: &'a [usize],
     next: [u8; BATCH],
@@ -45,9 +63,15 @@ struct Batch<'a> {
 
 /// Frees objects of `cache` to their slabs.
 pub(super) fn flush(cache: &'static RawCache, objects: &[usize]) {
+    flush_to(cache, objects, &mut ToSlabs(cache));
+}
+
+/// Frees objects of `cache`, grouped by slab, to `sink`.
+pub(crate) fn flush_to(cache: &'static RawCache, objects: &[usize], sink: &mut impl Sink) {
     for part in objects.chunks(BATCH - 1) {
-        count(&cache.nodes[0].counters.sheaf_flush, 1);
+        count(&cache.state.nodes[0].counters.sheaf_flush, 1);
         let mut batch = Batch {
+            sink,
             cache,
             objects: part,
             next: [END; BATCH],
@@ -59,7 +83,7 @@ pub(super) fn flush(cache: &'static RawCache, objects: &[usize]) {
     }
 }
 
-impl Batch<'_> {
+impl<S: Sink> Batch<'_, S> {
     fn run(&mut self) {
         let mut groups = [EMPTY; GROUPS];
         let order = self.cache.geometry.order.0;
@@ -144,9 +168,8 @@ impl Batch<'_> {
             }
         };
         let chain = Chain { head: index_at(group.first), count: group.count };
-        let node = &cache.nodes[usize::from(head.node()) % cache.nodes.len()];
-        let min_partial = tunable(&cache.min_partial);
-        match node.list.free_chain(&MEMMAP, page, chain, min_partial, cache.ctor.is_none(), link) {
+        let node = &cache.state.nodes[usize::from(head.node()) % cache.state.nodes.len()];
+        match self.sink.free_chain(node, page, chain, link) {
             Freed::Kept => {}
             Freed::Discard => self.queue_discard(head.node(), page),
             Freed::Corrupt => report::double_free(cache.name(), self.objects[usize::from(group.first)]),
@@ -163,7 +186,7 @@ impl Batch<'_> {
     }
 
     fn discard_all(&mut self) {
-        let node: &Node = &self.cache.nodes[usize::from(self.discard_node) % self.cache.nodes.len()];
+        let node: &Node = &self.cache.state.nodes[usize::from(self.discard_node) % self.cache.state.nodes.len()];
         discard(node, &self.discards[..self.nr_discards]);
         self.nr_discards = 0;
     }

@@ -20,14 +20,18 @@
 
 pub(crate) mod barn;
 pub(crate) mod counters;
-mod flush;
+pub(crate) mod flush;
 pub(crate) mod node;
 mod refill;
 mod store;
 
-pub(crate) use store::{MAX_BARNS, Node, barn_bytes, flush_barns, lock_nodes, reap_barns, unlock_nodes};
+#[cfg(feature = "os")]
+pub(crate) use store::reap;
+pub(crate) use store::{Node, held_bytes, lock_nodes, open, release, unlock_nodes};
 
-use super::{RawCache, Usage, tunable};
+pub(crate) use refill::{carve, class_word};
+
+use super::{Counts, RawCache, Usage, tunable};
 use crate::page::head::PageHead;
 use crate::page::memmap::{ClassWord, MEMMAP, MemMap};
 use crate::page::zone::ZONE;
@@ -96,7 +100,8 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         percpu::exchange(cache.slot, view, view.spare, old);
         return Refreshed::Again;
     }
-    let (id, node) = cache.node_of_cpu(view.cpu);
+    let (id, node) = node_of_cpu(cache, view.cpu);
+    node.barn(view.cpu).count_alloc();
     if let Some(full) = take_full(node, view.cpu) {
         if let Err(full) = install(cache, node, view, full.into_top()) {
             store_full(cache, node, view.cpu, full);
@@ -161,7 +166,7 @@ fn is_empty(top: usize) -> bool {
 
 /// One object straight from a slab.
 fn alloc_from_slab(cache: &'static RawCache) -> *mut u8 {
-    let (id, _) = cache.node_of_cpu(percpu::this_cpu());
+    let (id, _) = node_of_cpu(cache, percpu::this_cpu());
     one_from_slab(cache, id)
 }
 
@@ -184,9 +189,14 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     crate::background::settle();
 }
 
+/// See [`super::free_in`].
+pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize) {
+    free(cache, object);
+}
+
 fn free_unsettled(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
-    if cache.nodes.len() > 1 && !is_local(cache, object) {
+    if ZONE.nodes() > 1 && !is_local(cache, object) {
         return flush::flush(cache, &[object]);
     }
     for _ in 0..ATTEMPTS {
@@ -207,8 +217,8 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
     flush::flush(cache, &[object]);
 }
 
-fn is_local(cache: &RawCache, object: usize) -> bool {
-    let (here, _) = cache.node_of_cpu(percpu::this_cpu());
+fn is_local(cache: &'static RawCache, object: usize) -> bool {
+    let (here, _) = node_of_cpu(cache, percpu::this_cpu());
     MEMMAP.page_of(object).is_none_or(|page| ZONE.node_of(page) == here)
 }
 
@@ -220,7 +230,8 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
         percpu::exchange(cache.slot, view, view.spare, old);
         return false;
     }
-    let (_, node) = cache.node_of_cpu(view.cpu);
+    let (_, node) = node_of_cpu(cache, view.cpu);
+    node.barn(view.cpu).count_free();
     let capacity = tunable(&cache.sheaf_capacity);
     if capacity == 0 {
         return false;
@@ -253,7 +264,7 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
         let capacity = tunable(&cache.sheaf_capacity);
         if capacity == 0 || rest.len() >= capacity {
             // More than a sheaf: straight from the slabs, without a detour over sheaves.
-            let (id, _) = cache.node_of_cpu(percpu::this_cpu());
+            let (id, _) = node_of_cpu(cache, percpu::this_cpu());
             let had = refill::refill(cache, id, rest);
             got += had;
             if had > 0 {
@@ -280,7 +291,7 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
 
 /// See [`super::free_bulk`].
 pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-    if cache.nodes.len() > 1 || tunable(&cache.sheaf_capacity) == 0 {
+    if ZONE.nodes() > 1 || tunable(&cache.sheaf_capacity) == 0 {
         for &object in objects {
             free(cache, object);
         }
@@ -295,7 +306,7 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
 }
 
 /// Gives empty slabs, all of one node, back to the zone.
-fn discard(node: &Node, pages: &[PageIndex]) {
+pub(crate) fn discard(node: &Node, pages: &[PageIndex]) {
     if pages.is_empty() {
         return;
     }
@@ -322,16 +333,14 @@ fn discard(node: &Node, pages: &[PageIndex]) {
 /// See [`super::flush`].
 pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| flush_sheaf(cache, sheaf));
-    for node in cache.nodes {
-        flush_barns(cache, node);
-    }
+    release(cache);
     all
 }
 
 /// Gives the empty slabs of every node back and orders the partial lists; the slabs that remain.
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let mut left = 0;
-    for node in cache.nodes {
+    for node in cache.state.nodes {
         loop {
             let mut empty = [PageIndex::NONE; 16];
             let count = node.list.take_empty(&MEMMAP, &mut empty);
@@ -346,17 +355,41 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     left
 }
 
-/// See [`super::shrink`].
-pub(crate) fn shrink(cache: &'static RawCache) -> usize {
-    flush_all(cache);
-    trim_slabs(cache)
+/// See [`super::close`]: sheaves and barns are empty, and stay with the entry.
+pub(crate) fn close(_cache: &'static RawCache) {}
+
+/// See [`super::counts`].
+pub(crate) fn counts(cache: &'static RawCache) -> Counts {
+    let mut sum = Counts::default();
+    for node in cache.state.nodes {
+        sum.list_locks += node.list.raw().taken() as u64;
+        node.barns.iter().for_each(|barn| barn.add_to(&mut sum));
+    }
+    sum
+}
+
+/// See [`super::slow_path_stats`].
+pub(crate) fn stats(cache: &'static RawCache) -> (barn::BarnStats, counters::SlowPathStats) {
+    let (mut barns, mut slow) = Default::default();
+    for node in cache.state.nodes {
+        node.barns.iter().for_each(|barn| barn.stats().add_to(&mut barns));
+        node.counters.add_to(&mut slow);
+    }
+    (barns, slow)
+}
+
+/// The node entry of a CPU.
+#[inline]
+fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static Node) {
+    let node = PERCPU.node_of(cpu);
+    (node, &cache.state.nodes[usize::from(node.0) % cache.state.nodes.len()])
 }
 
 /// See [`super::usage`].
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let mut usage = Usage::default();
     let mut free = 0;
-    for node in cache.nodes {
+    for node in cache.state.nodes {
         let list = node.list.lock();
         usage.partial += list.count;
         let mut page = list.first();

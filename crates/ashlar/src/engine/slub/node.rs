@@ -277,7 +277,7 @@ impl Partial {
         self.tail
     }
 
-    fn push_back(&mut self, heads: &impl Heads, page: PageIndex) {
+    pub(crate) fn push_back(&mut self, heads: &impl Heads, page: PageIndex) {
         let head = heads.head(page);
         head.set_next(PageIndex::NONE);
         head.set_prev(self.tail);
@@ -291,7 +291,7 @@ impl Partial {
         self.count += 1;
     }
 
-    fn push_front(&mut self, heads: &impl Heads, page: PageIndex) {
+    pub(crate) fn push_front(&mut self, heads: &impl Heads, page: PageIndex) {
         let head = heads.head(page);
         head.set_prev(PageIndex::NONE);
         head.set_next(self.head);
@@ -305,7 +305,7 @@ impl Partial {
         self.count += 1;
     }
 
-    fn unlink(&mut self, heads: &impl Heads, page: PageIndex) {
+    pub(crate) fn unlink(&mut self, heads: &impl Heads, page: PageIndex) {
         let head = heads.head(page);
         let (next, prev) = (head.next(), head.prev());
         if prev == PageIndex::NONE {

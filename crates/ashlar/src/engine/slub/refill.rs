@@ -25,10 +25,10 @@ const NOTHING: Taken =
 
 /// Fills `out` from its start with objects for CPUs of `node`; how many were had.
 pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
-    let nodes = cache.nodes.len();
+    let nodes = cache.state.nodes.len();
     let home = usize::from(node.0) % nodes;
-    count(&cache.nodes[home].counters.sheaf_refill, 1);
-    let mut got = from_partial(cache, &cache.nodes[home], out);
+    count(&cache.state.nodes[home].counters.sheaf_refill, 1);
+    let mut got = from_partial(cache, &cache.state.nodes[home], out);
     if got < out.len() {
         got += from_new_slabs(cache, NodeId(home as u8), &mut out[got..]);
     }
@@ -36,7 +36,7 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
     let mut next = 1;
     while got == 0 && next < nodes {
         let other = (home + next) % nodes;
-        got = from_partial(cache, &cache.nodes[other], out);
+        got = from_partial(cache, &cache.state.nodes[other], out);
         if got == 0 {
             got = from_new_slabs(cache, NodeId(other as u8), out);
         }
@@ -131,13 +131,18 @@ fn give_back(
 
 /// Prepares an object that is carved for the first time.
 #[inline]
-fn carve(cache: &RawCache, object: usize) -> usize {
+pub(crate) fn carve(cache: &RawCache, object: usize) -> usize {
     if let Some(ctor) = cache.ctor {
         // SAFETY: the object is memory of its cache's size and alignment that nobody uses; the creator of the
         // cache promised a constructor for such memory.
         unsafe { ctor(object as *mut u8) };
     }
     object
+}
+
+/// The class word of a page of a slab of `cache`, `back` pages behind the first.
+pub(crate) fn class_word(cache: &RawCache, back: usize) -> ClassWord {
+    ClassWord::new(PageKind::Slab, cache.page_slot(), back)
 }
 
 fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
@@ -160,7 +165,7 @@ fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> 
             got += open_slab(cache, node, run.first, order, &mut out[got..]);
             debug_assert!(got > first, "a slab holds an object");
         }
-        let entry = &cache.nodes[usize::from(node.0)];
+        let entry = &cache.state.nodes[usize::from(node.0)];
         count(&entry.counters.alloc_slab, slabs);
         if order != cache.geometry.order {
             count(&entry.counters.order_fallback, slabs);
@@ -178,14 +183,14 @@ fn open_slab(cache: &'static RawCache, node: NodeId, page: PageIndex, order: Ord
     let head = MEMMAP.head(page);
     head.init(core::ptr::from_ref(cache) as usize, objects, order.0, node.0);
     head.state.store(SlabState::carved_from_fresh(carved).0, Ordering::Release);
-    let word = |back| ClassWord::new(PageKind::Slab, cache.page_slot(), back);
+    let word = |back| class_word(cache, back);
     MEMMAP.set_class(page, order.pages(), word(0), word);
     let base = MEMMAP.address_of(page);
     for (index, place) in out[..usize::from(carved)].iter_mut().enumerate() {
         *place = carve(cache, base + index * cache.geometry.stride);
     }
     if carved < objects {
-        cache.nodes[usize::from(node.0)].list.add_new(&MEMMAP, page);
+        cache.state.nodes[usize::from(node.0)].list.add_new(&MEMMAP, page);
     }
     usize::from(carved)
 }

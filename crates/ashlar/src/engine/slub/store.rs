@@ -8,9 +8,11 @@ use super::barn::Barn;
 use super::counters::Counters;
 use super::flush::flush;
 use super::node::NodeList;
-use crate::engine::{RawCache, tunable};
+use crate::engine::{RawCache, meta_slice, tunable};
+use crate::page::zone::ZONE;
+use crate::percpu::area::PERCPU;
 use crate::percpu::sheaf::{Sheaf, new_sheaf, retire_sheaf};
-use crate::sync::AtomicUsize;
+use crate::sync::{AtomicUsize, Ordering};
 use crate::units::CpuId;
 
 /// Most barns of a node and cache; CPUs beyond that share.
@@ -39,16 +41,28 @@ impl Node {
     }
 
     /// Starts all counts from zero, for a new cache in an old place.
-    pub(crate) fn reset_counts(&self) {
+    fn reset_counts(&self) {
         self.counters.reset();
+        self.list.raw().reset_taken();
         self.barns.iter().for_each(Barn::reset_stats);
     }
 
     /// The barn of a CPU.
     #[inline]
-    fn barn(&self, cpu: CpuId) -> &Barn {
+    pub(super) fn barn(&self, cpu: CpuId) -> &Barn {
         &self.barns[cpu.0 as usize % self.barns.len()]
     }
+}
+
+/// See [`crate::engine::EngineState::open`].
+pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
+    if nodes.is_empty() {
+        let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
+        let barns = cpus.clamp(1, MAX_BARNS);
+        *nodes = meta_slice(ZONE.nodes(), || Some(Node::new(meta_slice(barns, || Some(Barn::new()))?)))?;
+    }
+    nodes.iter().for_each(Node::reset_counts);
+    Some(())
 }
 
 /// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough.
@@ -116,9 +130,9 @@ fn flush_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
     }
 }
 
-/// Brings the objects of a node's barns back to their slabs; their empty sheaves go to the pool.
-pub(crate) fn flush_barns(cache: &'static RawCache, node: &Node) {
-    for barn in node.barns {
+/// See [`crate::engine::release`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
+pub(crate) fn release(cache: &'static RawCache) {
+    for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
         flush_sheaves(cache, barn, usize::MAX);
         retire_empty(barn);
     }
@@ -131,10 +145,11 @@ fn retire_empty(barn: &Barn) {
     }
 }
 
-/// Flushes what barns held without need since the last call; true if any barn was in use.
-pub(crate) fn reap_barns(cache: &'static RawCache) -> bool {
+/// See [`crate::engine::reap`]: what barns held without need goes back to slabs.
+#[cfg(feature = "os")]
+pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut busy = false;
-    for barn in cache.nodes.iter().flat_map(|node| node.barns) {
+    for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
         let (used, unused) = barn.look();
         busy |= used;
         if !used {
@@ -149,9 +164,9 @@ pub(crate) fn reap_barns(cache: &'static RawCache) -> bool {
     busy
 }
 
-/// Bytes of objects in the full sheaves of a cache's barns.
-pub(crate) fn barn_bytes(cache: &RawCache) -> usize {
-    let sheaves: usize = cache.nodes.iter().flat_map(|node| node.barns).map(Barn::full_sheaves).sum();
+/// See [`crate::engine::held_bytes`]: the full sheaves of barns.
+pub(crate) fn held_bytes(cache: &RawCache) -> usize {
+    let sheaves: usize = cache.state.nodes.iter().flat_map(|node| node.barns).map(Barn::full_sheaves).sum();
     sheaves * tunable(&cache.sheaf_capacity) * cache.geometry.stride
 }
 

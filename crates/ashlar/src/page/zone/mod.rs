@@ -381,6 +381,11 @@ impl Zone {
         stats
     }
 
+    /// How often zone locks were taken.
+    pub(crate) fn locks_taken(&self) -> usize {
+        self.node[..self.nodes()].iter().map(SpinLock::taken).sum()
+    }
+
     /// Takes every zone lock, for fork.
     pub(crate) fn lock_all(&self) {
         for node in &self.node[..self.nodes()] {

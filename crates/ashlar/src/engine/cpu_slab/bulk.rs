@@ -1,0 +1,61 @@
+//! Bulk operations of the stage of 2015: the CPU's whole freelist at once, and detached freelists.
+
+use super::local::{self, NO_SLAB, exchange, read};
+use super::{Chain, Freed, Node, Outcome, feed, finish_free, free_chain, switches};
+use crate::engine::RawCache;
+use crate::engine::slub::flush::{Sink, flush_to};
+use crate::page::memmap::MEMMAP;
+use crate::slab::freelist::read_link;
+use crate::slab::state::NO_OBJECT;
+use crate::units::PageIndex;
+
+/// Fills `out` from this CPU's freelist; how many were had.
+pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
+    let place = cache.state.places.slab;
+    let Some(view) = read(cache, place) else { return 0 };
+    let [head, base] = view.words;
+    // Taken whole, the list is ours before it is followed.
+    if head >= usize::from(NO_OBJECT) || !exchange(cache, place, &view, [NO_SLAB[0], base]) {
+        return 0;
+    }
+    let Some(page) = MEMMAP.page_of(base) else { return 0 };
+    let objects = MEMMAP.head(page).objects();
+    let (mut at, mut got) = (head as u16, 0);
+    while got < out.len() && at < objects {
+        // SAFETY: the list was taken off its CPU, so its objects are ours.
+        match unsafe { read_link(local::link_at(cache, base, at), cache.secret, objects) } {
+            Ok(next) => {
+                out[got] = base + usize::from(at) * cache.geometry.stride;
+                got += 1;
+                at = next;
+            }
+            Err(_) => break,
+        }
+    }
+    let emptied = local::Words { words: [NO_SLAB[0], base], ..view };
+    if at != NO_OBJECT && !exchange(cache, place, &emptied, [usize::from(at), base]) {
+        feed::give_back(cache, &switches(cache), page, at);
+    }
+    got
+}
+
+/// Frees objects as detached freelists, one compare-and-swap a slab.
+pub(super) fn free(cache: &'static RawCache, objects: &[usize]) {
+    flush_to(cache, objects, &mut ToSlabs(cache));
+}
+
+/// Where the groups of objects go: each to its slab.
+struct ToSlabs(&'static RawCache);
+
+impl Sink for ToSlabs {
+    fn free_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
+        match free_chain(self.0, &switches(self.0), page, chain, link) {
+            Outcome::Freed(freed) => freed,
+            frozen => {
+                let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.geometry.stride;
+                finish_free(self.0, local::Place::new(self.0, page, chain.head, first), frozen);
+                Freed::Kept
+            }
+        }
+    }
+}

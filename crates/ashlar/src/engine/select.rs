@@ -1,0 +1,107 @@
+//! The names of the engines, and what a choice means for the layers above: a table, no mechanism.
+//!
+//! Two choices exist. `ASHLAR_OPTIONS=engine=ID` is that of the process: kmalloc's and malloc's caches, and every
+//! cache that does not choose, use it. [`crate::CacheArgs::engine`] is that of one cache.
+
+use super::cpu_slab::Stage;
+use super::cpu_slab::stage::cpu_partial;
+use crate::slab::OrderRule;
+
+/// The strategy of a cache. Closed: `engine/mod.rs` says what an arm more takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// SLUB with sheaves and barns: the default.
+    Ashlar,
+    /// SLUB with CPU slabs, in a stage of its history.
+    Slub(Stage),
+}
+
+/// Lists the engines with their ids.
+macro_rules! engines {
+    ($($engine:expr => $id:literal),* $(,)?) => {
+        impl Engine {
+            /// Every engine, the default first.
+            pub const ALL: &'static [Engine] = &[$($engine),*];
+            const NAMES: &'static [&'static str] = &[$($id),*];
+            /// What the option `engine` expects.
+            pub(crate) const EXPECTED: &'static str = concat!("engine= and one of the ids", $(" ", $id),*);
+        }
+    };
+}
+
+engines! {
+    Engine::Ashlar => "ashlar",
+    Engine::Slub(Stage::Plain) => "slub",
+    Engine::Slub(Stage::Emulated) => "slub-emu",
+    Engine::Slub(Stage::Plus) => "slub+",
+    Engine::Slub(Stage::PlusOrder) => "slub-o",
+    Engine::Slub(Stage::Lockless) => "slub-ll",
+    Engine::Slub(Stage::Bulk) => "slub-bulk",
+}
+
+impl Engine {
+    /// The name in options and in the lab.
+    pub fn id(self) -> &'static str {
+        let at = Self::ALL.iter().position(|engine| *engine == self);
+        at.map_or("?", |at| Self::NAMES[at])
+    }
+
+    /// The engine with this id.
+    pub fn from_id(id: &str) -> Option<Engine> {
+        Self::NAMES.iter().position(|name| *name == id).map(|at| Self::ALL[at])
+    }
+
+    /// Whether its caches keep sheaves in their per-CPU slot, so that the entry points serve them. The slots of all
+    /// others stay at the null sheaf, and [`super::alloc`] and [`super::free`] see every call.
+    pub(crate) const fn has_sheaves(self) -> bool {
+        matches!(self, Engine::Ashlar)
+    }
+
+    /// The largest kmalloc size that has a cache; larger ones are runs of pages.
+    pub(crate) const fn kmalloc_max_cache(self) -> usize {
+        match self {
+            Engine::Ashlar => crate::units::LARGEST_KMALLOC_CLASS,
+            Engine::Slub(stage) => stage.kmalloc_max_cache(),
+        }
+    }
+
+    /// Empty slabs that a node keeps by default, where `by_size` is the kernel's rule of today.
+    pub(crate) const fn min_partial(self, by_size: usize) -> usize {
+        match self {
+            Engine::Ashlar => by_size,
+            Engine::Slub(stage) => stage.min_partial(by_size),
+        }
+    }
+
+    /// Free objects that a CPU's partial slabs may have by default, for objects of `stride` bytes; 0 where CPUs have none.
+    pub(crate) const fn cpu_partial(self, stride: usize) -> usize {
+        match self {
+            Engine::Slub(Stage::Bulk) => cpu_partial(stride),
+            _ => 0,
+        }
+    }
+
+    /// The order rule of its caches, where `rule` is that of the process.
+    pub(crate) const fn order_rule(self, rule: OrderRule) -> OrderRule {
+        match self {
+            Engine::Ashlar => rule,
+            Engine::Slub(stage) => stage.order_rule(rule),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_lead_back_to_their_engine() {
+        for &engine in Engine::ALL {
+            assert_eq!(Engine::from_id(engine.id()), Some(engine));
+            assert!(Engine::EXPECTED.contains(engine.id()));
+        }
+        assert_eq!(Engine::from_id("slabs"), None);
+        assert_eq!(Engine::ALL[0], Engine::Ashlar);
+    }
+}
