@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::harness::{SpinBarrier, allowed_cpus, pin};
 use super::kernel_tests::{Pass, Slots, Ticks, run};
-use super::protocol::{Reply, Request, Setup};
+use super::protocol::{Counts, Reply, Request, Setup};
 use super::systems::{self, Serve, System};
 use super::{Group, harness};
 use crate::error::CliError;
@@ -64,7 +64,7 @@ pub(crate) fn serve<S: System>() -> Result<(), CliError> {
         let Request::Run { group, size } = read(line)? else {
             return Err(CliError::Usage("bench-child: set up twice".to_owned()));
         };
-        let reply = measure(group, size, &setup, allowed.len(), &workers, &results);
+        let reply = measure(group, size, &setup, allowed.len(), &workers, &results, || system.counts());
         say(&reply)?;
     }
     Ok(())
@@ -89,10 +89,12 @@ fn measure(
     allowed: usize,
     workers: &[Sender<Job>],
     results: &Receiver<(usize, Ticks)>,
+    count: impl Fn() -> Option<[u64; 2]>,
 ) -> Reply {
     let threads = group.threads(setup.cpus);
     let barrier = Arc::new(harness::SpinBarrier::new(threads, threads > allowed));
     let warm = Arc::new(AtomicBool::new(false));
+    let before = count();
     for worker in &workers[..threads] {
         let job = Job { group, size, threads, barrier: Arc::clone(&barrier), warm: Arc::clone(&warm) };
         if worker.send(job).is_err() {
@@ -100,6 +102,7 @@ fn measure(
         }
     }
     let (mut phase1, mut phase2) = (vec![0; threads], vec![0; threads]);
+    let mut passes = 1;
     for _ in 0..threads {
         let Ok((me, ticks)) = results.recv() else {
             return Reply::Failed("a thread of the pool is gone".to_owned());
@@ -108,8 +111,16 @@ fn measure(
             return Reply::Failed(format!("an allocation of {size} bytes failed"));
         }
         (phase1[me], phase2[me]) = (ticks.phase1, ticks.phase2);
+        passes = ticks.passes;
     }
-    Reply::Done { phase1, phase2 }
+    // Each object is one allocation and one free.
+    let allocating = if group == Group::Remote { threads - 1 } else { threads };
+    let operations = (2 * setup.objects * allocating * passes) as f64;
+    let counts = before.zip(count()).map(|(before, after)| {
+        let of_one = |at: usize| after[at].wrapping_sub(before[at]) as f64 / operations;
+        Counts { locks: of_one(0), slow: of_one(1) }
+    });
+    Reply::Done { phase1, phase2, counts }
 }
 
 fn read(line: std::io::Result<String>) -> Result<Request, CliError> {

@@ -56,6 +56,8 @@ pub(crate) struct Pass<'a> {
 pub(crate) struct Ticks {
     pub(crate) phase1: u64,
     pub(crate) phase2: u64,
+    /// Passes that were run for this, those that warm up included.
+    pub(crate) passes: usize,
     pub(crate) complete: bool,
 }
 
@@ -68,9 +70,11 @@ const WARMING_TIME: Duration = Duration::from_millis(3);
 /// Runs the part of thread `me`: some passes unmeasured, then one measured.
 pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
     let mut complete = true;
+    let mut passes = 1;
     let mut start = Instant::now();
     for done in 1..=WARMING_PASSES {
         complete &= once(system, me, threads, pass).complete;
+        passes += 1;
         if done == 1 {
             // Where memory was given back in the meantime, the first pass is all page faults.
             start = Instant::now();
@@ -85,7 +89,7 @@ pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<
         }
     }
     let measured = once(system, me, threads, pass);
-    Ticks { complete: complete && measured.complete, ..measured }
+    Ticks { passes, complete: complete && measured.complete, ..measured }
 }
 
 fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
@@ -123,7 +127,7 @@ fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ti
     // Nobody goes on while another thread is still timed.
     pass.barrier.wait();
     complete &= wanted > 0;
-    Ticks { phase1, phase2, complete }
+    Ticks { phase1, phase2, passes: 1, complete }
 }
 
 /// Allocates one object for each slot, touches it and stores it. False when an allocation failed.

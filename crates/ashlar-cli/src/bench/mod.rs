@@ -20,6 +20,8 @@ use crate::args::{BenchArgs, BenchCommand, Style};
 use crate::error::CliError;
 use crate::{host, report};
 pub(crate) use harness::{allowed_cpus, hide, ticks};
+#[cfg(test)]
+pub(crate) use protocol::Counts;
 use record::Report;
 
 /// A test of the kernel's module, by the letter it has in the 2007 mail.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::harness::UNIT;
-use super::protocol::{Reply, Request, Setup};
+use super::protocol::{Counts, Reply, Request, Setup};
 use super::record::Record;
 use super::systems::SystemInfo;
 use super::{Group, Test};
@@ -42,8 +42,14 @@ pub(crate) struct Outcome {
     pub(crate) failures: Vec<String>,
 }
 
-/// Samples of one cell: for each turn, the cycles of each thread per operation.
-type Samples = Vec<Vec<f64>>;
+/// Samples of one cell.
+#[derive(Default)]
+struct Samples {
+    /// For each turn, the cycles of each thread per operation.
+    cycles: Vec<Vec<f64>>,
+    /// For each turn, what the system counted, if it does.
+    counts: Vec<Counts>,
+}
 
 /// Time for all systems together in one cell and round. A cell that needs less is asked for several times in a round, so
 /// that a machine whose clock jumps meets every system in each of its states.
@@ -141,10 +147,11 @@ impl<'a> Lab<'a> {
                 continue;
             };
             match connection.measure(group, size) {
-                Ok((phase1, phase2)) if counted => {
+                Ok((phase1, phase2, counts)) if counted => {
                     for (cell, figures) in figures(group, self.plan, &phase1, &phase2) {
                         let samples = self.cells.entry((who, cell, size)).or_default();
-                        samples.push(figures);
+                        samples.cycles.push(figures);
+                        samples.counts.extend(counts);
                     }
                 }
                 Ok(_) => {}
@@ -220,9 +227,10 @@ fn figures(group: Group, plan: &Plan, phase1: &[u64], phase2: &[u64]) -> Vec<(Ce
 
 /// The record of one cell: least and median over the turns, of the mean over the CPUs.
 fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -> Record {
-    let means: Vec<f64> = samples.iter().map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64).collect();
-    let per_cpu = (0..samples[0].len())
-        .map(|cpu| round2(median(&samples.iter().map(|cpus| cpus[cpu]).collect::<Vec<_>>())))
+    let samples_of = &samples.cycles;
+    let means: Vec<f64> = samples_of.iter().map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64).collect();
+    let per_cpu = (0..samples_of[0].len())
+        .map(|cpu| round2(median(&samples_of.iter().map(|cpus| cpus[cpu]).collect::<Vec<_>>())))
         .collect();
     let cpus = match cell {
         Cell::Of(Test::A | Test::B | Test::C) => 1,
@@ -240,8 +248,18 @@ fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -
         runs: means.len(),
         oversubscribed: cpus > plan.allowed,
         per_cpu,
+        counts: mean(&samples.counts),
         samples: means.iter().copied().map(round2).collect(),
     }
+}
+
+/// Mean of the counts of some turns; `None` for none.
+fn mean(counts: &[Counts]) -> Option<Counts> {
+    let of = |field: fn(&Counts) -> f64| {
+        let mean = counts.iter().map(field).sum::<f64>() / counts.len() as f64;
+        (mean * 10_000.0).round() / 10_000.0
+    };
+    (!counts.is_empty()).then(|| Counts { locks: of(|c| c.locks), slow: of(|c| c.slow) })
 }
 
 /// Middle value, or the mean of the two middle ones. The slice is not empty.
@@ -257,6 +275,9 @@ fn round2(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
+/// What a child measured: ticks of both phases, and counts.
+type Pass = (Vec<u64>, Vec<u64>, Option<Counts>);
+
 /// A child and the two ends of its pipes. Dropping it ends the child.
 struct Connection {
     child: Child,
@@ -268,7 +289,13 @@ impl Connection {
     fn open(info: &SystemInfo, plan: &Plan) -> Result<(Self, String), String> {
         let fail = |error: String| format!("{}: {error}", info.id);
         let program = std::env::current_exe().map_err(|error| fail(error.to_string()))?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        if let Some(engine) = info.engine {
+            // The later of two options wins, and the others stay.
+            let options = std::env::var("ASHLAR_OPTIONS").unwrap_or_default();
+            command.env("ASHLAR_OPTIONS", format!("{options},engine={engine}"));
+        }
+        let mut child = command
             .args(["bench-child", info.id])
             .envs(info.env.iter().copied())
             .stdin(Stdio::piped())
@@ -288,9 +315,9 @@ impl Connection {
         }
     }
 
-    fn measure(&mut self, group: Group, size: usize) -> Result<(Vec<u64>, Vec<u64>), String> {
+    fn measure(&mut self, group: Group, size: usize) -> Result<Pass, String> {
         match self.ask(&Request::Run { group, size })? {
-            Reply::Done { phase1, phase2 } => Ok((phase1, phase2)),
+            Reply::Done { phase1, phase2, counts } => Ok((phase1, phase2, counts)),
             Reply::Failed(message) => Err(message),
             Reply::Ready(_) => Err("answered a run with `ready`".to_owned()),
         }

@@ -29,13 +29,27 @@ pub(crate) struct Setup {
     pub(crate) sizes: Vec<usize>,
 }
 
+/// What a system counts, for one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    /// Locks taken, of any kind.
+    pub(crate) locks: f64,
+    /// Operations that went beyond the fast path.
+    pub(crate) slow: f64,
+}
+
 /// What the child answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// Set up; the text says what only the process itself can know, such as its mode. May be empty.
     Ready(String),
     /// Ticks for each thread of the first and of the second phase; a thread that had no part in a phase has 0.
-    Done { phase1: Vec<u64>, phase2: Vec<u64> },
+    Done {
+        phase1: Vec<u64>,
+        phase2: Vec<u64>,
+        /// Of systems that count: for one operation of the pass, allocations and frees together.
+        counts: Option<Counts>,
+    },
     /// The system could not do it, for instance because it ran out of memory.
     Failed(String),
 }

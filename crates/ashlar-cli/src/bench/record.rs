@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::protocol::Counts;
 use crate::error::CliError;
 
 /// Host and records of one run.
@@ -36,6 +37,9 @@ pub(crate) struct Record {
     /// Median over the runs for each CPU. For F: of CPU 0 alone.
     #[serde(default)]
     pub(crate) per_cpu: Vec<f64>,
+    /// What the system counted, for one operation of the pass; mean over the runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counts: Option<Counts>,
     /// The figure of each run, in the order measured.
     #[serde(default)]
     pub(crate) samples: Vec<f64>,

@@ -52,6 +52,7 @@ fn sample(cells: &[(&str, &str, usize, f64)]) -> Report {
             runs: 10,
             oversubscribed: false,
             per_cpu: vec![figure],
+            counts: None,
             samples: vec![figure; 10],
         })
         .collect();

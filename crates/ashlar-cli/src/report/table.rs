@@ -91,6 +91,7 @@ pub(crate) fn render(run: &Report, by: Statistic) -> String {
     for test in run.tests() {
         block(&mut text, run, test, by);
     }
+    counts(&mut text, run);
     text.push('\n');
     text += RULE;
     text.push('\n');
@@ -98,6 +99,42 @@ pub(crate) fn render(run: &Report, by: Statistic) -> String {
         summary(&mut text, run, test, by);
     }
     text
+}
+
+/// Locks and slow paths of the systems that count them, for one operation, over all sizes of a test.
+fn counts(text: &mut String, run: &Report) {
+    let systems: Vec<&str> = run
+        .systems()
+        .into_iter()
+        .filter(|id| run.records.iter().any(|record| record.system == **id && record.counts.is_some()))
+        .collect();
+    if systems.is_empty() {
+        return;
+    }
+    let head = "Locks taken / calls beyond the fast path, for one operation (mean over the sizes)";
+    let _ = writeln!(text, "\n{head}\n{}\n", "=".repeat(head.len()));
+    let mut rows = vec![vec![String::new()]];
+    rows[0].extend(systems.iter().map(|&id| id.to_owned()));
+    // The phases of a pass are counted together, so each pass has one row.
+    for test in run.tests().into_iter().filter(|test| !["B", "D-free", "F-alloc"].contains(test)) {
+        let mut row = vec![if test == "A" { "A, B".to_owned() } else { test.to_owned() }];
+        for id in &systems {
+            let cells: Vec<_> = run
+                .records
+                .iter()
+                .filter(|record| record.test == test && record.system == **id)
+                .filter_map(|record| record.counts)
+                .collect();
+            let mean = |of: fn(&Counts) -> f64| cells.iter().map(of).sum::<f64>() / cells.len() as f64;
+            row.push(if cells.is_empty() {
+                "-".to_owned()
+            } else {
+                format!("{:.3}/{:.3}", mean(|c| c.locks), mean(|c| c.slow))
+            });
+        }
+        rows.push(row);
+    }
+    aligned(text, &rows);
 }
 
 fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
@@ -126,9 +163,14 @@ fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
         row.push(rated.map_or_else(String::new, |(ours, (_, peer))| rating(value(ours, by), peer)));
         rows.push(row);
     }
-    let widths: Vec<usize> =
-        (0..=systems.len()).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
-    for row in &rows {
+    aligned(text, &rows);
+}
+
+/// Writes rows under their first one, right-aligned; a cell more than the first row has ends its line as it is.
+fn aligned(text: &mut String, rows: &[Vec<String>]) {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
+    for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             let _ = write!(line, "{cell:>width$}  ");
@@ -196,6 +238,18 @@ mod tests {
         for (ours, peer, expected) in table {
             assert_eq!(rating(ours, peer), expected, "{ours} against {peer}");
         }
+    }
+
+    #[test]
+    fn counts_have_a_column_for_each_system_that_counts() {
+        let mut run =
+            super::super::sample(&[("A", "ashlar", 8, 10.0), ("C", "ashlar", 8, 5.0), ("A", "glibc", 8, 35.0)]);
+        run.records[0].counts = Some(crate::bench::Counts { locks: 0.25, slow: 0.5 });
+        let text = render(&run, Statistic::Median);
+        let block = text.split("Locks taken").nth(1).expect("a block of counts");
+        assert!(block.contains("0.250/0.500") && !block.split("Rating:").next().unwrap().contains("glibc"), "{text}");
+        run.records[0].counts = None;
+        assert!(!render(&run, Statistic::Median).contains("Locks taken"));
     }
 
     #[test]

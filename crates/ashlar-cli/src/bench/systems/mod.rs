@@ -29,6 +29,11 @@ pub(crate) trait System: Sized + Send + Sync + 'static {
     fn note(&self) -> String {
         String::new()
     }
+
+    /// Locks taken and operations beyond the fast path since the start, of systems that count them.
+    fn counts(&self) -> Option<[u64; 2]> {
+        None
+    }
 }
 
 /// One size of one system on one thread.
@@ -65,6 +70,11 @@ pub(crate) trait Calls: Send + Sync + 'static {
     fn note() -> String {
         String::new()
     }
+
+    /// See [`System::counts`].
+    fn counts() -> Option<[u64; 2]> {
+        None
+    }
 }
 
 /// Makes a [`System`] of two functions.
@@ -95,6 +105,10 @@ impl<C: Calls> System for Called<C> {
 
     fn note(&self) -> String {
         C::note()
+    }
+
+    fn counts(&self) -> Option<[u64; 2]> {
+        C::counts()
     }
 }
 
@@ -134,6 +148,8 @@ pub(crate) struct SystemInfo {
     feature: Option<&'static str>,
     /// Environment of its child.
     pub(crate) env: &'static [(&'static str, &'static str)],
+    /// The engine of ours that its child is told to use; `None`: what the environment says.
+    pub(crate) engine: Option<&'static str>,
     /// Whether it may run on this machine; the error says why not.
     usable: fn() -> Result<(), String>,
     /// Absent when the feature is off.
@@ -161,6 +177,7 @@ macro_rules! peer {
             kind: Kind::Peer { sized: $sized },
             feature: Some($feature),
             env: &[],
+            engine: None,
             usable: always,
             serve: peer_entry!($feature, $calls),
         }
@@ -168,7 +185,12 @@ macro_rules! peer {
 }
 
 const fn built_in(id: &'static str, kind: Kind, serve: Serve) -> SystemInfo {
-    SystemInfo { id, kind, feature: None, env: &[], usable: always, serve: Some(serve) }
+    SystemInfo { id, kind, feature: None, env: &[], engine: None, usable: always, serve: Some(serve) }
+}
+
+/// An engine of ours behind the same calls as `ashlar`.
+const fn engine(id: &'static str) -> SystemInfo {
+    SystemInfo { engine: Some(id), ..built_in(id, Kind::Ours, entry::<Called<ours::Kmalloc>>()) }
 }
 
 fn always() -> Result<(), String> {
@@ -176,11 +198,17 @@ fn always() -> Result<(), String> {
 }
 
 /// All systems, in the order of the columns.
-static SYSTEMS: [SystemInfo; 17] = [
+static SYSTEMS: [SystemInfo; 23] = [
     built_in("ashlar", Kind::Ours, entry::<Called<ours::Kmalloc>>()),
     built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
     built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
     built_in("ashlar-malloc", Kind::Ours, entry::<Called<ours::Malloc>>()),
+    engine("slub"),
+    engine("slub-emu"),
+    engine("slub+"),
+    engine("slub-o"),
+    engine("slub-ll"),
+    engine("slub-bulk"),
     built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>()),
     peer!("mimalloc", "peer-mimalloc", Mimalloc, sized: false),
     peer!("jemalloc", "peer-jemalloc", Jemalloc, sized: false),
@@ -193,6 +221,7 @@ static SYSTEMS: [SystemInfo; 17] = [
         feature: Some("peer-tcmalloc"),
         // glibc must not register rseq for itself, or tcmalloc falls back to per-thread caches.
         env: &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")],
+        engine: None,
         usable: percpu_is_safe,
         serve: peer_entry!("peer-tcmalloc", Tcmalloc),
     },
@@ -298,6 +327,14 @@ mod tests {
         for (at, info) in SYSTEMS.iter().enumerate() {
             assert_ne!(info.id, "all");
             assert!(SYSTEMS[..at].iter().all(|other| other.id != info.id), "{}", info.id);
+        }
+    }
+
+    #[test]
+    fn every_engine_is_a_system() {
+        for engine in ashlar::Engine::ALL {
+            let info = SystemInfo::by_id(engine.id()).expect("each engine has a row");
+            assert!(info.kind == Kind::Ours && (engine.id() == "ashlar" || info.engine == Some(engine.id())));
         }
     }
 

@@ -7,6 +7,12 @@ use ashlar::{CacheArgs, CacheRef, KmemCache};
 use super::{Calls, Handle, System};
 use crate::bench::protocol::Setup;
 
+/// See [`System::counts`].
+fn counts() -> [u64; 2] {
+    let all = ashlar::total_counts();
+    [all.locks(), all.alloc_slow + all.free_slow]
+}
+
 /// `kmalloc` and `kfree`.
 #[derive(Debug)]
 pub(crate) struct Kmalloc;
@@ -25,6 +31,10 @@ impl Calls for Kmalloc {
 
     fn note() -> String {
         ashlar::mode().to_string()
+    }
+
+    fn counts() -> Option<[u64; 2]> {
+        Some(counts())
     }
 }
 
@@ -47,6 +57,10 @@ impl Calls for KmallocSized {
     fn note() -> String {
         ashlar::mode().to_string()
     }
+
+    fn counts() -> Option<[u64; 2]> {
+        Some(counts())
+    }
 }
 
 /// C's `malloc` and `free`, which check what they free.
@@ -67,6 +81,10 @@ impl Calls for Malloc {
 
     fn note() -> String {
         ashlar::mode().to_string()
+    }
+
+    fn counts() -> Option<[u64; 2]> {
+        Some(counts())
     }
 }
 
@@ -94,6 +112,10 @@ impl System for Caches {
 
     fn note(&self) -> String {
         ashlar::mode().to_string()
+    }
+
+    fn counts(&self) -> Option<[u64; 2]> {
+        Some(counts())
     }
 }
 
