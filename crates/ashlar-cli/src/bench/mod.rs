@@ -20,7 +20,6 @@ use crate::args::{BenchArgs, BenchCommand, Style};
 use crate::error::CliError;
 use crate::{host, report};
 pub(crate) use harness::{allowed_cpus, hide, ticks};
-#[cfg(test)]
 pub(crate) use protocol::Counts;
 use record::Report;
 
