@@ -174,3 +174,15 @@ pub(crate) fn relax(waited: u32) {
         core::hint::spin_loop();
     }
 }
+
+/// Asks for the cache line of an address that will soon be read or written. A hint: any address may be given.
+#[inline(always)]
+pub(crate) fn prefetch(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing as far as the program can tell, and never faults.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

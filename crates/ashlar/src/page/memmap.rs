@@ -140,6 +140,12 @@ impl MemMap {
         }
     }
 
+    /// Where the head entry of a page is, for a prefetch: any page may be asked for.
+    #[inline]
+    pub(crate) fn address_of_head(&self, page: PageIndex) -> usize {
+        self.heads.load(Ordering::Relaxed).wrapping_add(page.0 as usize) as usize
+    }
+
     /// The head entry of a page that heads a slab or a large object.
     #[inline]
     pub(crate) fn head(&self, page: PageIndex) -> &'static PageHead {

@@ -147,24 +147,31 @@ struct Helper {
     stack: [u64; 64],
     stop: AtomicU32,
     tid: AtomicU32,
+    /// The other thread is inside its section; set there, and cleared when it has left.
+    inside: AtomicU32,
     /// Calls of membarrier that came back.
     fences: AtomicU32,
 }
 
 /// Shows that a thread inside a critical section is aborted when the kernel is asked for it.
 ///
-/// A helper thread, a bare `clone` without TLS that does nothing but call membarrier, runs beside a
-/// section that spins until it is aborted. False if no abort came though the helper's calls did; true also when the
-/// helper could not be started, or got no CPU in about 10 ms: then nothing was shown either way, and the kernel's
-/// word is all there is.
+/// A helper thread, a bare `clone` without TLS, waits until this one is inside a section that spins until it is aborted,
+/// and calls membarrier. Where both share a CPU the abort comes with the switch between them. False if no abort came
+/// though the helper's calls did; true also when the helper could not be started, or got no CPU in a few tries: then
+/// nothing was shown either way, and the kernel's word is all there is.
 pub(crate) fn self_test() -> bool {
     // The helper has no stack to speak of: no signal handler may run on it.
     crate::os::with_signals_blocked(self_test_unsignalled)
 }
 
 fn self_test_unsignalled() -> bool {
-    let mut helper =
-        Helper { stack: [0; 64], stop: AtomicU32::new(0), tid: AtomicU32::new(1), fences: AtomicU32::new(0) };
+    let mut helper = Helper {
+        stack: [0; 64],
+        stop: AtomicU32::new(0),
+        tid: AtomicU32::new(1),
+        inside: AtomicU32::new(0),
+        fences: AtomicU32::new(0),
+    };
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -174,21 +181,26 @@ fn self_test_unsignalled() -> bool {
         | libc::CLONE_CHILD_CLEARTID;
     let top = (&raw mut helper.stack).cast::<u64>().wrapping_add(64);
     let started: isize;
-    // SAFETY: the child runs on its own stack (which it does not even use), touches only registers and the
-    // words `stop` and `fences`, and ends by the exit system call; CLONE_CHILD_CLEARTID zeroes `tid` when it is gone, which
-    // is waited for below, so `helper` outlives it.
+    // SAFETY: the child runs on its own stack (which it does not even use), touches only registers and the words
+    // `inside`, `fences` and `stop`, and ends by the exit system call; CLONE_CHILD_CLEARTID zeroes `tid` when it is
+    // gone, which is waited for below, so `helper` outlives it.
     unsafe {
         asm!(
             "syscall",
             "test rax, rax",
             "jnz 22f",
-            "23: mov eax, {membarrier}",
+            "23: cmp dword ptr [r14], 0",
+            "jne 24f",
+            "mov eax, {sched_yield}",
+            "syscall",
+            "jmp 25f",
+            "24: mov eax, {membarrier}",
             "mov edi, {command}",
             "xor esi, esi",
             "xor edx, edx",
             "syscall",
             "inc dword ptr [r13]",
-            "cmp dword ptr [r12], 0",
+            "25: cmp dword ptr [r12], 0",
             "je 23b",
             "mov eax, {exit}",
             "xor edi, edi",
@@ -203,6 +215,8 @@ fn self_test_unsignalled() -> bool {
             in("r8") 0usize,
             in("r12") helper.stop.as_ptr(),
             in("r13") helper.fences.as_ptr(),
+            in("r14") helper.inside.as_ptr(),
+            sched_yield = const libc::SYS_sched_yield,
             membarrier = const libc::SYS_membarrier,
             command = const EXPEDITED_RSEQ,
             exit = const libc::SYS_exit,
@@ -213,7 +227,7 @@ fn self_test_unsignalled() -> bool {
     if started < 0 {
         return true;
     }
-    let aborted = was_aborted(&helper.fences);
+    let aborted = was_aborted(&helper);
     helper.stop.store(1, Ordering::Release);
     let mut waited = 0u32;
     while helper.tid.load(Ordering::Acquire) != 0 {
@@ -223,28 +237,31 @@ fn self_test_unsignalled() -> bool {
     aborted
 }
 
-/// Spins inside a section, half a millisecond at a time. False only if fences came and went during several of these
-/// times and none aborted the section.
-fn was_aborted(fences: &AtomicU32) -> bool {
+/// Spins inside a section for about 50 microseconds at a time, with the CPU given up in between. False only if fences
+/// came and went during several of these times and none aborted the section.
+fn was_aborted(helper: &Helper) -> bool {
     let mut unaborted = 0;
-    for _ in 0..20 {
-        let before = fences.load(Ordering::Acquire);
-        if spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), 1_000_000) {
+    for _ in 0..40 {
+        let before = helper.fences.load(Ordering::Acquire);
+        if spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), &helper.inside, 100_000) {
             return true;
         }
+        helper.inside.store(0, Ordering::Release);
         // The first may have begun before the section; the second did not.
-        unaborted += u32::from(fences.load(Ordering::Acquire).wrapping_sub(before) >= 2);
+        unaborted += u32::from(helper.fences.load(Ordering::Acquire).wrapping_sub(before) >= 2);
         if unaborted == 3 {
             return false;
         }
+        // SAFETY: sched_yield has no preconditions.
+        unsafe { libc::sched_yield() };
     }
     true
 }
 
-/// Spins `rounds` times at most inside a section whose abort handler reports instead of restarting.
-fn spin_until_aborted(offset: isize, rounds: u64) -> bool {
+/// Spins `rounds` times at most inside a section, which says so in `inside`; true if it was aborted.
+fn spin_until_aborted(offset: isize, inside: &AtomicU32, rounds: u64) -> bool {
     let left: u64;
-    // SAFETY: the section only counts a register down; its handler leaves the count as it is and goes on
+    // SAFETY: the section writes `inside` and counts a register down; its handler leaves the count as it is and goes on
     // behind the section. The signature stands before the handler.
     unsafe {
         asm!(
@@ -255,9 +272,9 @@ fn spin_until_aborted(offset: isize, rounds: u64) -> bool {
             ".popsection",
             "lea {t}, [rip + 77b]",
             "mov fs:[{off} + 8], {t}",
-            "2:",
-            "sub {n}, 1",
-            "jnz 2b",
+            "2: mov dword ptr [{inside}], 1",
+            "5: sub {n}, 1",
+            "jnz 5b",
             "3:",
             "jmp 6f",
             ".byte 0x0f, 0xb9, 0x3d",
@@ -268,6 +285,7 @@ fn spin_until_aborted(offset: isize, rounds: u64) -> bool {
             t = out(reg) _,
             n = inout(reg) rounds => left,
             off = in(reg) offset,
+            inside = in(reg) inside.as_ptr(),
             options(nostack),
         );
     }

@@ -14,7 +14,7 @@ use crate::page::zone::{Run, ZONE};
 use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, prefetch};
 use crate::units::{NodeId, Order, PageIndex};
 
 /// Slabs handled in one go.
@@ -52,6 +52,12 @@ fn from_partial(cache: &'static RawCache, node: &'static Node, out: &mut [usize]
         let (slabs, _) = node.list.take(&MEMMAP, out.len() - got, &mut taken);
         if slabs == 0 {
             break;
+        }
+        for taken in &taken[..slabs] {
+            if taken.chain.count > 0 {
+                let first = usize::from(taken.chain.head) * cache.geometry.stride;
+                prefetch(MEMMAP.address_of(taken.page) + first + cache.geometry.link_offset);
+            }
         }
         for taken in &taken[..slabs] {
             got += gather(cache, node, taken, &mut out[got..]);
