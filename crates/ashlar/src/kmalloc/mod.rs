@@ -17,7 +17,7 @@ use crate::engine::{self, Origin, RawCache};
 use crate::page::direct;
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::objmap::OBJECTS;
-use crate::page::zone::{DIRECT_BYTES, ZONE};
+use crate::page::zone::{DIRECT_BYTES, Place, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::report;
 use crate::sync::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
@@ -171,13 +171,14 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize) -> Option<
     if size.max(align) > DIRECT_BYTES {
         return direct::map(size, align).map(|at| (at, true));
     }
-    // A run of pages is aligned to its size rounded up to a power of two, at most to 2 MiB.
+    // An aligned run is aligned to its size rounded up to a power of two, at most to 2 MiB: so it may have to be longer.
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
+    let place = if align <= PAGE_SIZE { Place::Anywhere } else { Place::Aligned };
     let nodes = ZONE.nodes() as u8;
     let take = || {
         (0..nodes).find_map(|i| {
             let node = NodeId((home.0 + i) % nodes);
-            ZONE.alloc(node, pages).map(|run| (run, node))
+            ZONE.alloc(node, pages, place).map(|run| (run, node))
         })
     };
     let Some((run, node)) = take().or_else(|| if ZONE.ask_for_all() { take() } else { None }) else {

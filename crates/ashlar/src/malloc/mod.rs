@@ -216,12 +216,12 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
     if align <= STEP {
         return malloc(size);
     }
+    if align <= PAGE_SIZE
+        && let Some(class) = aligned_class(size, align)
+    {
+        return malloc(size_of_class(class));
+    }
     with_errno(|| {
-        if align <= PAGE_SIZE
-            && let Some(class) = aligned_class(size, align)
-        {
-            return alloc_class(class);
-        }
         let found = if align > BLOCK_SIZE {
             // The zone aligns to its blocks at most.
             size.checked_add(align)

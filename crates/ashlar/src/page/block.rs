@@ -128,6 +128,49 @@ impl Block {
         (starts != 0).then(|| starts.trailing_zeros() as usize * 64)
     }
 
+    /// The shortest run of at least `count` free pages that lies inside the block, wherever it starts.
+    pub(crate) fn find_run(&self, count: usize) -> Option<usize> {
+        let mut best: Option<(usize, usize)> = None;
+        let mut at = 0;
+        while at < BLOCK_PAGES {
+            at += self.same_from(at, false);
+            let length = self.same_from(at, true);
+            if length >= count && best.is_none_or(|(l, _)| length < l) {
+                best = Some((length, at));
+            }
+            at += length;
+        }
+        best.map(|(_, at)| at)
+    }
+
+    /// Free pages at the start and at the end of the block.
+    pub(crate) fn edges(&self) -> (usize, usize) {
+        let head = self.same_from(0, true);
+        let mut tail = 0;
+        for &word in self.free.iter().rev() {
+            tail += word.leading_ones() as usize;
+            if word != !0 {
+                break;
+            }
+        }
+        (head, tail)
+    }
+
+    /// Pages from `from` on that are all free, or all in use.
+    fn same_from(&self, from: usize, free: bool) -> usize {
+        let mut at = from;
+        while at < BLOCK_PAGES {
+            let word = self.free[at / 64];
+            let bits = if free { word } else { !word } >> (at % 64);
+            let same = (bits.trailing_ones() as usize).min(64 - at % 64);
+            at += same;
+            if same == 0 || !at.is_multiple_of(64) {
+                break;
+            }
+        }
+        at - from
+    }
+
     /// True if `count` pages from `first` are all free.
     pub(crate) fn is_free(&self, first: usize, count: usize) -> bool {
         let mut all = true;
@@ -284,6 +327,29 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_shortest_run_that_is_long_enough_is_found(words in any::<[u64; WORDS]>(), fill in any::<[u8; WORDS]>(), count in 1usize..=BLOCK_PAGES) {
+            // Long runs too: some words are all free or all in use.
+            let mut b = empty();
+            for (place, (word, fill)) in b.free.iter_mut().zip(words.into_iter().zip(fill)) {
+                *place = match fill % 4 { 0 => 0, 1 => word, _ => !0 };
+            }
+            let free: Vec<bool> = (0..BLOCK_PAGES).map(|page| b.free[page / 64] >> (page % 64) & 1 == 1).collect();
+            let mut runs = Vec::new();
+            let mut at = 0;
+            for run in free.chunk_by(|a, b| a == b) {
+                if run[0] {
+                    runs.push((run.len(), at));
+                }
+                at += run.len();
+            }
+            let best = runs.iter().filter(|run| run.0 >= count).min().map(|run| run.1);
+            prop_assert_eq!(b.find_run(count), best);
+            let head = free.iter().take_while(|f| **f).count();
+            let tail = free.iter().rev().take_while(|f| **f).count();
+            prop_assert_eq!(b.edges(), (head, tail));
+        }
+
         #[test]
         fn runs_found_are_aligned_free_and_as_large_as_claimed(
             ops in proptest::collection::vec((0u8..=9, any::<bool>(), any::<proptest::sample::Index>()), 1..200)

@@ -1,6 +1,7 @@
 //! The lists of a node's blocks, by largest free run and fullness.
 
 use super::{NO_BLOCK, NodeBlocks, Zone};
+use crate::page::block::LEVELS;
 use crate::units::BLOCK_ORDER;
 
 impl NodeBlocks {
@@ -17,6 +18,29 @@ impl NodeBlocks {
             }
         }
         best.map(|(level, run)| self.lists[run][level as usize])
+    }
+
+    /// A block and the first page in it of a run of `pages` free pages, wherever such a run starts. Looks at the fullest
+    /// blocks that may have one, and at a few only: who asks can do with any large enough run that is aligned.
+    pub(super) fn pick_run(&self, zone: &Zone, pages: usize) -> Option<(u32, usize)> {
+        const TRIES: usize = 16;
+        // Any run of so many pages has an aligned one inside that is a quarter as long, or longer.
+        let least = (pages.ilog2() as usize).saturating_sub(1) + 1;
+        let mut tries = 0;
+        for level in 0..LEVELS {
+            for run in least..=usize::from(BLOCK_ORDER) + 1 {
+                let mut number = self.lists[run][level];
+                while number != NO_BLOCK && tries < TRIES {
+                    tries += 1;
+                    let block = zone.block(number);
+                    if let Some(first) = block.find_run(pages) {
+                        return Some((number, first));
+                    }
+                    number = block.next;
+                }
+            }
+        }
+        None
     }
 
     pub(super) fn link(&mut self, zone: &Zone, number: u32, (run, level): (u8, u8)) {

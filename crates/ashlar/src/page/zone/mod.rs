@@ -61,6 +61,15 @@ struct NodeBlocks {
     dirty_pages: usize,
 }
 
+/// Where a run of pages may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At a multiple of its size rounded up to a power of two, of 2 MiB at most.
+    Aligned,
+    /// At any page: packed closely, for large objects that ask for no alignment.
+    Anywhere,
+}
+
 /// Figures of the zone, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneStats {
@@ -189,17 +198,17 @@ impl Zone {
         ask(committed)
     }
 
-    /// Takes `pages` pages in a run aligned to their size rounded up to a power of two (to 2 MiB above that).
-    pub(crate) fn alloc(&self, node: NodeId, pages: usize) -> Option<Run> {
+    /// Takes `pages` pages in a run where `place` wants it.
+    pub(crate) fn alloc(&self, node: NodeId, pages: usize, place: Place) -> Option<Run> {
         let lock = self.node.get(usize::from(node.0))?;
         for grow in [false, true] {
             if grow
                 && self.ask_above(node)
-                && let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, false)
+                && let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, place, false)
             {
                 return Some(run);
             }
-            if let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, grow) {
+            if let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, place, grow) {
                 return Some(run);
             }
         }
@@ -217,7 +226,7 @@ impl Zone {
             }
             let mut blocks = lock.lock();
             while got < want {
-                match self.alloc_locked(&mut blocks, node, order.pages(), grow) {
+                match self.alloc_locked(&mut blocks, node, order.pages(), Place::Aligned, grow) {
                     Some(run) => out[got] = run,
                     None => break,
                 }
@@ -231,9 +240,21 @@ impl Zone {
         got
     }
 
-    fn alloc_locked(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize, grow: bool) -> Option<Run> {
+    fn alloc_locked(
+        &self,
+        blocks: &mut NodeBlocks,
+        node: NodeId,
+        pages: usize,
+        place: Place,
+        grow: bool,
+    ) -> Option<Run> {
         if pages > BLOCK_PAGES {
-            return self.alloc_blocks(blocks, node, pages, grow);
+            return self.alloc_blocks(blocks, node, pages, place, grow);
+        }
+        if place == Place::Anywhere
+            && let Some((number, first)) = blocks.pick_run(self, pages)
+        {
+            return Some(self.take_run(blocks, number as usize * BLOCK_PAGES + first, pages));
         }
         let order = Order::for_bytes(pages * PAGE_SIZE).0;
         let number = match blocks.pick(order) {
@@ -244,49 +265,60 @@ impl Zone {
             }
             None => return None,
         };
-        let block = self.block(number);
-        let first = block.find(order)?;
-        let dirty = block.take(first, pages);
-        blocks.dirty_pages -= dirty;
-        blocks.free_pages -= pages;
-        self.relist(blocks, number);
-        Some(Run { first: PageIndex(number * BLOCK_PAGES as u32 + first as u32), zeroed: dirty == 0 })
+        let first = self.block(number).find(order)?;
+        Some(self.take_run(blocks, number as usize * BLOCK_PAGES + first, pages))
     }
 
-    /// Takes whole adjacent blocks; the tail of the last one that is not needed stays free.
-    fn alloc_blocks(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize, grow: bool) -> Option<Run> {
-        let count = pages.div_ceil(BLOCK_PAGES) as u32;
-        let start = match self.adjacent_empty(blocks, count) {
-            Some(start) => start,
+    /// Takes a run of more than a block.
+    fn alloc_blocks(
+        &self,
+        blocks: &mut NodeBlocks,
+        node: NodeId,
+        pages: usize,
+        place: Place,
+        grow: bool,
+    ) -> Option<Run> {
+        let first = match self.adjacent_free(blocks, pages, place) {
+            Some(first) => first,
             None if !grow => return None,
             None => {
-                self.commit_more(blocks, node, count as usize)?;
-                self.adjacent_empty(blocks, count)?
+                self.commit_more(blocks, node, pages.div_ceil(BLOCK_PAGES))?;
+                self.adjacent_free(blocks, pages, place)?
             }
         };
-        let mut zeroed = true;
-        let mut left = pages;
-        for number in start..start + count {
-            let block = self.block(number);
-            let take = left.min(BLOCK_PAGES);
-            let dirty = block.take(0, take);
-            zeroed &= dirty == 0;
-            blocks.dirty_pages -= dirty;
-            blocks.free_pages -= take;
-            left -= take;
-            self.relist(blocks, number);
-        }
-        Some(Run { first: PageIndex(start * BLOCK_PAGES as u32), zeroed })
+        Some(self.take_run(blocks, first, pages))
     }
 
-    /// The first of `count` adjacent empty blocks.
-    fn adjacent_empty(&self, blocks: &NodeBlocks, count: u32) -> Option<u32> {
+    /// Takes free pages from `page` on, in as many blocks as they lie in.
+    fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> Run {
+        let mut dirty = 0;
+        for (number, at, count) in parts(page, page + pages) {
+            dirty += self.block(number).take(at, count);
+            self.relist(blocks, number);
+        }
+        blocks.dirty_pages -= dirty;
+        blocks.free_pages -= pages;
+        Run { first: PageIndex(page as u32), zeroed: dirty == 0 }
+    }
+
+    /// The first page of `pages` free pages in adjacent blocks: from a block's start on, or from any page.
+    fn adjacent_free(&self, blocks: &NodeBlocks, pages: usize, place: Place) -> Option<usize> {
         let mut run = 0;
         for number in blocks.first..blocks.first + blocks.committed {
-            run = if self.block(number).free_count() == BLOCK_PAGES { run + 1 } else { 0 };
-            if run == count {
-                return Some(number + 1 - count);
+            let block = self.block(number);
+            let start = number as usize * BLOCK_PAGES;
+            if block.free_count() == BLOCK_PAGES {
+                run += BLOCK_PAGES;
+                if run >= pages {
+                    return Some(start + BLOCK_PAGES - run);
+                }
+                continue;
             }
+            let (head, tail) = block.edges();
+            if run > 0 && run + head >= pages {
+                return Some(start - run);
+            }
+            run = if place == Place::Anywhere { tail } else { 0 };
         }
         None
     }
@@ -299,26 +331,11 @@ impl Zone {
         if end > (blocks.first + blocks.committed) as usize * BLOCK_PAGES {
             return false;
         }
-        // The part of the wanted pages that lies in one block: number, first page in it, pages.
-        let parts = || {
-            let mut page = first.0 as usize + old;
-            core::iter::from_fn(move || {
-                let at = page % BLOCK_PAGES;
-                let count = (BLOCK_PAGES - at).min(end - page);
-                let part = (count > 0).then_some(((page / BLOCK_PAGES) as u32, at, count));
-                page += count;
-                part
-            })
-        };
-        if !parts().all(|(number, at, count)| self.block(number).is_free(at, count)) {
+        let more = || parts(first.0 as usize + old, end);
+        if !more().all(|(number, at, count)| self.block(number).is_free(at, count)) {
             return false;
         }
-        for (number, at, count) in parts() {
-            let dirty = self.block(number).take(at, count);
-            blocks.dirty_pages -= dirty;
-            blocks.free_pages -= count;
-            self.relist(&mut blocks, number);
-        }
+        self.take_run(&mut blocks, first.0 as usize + old, new - old);
         true
     }
 
@@ -339,12 +356,8 @@ impl Zone {
     }
 
     fn put_locked(&self, blocks: &mut NodeBlocks, first: PageIndex, pages: usize, dirty: bool) {
-        let mut page = first.0 as usize;
-        let mut left = pages;
-        while left > 0 {
-            let number = (page / BLOCK_PAGES) as u32;
-            let at = page % BLOCK_PAGES;
-            let count = left.min(BLOCK_PAGES - at);
+        let page = first.0 as usize;
+        for (number, at, count) in parts(page, page + pages) {
             let block = self.block(number);
             block.put(at, count, dirty);
             block.freed_at = self.tick.load(Ordering::Relaxed);
@@ -353,8 +366,6 @@ impl Zone {
                 blocks.dirty_pages += count;
             }
             self.relist(blocks, number);
-            page += count;
-            left -= count;
         }
     }
 
@@ -430,6 +441,18 @@ impl Zone {
         block.level = key.0 << 4 | key.1;
         blocks.link(self, number, key);
     }
+}
+
+/// The parts of the pages `from..to` that lie in one block each: number of the block, first page in it, pages.
+fn parts(from: usize, to: usize) -> impl Iterator<Item = (u32, usize, usize)> {
+    let mut page = from;
+    core::iter::from_fn(move || {
+        let at = page % BLOCK_PAGES;
+        let count = (BLOCK_PAGES - at).min(to - page);
+        let part = (count > 0).then_some(((page / BLOCK_PAGES) as u32, at, count));
+        page += count;
+        part
+    })
 }
 
 /// Free resident pages above which the reaper is woken: 2 MiB.
