@@ -334,20 +334,30 @@ unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: Place) -> boo
 /// The object is the caller's to free, and `freed` describes it.
 #[inline(always)]
 pub(super) unsafe fn push(cache: &RawCache, fast: Fast, freed: Place) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        if fast == Fast::Rseq && push_here(cache, freed.base, freed.index, freed.link) {
+            return true;
+        }
+        push_by_lock(cache, fast, freed)
+    }
+}
+
+/// As [`push`], by a critical section: false also where there are none.
+///
+/// # Safety
+/// The object number `index` of the slab at `base`, with its link at `link`, is the caller's to free.
+#[inline(always)]
+pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: usize) -> bool {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
-    if fast == Fast::Rseq && percpu::mode() != percpu::Mode::Lock {
-        let to = percpu::linked::Freed {
-            slab: freed.base,
-            index: freed.index,
-            link: freed.link,
-            key: key(cache.secret, freed.link),
-        };
+    if percpu::mode() != percpu::Mode::Lock {
+        let freed = percpu::linked::Freed { slab: base, index, link, key: key(cache.secret, link) };
         let slot = percpu::slot0(cache.state.places.slab);
         // SAFETY: passed on.
-        return unsafe { percpu::linked::push(slot, percpu::sections::rseq_offset(), to) };
+        return unsafe { percpu::linked::push(slot, percpu::sections::rseq_offset(), freed) };
     }
-    // SAFETY: passed on.
-    unsafe { push_by_lock(cache, fast, freed) }
+    let _ = (cache, base, index, link);
+    false
 }
 
 /// # Safety
@@ -360,6 +370,8 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: Place) -> bool {
         Fast::Lock => unsafe { push_of(cache, CpuGuard::take(cache).words(place), freed) },
         // SAFETY: passed on.
         Fast::Emulated => unsafe { push_emulated(cache, place, freed) },
+        // In any other mode a critical section was all there is.
+        Fast::Rseq if percpu::mode() != percpu::Mode::Lock => false,
         Fast::Rseq => {
             // SAFETY: passed on.
             lock::with_slot(lock::this_cpu(), place, |words| unsafe { push_of(cache, words, freed) }).unwrap_or(false)

@@ -83,7 +83,7 @@ fn interrupts_off(cache: &RawCache, switches: &Switches) -> Option<CpuGuard> {
 /// See [`super::alloc`].
 #[inline]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
-    let object = local::pop(cache, switches(cache).fast);
+    let object = local::pop(cache, cache.state.places.switches.fast);
     if object == 0 { alloc_slow(cache) } else { object as *mut u8 }
 }
 
@@ -118,19 +118,33 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 /// See [`super::free_in`].
 #[inline]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
-    let index = cache.geometry.index_of(object.wrapping_sub(MEMMAP.address_of(slab)));
+    let base = MEMMAP.address_of(slab);
+    let index = cache.geometry.index_of(object.wrapping_sub(base));
     let Some(index) = index.filter(|&index| index < MEMMAP.head(slab).objects()) else {
         return report::misaligned(cache.name(), object);
     };
-    let freed = Place::new(cache, slab, index, object);
+    let link = object + cache.geometry.link_offset;
+    // SAFETY: the object is one of this slab, and the caller gives it up.
+    if cache.state.places.switches.fast != Fast::Rseq || !unsafe { local::push_here(cache, base, index, link) } {
+        free_rest(cache, Place { page: slab, base, index, link });
+    }
+}
+
+/// A free that no critical section has served.
+#[cold]
+#[inline(never)]
+fn free_rest(cache: &'static RawCache, freed: Place) {
     let switches = switches(cache);
     if switches.fast == Fast::Lock {
         return free_interrupts_off(cache, &switches, freed);
     }
-    // SAFETY: the object is one of this slab, and the caller gives it up.
-    if !unsafe { local::push(cache, switches.fast, freed) } {
-        free_slow(cache, &switches, freed);
+    // What a critical section can do it was asked for before; a thread that was not registered asks again.
+    let again = percpu::adopt_thread() || switches.fast == Fast::Emulated || percpu::mode() == percpu::Mode::Lock;
+    // SAFETY: as in `free_in`.
+    if again && unsafe { local::push(cache, switches.fast, freed) } {
+        return;
     }
+    free_slow(cache, &switches, freed);
 }
 
 /// The first stage: fast and slow path under one lock of the CPU.
@@ -147,15 +161,7 @@ fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: Pla
     finish_free(cache, freed, outcome);
 }
 
-#[cold]
-#[inline(never)]
 fn free_slow(cache: &'static RawCache, switches: &Switches, freed: Place) {
-    if percpu::adopt_thread() {
-        // SAFETY: as in `free_in`.
-        if unsafe { local::push(cache, switches.fast, freed) } {
-            return;
-        }
-    }
     let cpu = local::this_cpu();
     local::count_free(cache, cpu);
     if local::is_first_of(cache, cpu, freed) {
