@@ -254,7 +254,8 @@ fn engines_take_as_many_instructions_as_the_golden_file_says() {
         });
         let Some(child) = outcome else { continue };
         let child = child.succeeded();
-        let far = child.stdout.lines().filter_map(|line| line.strip_prefix("far: ")).next_back().expect("told").to_owned();
+        let far =
+            child.stdout.lines().filter_map(|line| line.strip_prefix("far: ")).next_back().expect("told").to_owned();
         writeln!(text, "{:>10} {:>4} {:>4} {far:>4}", engine.id(), child.told("kmalloc"), child.told("kfree"))
             .expect("a string");
     }

@@ -4,6 +4,7 @@
 //! * [`zone`] cuts one reserved range into nodes and 2 MiB blocks and hands out runs of pages.
 //! * [`memmap`] answers "which cache" for every page of the zone; [`head`] is one entry of it.
 //! * [`direct`] keeps the few objects that are too large for the zone.
+//! * [`objmap`] answers "which live object of malloc" for every address of the zone.
 //! * [`meta`] is the memory of the allocator's own structures.
 //! * [`arena`] is a page source over a fixed range, for machines without an operating system and for tests.
 //!
@@ -21,10 +22,10 @@ pub(crate) mod memmap;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod meta;
 #[cfg(not(ashlar_loom))]
-/// The object map of malloc.
 pub(crate) mod objmap;
 #[cfg(not(ashlar_loom))]
 mod source;
+#[cfg(not(ashlar_loom))]
 pub(crate) mod zone;
 
 #[cfg(not(ashlar_loom))]

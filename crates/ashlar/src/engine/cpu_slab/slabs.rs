@@ -47,13 +47,12 @@ fn swap(head: &PageHead, old: SlabState, new: SlabState) -> Result<(), SlabState
     swapped.map(|_| ()).map_err(SlabState)
 }
 
-/// Takes slab_lock; the word as it is without the bit.
+/// Takes slab_lock; the word as it is without the bit. A compare-and-swap, so that who waits does not write.
 fn slab_lock(head: &PageHead) -> SlabState {
     let mut waited = 0u32;
     loop {
-        let state = head.state.fetch_or(SLAB_LOCK, Ordering::Acquire);
-        if state & SLAB_LOCK == 0 {
-            return SlabState(state);
+        if let Some(state) = slab_trylock(head) {
+            return state;
         }
         wait(&mut waited);
     }
@@ -71,8 +70,11 @@ fn wait(_waited: &mut u32) {
 
 /// Takes slab_lock if it is free.
 fn slab_trylock(head: &PageHead) -> Option<SlabState> {
-    let state = head.state.fetch_or(SLAB_LOCK, Ordering::Acquire);
-    (state & SLAB_LOCK == 0).then_some(SlabState(state))
+    let state = head.state.load(Ordering::Relaxed);
+    let free = state & SLAB_LOCK == 0;
+    let taken =
+        free && head.state.compare_exchange(state, state | SLAB_LOCK, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    taken.then_some(SlabState(state))
 }
 
 /// Stores the new word and releases slab_lock.
