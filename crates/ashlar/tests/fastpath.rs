@@ -231,8 +231,8 @@ fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize {
 
 /// What `kmalloc` and `kfree` cost where each engine's own fast path serves them, and where it does not.
 #[test]
-fn engines_take_as_many_instructions_as_the_golden_file_says() {
-    let test = "engines_take_as_many_instructions_as_the_golden_file_says";
+fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
+    let test = "engines_take_about_as_many_instructions_as_the_golden_file_says";
     let mut text =
         String::from("kmalloc(64) and kfree by the engine's fast path; kfree to a slab that is not the CPU's\n");
     for engine in ashlar::Engine::ALL {
@@ -266,5 +266,15 @@ fn engines_take_as_many_instructions_as_the_golden_file_says() {
         std::fs::write(ENGINES, &text).expect("the golden file can be written");
     }
     let golden = std::fs::read_to_string(ENGINES).expect("the golden file is there");
-    assert_eq!(text, golden, "instructions of the engines; if meant, run this test with ASHLAR_UPDATE_GOLDEN=1");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let (found, golden) = (words(&text), words(&golden));
+    assert_eq!(found.len(), golden.len(), "another table; run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
+    for (found, golden) in found.iter().zip(&golden) {
+        // Made by the compiler, not written down as the entry points are: a tenth is none of this test's business.
+        let close = match (found.parse::<f64>(), golden.parse::<f64>()) {
+            (Ok(found), Ok(golden)) => (found - golden).abs() <= golden / 10.0,
+            _ => found == golden,
+        };
+        assert!(close, "{found}, not {golden}; if meant, run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
+    }
 }
