@@ -42,6 +42,7 @@ mod fast {
     pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
         // rdi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: scratch, then CPU offset. rax: object.
         naked_asm!(
+            ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
             "jae {slow}",
             "lea rcx, [rip + {sizes}]",
@@ -58,6 +59,7 @@ mod fast {
             "add qword ptr [r8 + rcx], 8",
             section_close!("{slow}"),
             "ret",
+            ".cfi_endproc",
             entry_end!(),
             limit = sym LIMIT,
             sizes = sym SIZE_SLOT,
@@ -79,6 +81,7 @@ mod fast {
     pub unsafe extern "C" fn kfree(ptr: *mut u8) {
         // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset.
         naked_asm!(
+            ".cfi_startproc",
             "mov rax, rdi",
             "sub rax, [rip + {map} + {zone}]",
             "shr rax, 12",
@@ -98,6 +101,7 @@ mod fast {
             "sub qword ptr [r8 + rcx], 8",
             section_close!("{slow}"),
             "ret",
+            ".cfi_endproc",
             entry_end!(),
             map = sym MEMMAP,
             zone = const offset_of!(MemMap, zone_base),
@@ -121,6 +125,7 @@ mod fast {
     pub unsafe extern "C" fn kfree_sized(ptr: *mut u8, size: usize) {
         // rdi: object. rsi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset. rax: top.
         naked_asm!(
+            ".cfi_startproc",
             "cmp rsi, [rip + {limit}]",
             "jae {slow}",
             "lea rcx, [rip + {sizes}]",
@@ -137,6 +142,7 @@ mod fast {
             "sub qword ptr [r8 + rcx], 8",
             section_close!("{slow}"),
             "ret",
+            ".cfi_endproc",
             entry_end!(),
             limit = sym SIZED_FREE_LIMIT,
             sizes = sym SIZE_SLOT,

@@ -28,6 +28,7 @@ mod fast {
         // rdi: size. rsi: code of the class. rdx: offset of the rseq area, then bias of the map. rcx: scratch, then
         // area of the CPU, then address by grain. rax: object.
         naked_asm!(
+            ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
             "jae {slow}",
             "lea rcx, [rip + {codes}]",
@@ -48,6 +49,7 @@ mod fast {
             "mov rdx, [rip + {objects} + {bias}]",
             "mov [rcx + rdx], sil",
             "ret",
+            ".cfi_endproc",
             ".p2align 6",
             limit = sym LIMIT,
             codes = sym SIZE_CODE,
@@ -72,6 +74,7 @@ mod fast {
         // rdi: object. rsi: code of its class. rax: entry, then top. rdx: offset of the rseq area. rcx: map, then area
         // of the CPU.
         naked_asm!(
+            ".cfi_startproc",
             "mov rax, rdi",
             "sub rax, [rip + {objects} + {zone}]",
             "ror rax, {grain}",
@@ -94,6 +97,7 @@ mod fast {
             "sub qword ptr [rcx + rsi*8], 8",
             section_close!("{taken}"),
             "ret",
+            ".cfi_endproc",
             ".p2align 6",
             objects = sym OBJECTS,
             zone = const offset_of!(ObjectMap, zone_base),

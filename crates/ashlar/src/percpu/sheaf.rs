@@ -16,7 +16,7 @@ use core::ptr::NonNull;
 #[cfg(not(ashlar_loom))]
 use crate::page::meta::META;
 #[cfg(not(ashlar_loom))]
-use crate::sync::SpinLock;
+use crate::sync::{AtomicU32, Ordering, SpinLock};
 
 /// Bytes of a sheaf, and its alignment.
 pub(crate) const SHEAF_BYTES: usize = 2048;
@@ -197,6 +197,14 @@ impl SheafList {
 #[cfg(not(ashlar_loom))]
 static POOL: SpinLock<SheafList> = SpinLock::new(SheafList::new());
 
+/// Requests for a sheaf that are still to be refused without asking the system: see [`new_sheaf`].
+#[cfg(not(ashlar_loom))]
+static REFUSALS: AtomicU32 = AtomicU32::new(0);
+/// After a refusal the system is left alone for so many requests: at a memory limit each free would be a failing
+/// system call otherwise.
+#[cfg(not(ashlar_loom))]
+const REFUSALS_AT_A_TIME: u32 = 1000;
+
 /// An empty sheaf of the given capacity, from the pool or from metadata memory.
 #[cfg(not(ashlar_loom))]
 pub(crate) fn new_sheaf(capacity: usize) -> Option<Sheaf> {
@@ -204,7 +212,16 @@ pub(crate) fn new_sheaf(capacity: usize) -> Option<Sheaf> {
     let mut sheaf = match pooled {
         Some(sheaf) => sheaf,
         None => {
-            let memory = META.alloc(SHEAF_BYTES, SHEAF_BYTES)?;
+            // The count need not be exact, so no read-modify-write.
+            let refusals = REFUSALS.load(Ordering::Relaxed);
+            if refusals > 0 {
+                REFUSALS.store(refusals - 1, Ordering::Relaxed);
+                return None;
+            }
+            let Some(memory) = META.alloc(SHEAF_BYTES, SHEAF_BYTES) else {
+                REFUSALS.store(REFUSALS_AT_A_TIME, Ordering::Relaxed);
+                return None;
+            };
             // SAFETY: fresh, zeroed, aligned memory of a sheaf's size that nobody else knows.
             unsafe { Sheaf::from_top(memory.as_ptr() as usize) }
         }
