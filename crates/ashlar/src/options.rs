@@ -105,10 +105,11 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         "engine" => options.engine = Engine::from_id(value).ok_or(Engine::EXPECTED)?,
         "percpu" => {
             options.percpu = match value {
-                "auto" | "rseq" => Wanted::Auto,
+                "auto" => Wanted::Auto,
+                "rseq" => Wanted::Tested,
                 "lock" => Wanted::Lock,
                 "emulate" => Wanted::Emulate,
-                _ => return Err("percpu=auto, percpu=lock or percpu=emulate"),
+                _ => return Err("percpu=auto, percpu=rseq, percpu=lock or percpu=emulate"),
             }
         }
         "nodes" => options.nodes = number(value, 1, MAX_NODES).ok_or("nodes=1 to nodes=64")? as u32,

@@ -33,6 +33,9 @@ modes! {
     default_is_rseq: "rseq", [];
     /// Without the C library's registration each thread makes its own at its first slow path.
     own_registration_is_rseq: "rseq", [OWN_RSEQ];
+    /// The self-test must find that sections are aborted, also of a registration of our own.
+    tested_rseq: "rseq", [("ASHLAR_OPTIONS", "percpu=rseq")];
+    tested_own_registration: "rseq", [OWN_RSEQ, ("ASHLAR_OPTIONS", "percpu=rseq")];
     four_nodes: "rseq", [("ASHLAR_OPTIONS", "nodes=4")];
     four_nodes_with_own_registration: "rseq", [OWN_RSEQ, ("ASHLAR_OPTIONS", "nodes=4")];
     no_sheaves: "rseq", [("ASHLAR_OPTIONS", "sheaf=0")];

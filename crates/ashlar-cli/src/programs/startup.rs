@@ -1,8 +1,9 @@
 //! The workload `startup`: what a library costs a program that does nothing.
 //!
-//! Time is that of `true`, from before the process is made to after it is gone. The kernel counts the memory of the
-//! process that starts another as the other's (`ru_maxrss`), and that is more than `true` has; so memory is what `cat`
-//! reads of itself in `/proc/self/smaps_rollup`.
+//! Time is that of `echo`, from before the process is made to after it is gone: `echo` allocates a little, while `true`
+//! never would, and the allocator would not even start. The kernel counts the memory of the process that starts another
+//! as the other's (`ru_maxrss`), and that is more than `echo` has; so memory is what `cat` reads of itself in
+//! `/proc/self/smaps_rollup`.
 
 use std::process::Command;
 use std::time::Instant;
@@ -13,17 +14,17 @@ use crate::workload::kib_line;
 
 /// The name of the workload.
 pub(super) const NAME: &str = "startup";
-pub(super) const WHAT: &str = "`true`, at least 200 times";
+pub(super) const WHAT: &str = "`echo`, at least 200 times";
 /// Fewest starts of each system, over all rounds.
 pub(super) const RUNS: usize = 200;
 
 /// One start.
 pub(super) fn run(system: &System) -> Result<Usage, String> {
-    let mut command = Command::new("true");
+    let mut command = Command::new("echo");
     system.prepare(&mut command);
-    command.stdin(std::process::Stdio::null());
+    command.arg("started").stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let start = Instant::now();
-    let child = command.spawn().map_err(|error| format!("cannot start `true`: {error}"))?;
+    let child = command.spawn().map_err(|error| format!("cannot start `echo`: {error}"))?;
     let usage = process::wait(child, start)?;
     Ok(Usage { peak_rss_kib: resident(system)?, ..usage })
 }

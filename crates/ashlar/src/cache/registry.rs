@@ -17,6 +17,8 @@ struct Registry {
     caches: [*mut RawCache; MAX_CACHES],
     count: usize,
     next_serial: u32,
+    /// What the keys of free links are made from; 0 before the first.
+    key: u64,
 }
 
 // SAFETY: the entries point to caches in metadata memory, which any thread may use; the table itself is
@@ -24,7 +26,7 @@ struct Registry {
 unsafe impl Send for Registry {}
 
 static REGISTRY: SpinLock<Registry> =
-    SpinLock::new(Registry { caches: [core::ptr::null_mut(); MAX_CACHES], count: 0, next_serial: 1 });
+    SpinLock::new(Registry { caches: [core::ptr::null_mut(); MAX_CACHES], count: 0, next_serial: 1, key: 0 });
 
 /// What the registry cannot know of a new cache.
 pub(crate) struct NewCache<'a> {
@@ -72,7 +74,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         name: new.name,
         geometry: new.geometry,
         slot,
-        secret: secret(serial),
+        secret: secret(&mut registry.key, serial),
         ctor: new.ctor,
         sheaf_capacity: new.sheaf_capacity,
         barn_limit: new.barn_limit,
@@ -94,14 +96,21 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
     Ok(cache)
 }
 
-/// A key for the free links of one cache.
-fn secret(serial: u32) -> u64 {
-    #[cfg(feature = "os")]
-    let random = crate::os::random_u64();
-    #[cfg(not(feature = "os"))]
-    let random = (&raw const REGISTRY as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+/// A key for the free links of one cache: the process's random key, mixed with the cache's number (the finaliser of
+/// Steele's SplitMix64).
+fn secret(key: &mut u64, serial: u32) -> u64 {
+    if *key == 0 {
+        #[cfg(feature = "os")]
+        let random = crate::os::random_u64();
+        #[cfg(not(feature = "os"))]
+        let random = (&raw const REGISTRY as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        *key = random | 1;
+    }
+    let mut z = key.wrapping_add(u64::from(serial).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     // The upper half must not be zero, or small corrupt links would pass for good ones.
-    (random ^ u64::from(serial)) | 1 << 63
+    (z ^ (z >> 31)) | 1 << 63
 }
 
 /// Removes a cache if `empty` finds that it holds no slabs and no sheaves. Runs under the registry lock, so that no

@@ -80,7 +80,10 @@ pub(crate) fn mode() -> Mode {
 /// What the boot asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
+    /// Rseq where it works; a kernel that describes its rseq to the process is believed that sections are aborted.
     Auto,
+    /// Rseq where the self-test shows that sections are aborted.
+    Tested,
     Lock,
     Emulate,
 }
@@ -112,8 +115,9 @@ fn choose(wanted: Wanted) -> Mode {
             rseq::emulate();
             Mode::Emulate
         }
-        Wanted::Auto => {
-            if rseq::init() && rseq::register_fence() && rseq::self_test() {
+        Wanted::Auto | Wanted::Tested => {
+            let believed = wanted == Wanted::Auto && rseq::is_described();
+            if rseq::init() && rseq::register_fence() && (believed || rseq::self_test()) {
                 Mode::Rseq
             } else {
                 Mode::Lock

@@ -131,6 +131,15 @@ pub(crate) fn emulate() {
 const REGISTER_EXPEDITED_RSEQ: i32 = 1 << 8;
 const EXPEDITED_RSEQ: i32 = 1 << 7;
 
+/// True if the kernel describes its rseq area in the auxiliary vector, as Linux does since 6.3 and no emulator is known
+/// to. Its word that sections are aborted is then taken without the self-test, which costs a short-lived program on a
+/// busy machine several milliseconds.
+pub(crate) fn is_described() -> bool {
+    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+    // SAFETY: getauxval has no preconditions.
+    unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) != 0 }
+}
+
 /// Registers the process for [`fence`]; false where the kernel (before 5.10) or a filter refuses.
 pub(crate) fn register_fence() -> bool {
     crate::os::membarrier(REGISTER_EXPEDITED_RSEQ, 0, 0)
@@ -145,19 +154,21 @@ pub(crate) fn fence() -> bool {
 #[repr(C, align(64))]
 struct Helper {
     stack: [u64; 64],
+    /// How long the helper sleeps at a time.
+    nap: libc::timespec,
     stop: AtomicU32,
     tid: AtomicU32,
-    /// The other thread is inside its section; set there, and cleared when it has left.
-    inside: AtomicU32,
     /// Calls of membarrier that came back.
     fences: AtomicU32,
 }
 
 /// Shows that a thread inside a critical section is aborted when the kernel is asked for it.
 ///
-/// A helper thread, a bare `clone` without TLS, waits until this one is inside a section that spins until it is aborted,
-/// and calls membarrier. Where both share a CPU the abort comes with the switch between them. False if no abort came
-/// though the helper's calls did; true also when the helper could not be started, or got no CPU in a few tries: then
+/// A helper thread, a bare `clone` without TLS, sleeps for a few microseconds and calls membarrier, again and again,
+/// beside a section that spins until it is aborted. Where both share a CPU the helper's waking preempts the section,
+/// which must abort it as well: so the answer is there in about a tenth of a millisecond, on
+/// busy machines too. False if
+/// no abort came though the helper's calls did; true also when the helper could not be started, or got no CPU: then
 /// nothing was shown either way, and the kernel's word is all there is.
 pub(crate) fn self_test() -> bool {
     // The helper has no stack to speak of: no signal handler may run on it.
@@ -167,9 +178,9 @@ pub(crate) fn self_test() -> bool {
 fn self_test_unsignalled() -> bool {
     let mut helper = Helper {
         stack: [0; 64],
+        nap: libc::timespec { tv_sec: 0, tv_nsec: 10_000 },
         stop: AtomicU32::new(0),
         tid: AtomicU32::new(1),
-        inside: AtomicU32::new(0),
         fences: AtomicU32::new(0),
     };
     let flags = libc::CLONE_VM
@@ -182,25 +193,26 @@ fn self_test_unsignalled() -> bool {
     let top = (&raw mut helper.stack).cast::<u64>().wrapping_add(64);
     let started: isize;
     // SAFETY: the child runs on its own stack (which it does not even use), touches only registers and the words
-    // `inside`, `fences` and `stop`, and ends by the exit system call; CLONE_CHILD_CLEARTID zeroes `tid` when it is
-    // gone, which is waited for below, so `helper` outlives it.
+    // `nap`, `fences` and `stop`, and ends by the exit system call; CLONE_CHILD_CLEARTID zeroes `tid` when it is gone,
+    // which is waited for below, so `helper` outlives it.
     unsafe {
         asm!(
             "syscall",
             "test rax, rax",
             "jnz 22f",
-            "23: cmp dword ptr [r14], 0",
-            "jne 24f",
-            "mov eax, {sched_yield}",
+            "23: mov eax, {clock_nanosleep}",
+            "mov edi, {clock}",
+            "xor esi, esi",
+            "mov rdx, r14",
+            "xor r10d, r10d",
             "syscall",
-            "jmp 25f",
-            "24: mov eax, {membarrier}",
+            "mov eax, {membarrier}",
             "mov edi, {command}",
             "xor esi, esi",
             "xor edx, edx",
             "syscall",
             "inc dword ptr [r13]",
-            "25: cmp dword ptr [r12], 0",
+            "cmp dword ptr [r12], 0",
             "je 23b",
             "mov eax, {exit}",
             "xor edi, edi",
@@ -215,8 +227,9 @@ fn self_test_unsignalled() -> bool {
             in("r8") 0usize,
             in("r12") helper.stop.as_ptr(),
             in("r13") helper.fences.as_ptr(),
-            in("r14") helper.inside.as_ptr(),
-            sched_yield = const libc::SYS_sched_yield,
+            in("r14") &raw const helper.nap,
+            clock_nanosleep = const libc::SYS_clock_nanosleep,
+            clock = const libc::CLOCK_MONOTONIC,
             membarrier = const libc::SYS_membarrier,
             command = const EXPEDITED_RSEQ,
             exit = const libc::SYS_exit,
@@ -227,7 +240,7 @@ fn self_test_unsignalled() -> bool {
     if started < 0 {
         return true;
     }
-    let aborted = was_aborted(&helper);
+    let aborted = was_aborted(&helper.fences);
     helper.stop.store(1, Ordering::Release);
     let mut waited = 0u32;
     while helper.tid.load(Ordering::Acquire) != 0 {
@@ -237,31 +250,31 @@ fn self_test_unsignalled() -> bool {
     aborted
 }
 
-/// Spins inside a section for about 50 microseconds at a time, with the CPU given up in between. False only if fences
-/// came and went during several of these times and none aborted the section.
-fn was_aborted(helper: &Helper) -> bool {
+/// Spins inside a section for about a tenth of a millisecond at a time, with the CPU given up in between. False only if
+/// fences came and went during several of these times and none aborted the section.
+fn was_aborted(fences: &AtomicU32) -> bool {
     let mut unaborted = 0;
-    for _ in 0..40 {
-        let before = helper.fences.load(Ordering::Acquire);
-        if spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), &helper.inside, 100_000) {
+    for _ in 0..30 {
+        // Where there is one CPU for both, the helper gets to its sleep now.
+        // SAFETY: sched_yield has no preconditions.
+        unsafe { libc::sched_yield() };
+        let before = fences.load(Ordering::Acquire);
+        if spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), 200_000) {
             return true;
         }
-        helper.inside.store(0, Ordering::Release);
         // The first may have begun before the section; the second did not.
-        unaborted += u32::from(helper.fences.load(Ordering::Acquire).wrapping_sub(before) >= 2);
+        unaborted += u32::from(fences.load(Ordering::Acquire).wrapping_sub(before) >= 2);
         if unaborted == 3 {
             return false;
         }
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
     }
     true
 }
 
-/// Spins `rounds` times at most inside a section, which says so in `inside`; true if it was aborted.
-fn spin_until_aborted(offset: isize, inside: &AtomicU32, rounds: u64) -> bool {
+/// Spins `rounds` times at most inside a section; true if it was aborted.
+fn spin_until_aborted(offset: isize, rounds: u64) -> bool {
     let left: u64;
-    // SAFETY: the section writes `inside` and counts a register down; its handler leaves the count as it is and goes on
+    // SAFETY: the section only counts a register down; its handler leaves the count as it is and goes on
     // behind the section. The signature stands before the handler.
     unsafe {
         asm!(
@@ -272,9 +285,8 @@ fn spin_until_aborted(offset: isize, inside: &AtomicU32, rounds: u64) -> bool {
             ".popsection",
             "lea {t}, [rip + 77b]",
             "mov fs:[{off} + 8], {t}",
-            "2: mov dword ptr [{inside}], 1",
-            "5: sub {n}, 1",
-            "jnz 5b",
+            "2: sub {n}, 1",
+            "jnz 2b",
             "3:",
             "jmp 6f",
             ".byte 0x0f, 0xb9, 0x3d",
@@ -285,7 +297,6 @@ fn spin_until_aborted(offset: isize, inside: &AtomicU32, rounds: u64) -> bool {
             t = out(reg) _,
             n = inout(reg) rounds => left,
             off = in(reg) offset,
-            inside = in(reg) inside.as_ptr(),
             options(nostack),
         );
     }
