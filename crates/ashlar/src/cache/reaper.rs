@@ -81,7 +81,6 @@ fn drain_everything() {
     registry::for_each(|cache| {
         if engine::usage(cache).cached > 0 {
             engine::flush(cache);
-            #[cfg(feature = "os")]
             engine::reap(cache);
         }
         engine::trim(cache);

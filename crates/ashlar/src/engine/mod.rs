@@ -368,7 +368,6 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
 }
 
 /// Gives back to slabs what the stores of nodes held without need since the last call; true if they were in use.
-#[cfg(feature = "os")]
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     of_engine!(cache, reap(cache))
 }

@@ -298,7 +298,6 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
 }
 
 /// See [`super::reap`]: there is no store but the CPUs' own slabs; a cache whose slow paths were entered is in use.
-#[cfg(feature = "os")]
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut now = Counts::default();
     local::add_counts(cache, &mut now);

@@ -25,9 +25,7 @@ pub(crate) mod node;
 mod refill;
 mod store;
 
-#[cfg(feature = "os")]
-pub(crate) use store::reap;
-pub(crate) use store::{Node, held_bytes, lock_nodes, open, release, unlock_nodes};
+pub(crate) use store::{Node, held_bytes, lock_nodes, open, reap, release, unlock_nodes};
 
 pub(crate) use refill::{carve, class_word};
 

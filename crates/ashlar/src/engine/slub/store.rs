@@ -146,7 +146,6 @@ fn retire_empty(barn: &Barn) {
 }
 
 /// See [`crate::engine::reap`]: what barns held without need goes back to slabs.
-#[cfg(feature = "os")]
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut busy = false;
     for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
