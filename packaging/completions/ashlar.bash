@@ -70,7 +70,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --rounds --json --csv --style --by --check-targets --from --help programs help"
+            opts="-h --systems --sizes --objects --cpus --nodes --rounds --json --csv --style --by --check-targets --published --from --help programs help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -89,6 +89,10 @@ _ashlar() {
                     return 0
                     ;;
                 --cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nodes)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

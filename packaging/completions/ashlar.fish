@@ -32,7 +32,8 @@ complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "help" -d 'Print this 
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l systems -d 'Systems, separated by commas, or `all`' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l objects -d 'Objects for each CPU and pass' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU [default: the CPUs this process may use]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l json -d 'Write host and records as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l csv -d 'Write the records as comma-separated values' -r -F
@@ -42,6 +43,7 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen
 median\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -167,9 +167,14 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) objects: u32,
 
-    /// Threads of the concurrent tests, each pinned to a CPU [default: the CPUs this process may use]
+    /// Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default:
+    /// the CPUs this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) cpus: Option<u16>,
+
+    /// NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) nodes: Option<u8>,
 
     /// Measured rounds; each asks every system in turn for each test and size, several times where that is cheap
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -195,8 +200,12 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) check_targets: bool,
 
+    /// Show beside the measured figures those that the kernel's mailing lists published, of other machines and kernels
+    #[arg(long)]
+    pub(crate) published: bool,
+
     /// Do not measure: take the records of an earlier run from this JSON file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "rounds", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "nodes", "rounds", "json"])]
     pub(crate) from: Option<PathBuf>,
 }
 

@@ -1,9 +1,10 @@
 //! The machine and the build, for the host block of a run.
 
 use core::ffi::CStr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use crate::bench::allowed_cpus;
 use crate::bench::parent::Plan;
 use crate::bench::record::{Host, Peer};
 use crate::bench::systems::{self, Kind};
@@ -19,13 +20,24 @@ const DEBUG_MARKS: [(&str, &str); 3] = [
 /// Describes this machine and the systems of `plan`; `notes` is what the children said about themselves.
 pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> Host {
     let program = std::env::current_exe().and_then(fs::read).unwrap_or_default();
-    let peers = plan.systems.iter().filter(|info| matches!(info.kind, Kind::Peer { .. })).map(|info| {
-        let peer = Peer {
-            version: systems::version(info.id),
-            build: build_of(info.id, &program),
-            note: notes.get(info.id).cloned().unwrap_or_default(),
+    let peers = plan.systems.iter().filter_map(|info| {
+        let note = notes.get(info.id).cloned().unwrap_or_default();
+        let peer = match info.kind {
+            Kind::Peer { .. } => Peer { version: systems::version(info.id), build: build_of(info.id, &program), note },
+            // A kernel says its release itself, when it boots.
+            Kind::Linux => Peer {
+                version: format!("Linux {note}"),
+                build: "User-Mode Linux".to_owned(),
+                note: "one CPU; its interrupt flag is a variable".to_owned(),
+            },
+            Kind::Ours | Kind::Limit => return None,
         };
-        (info.id.to_owned(), peer)
+        Some((info.id.to_owned(), peer))
+    });
+    let nodes_with_cpus = plan.nodes.map(|nodes| {
+        // As ashlar spreads CPUs over fake nodes.
+        let nodes: BTreeSet<usize> = allowed_cpus().into_iter().map(|cpu| cpu % nodes).collect();
+        nodes.len()
     });
     Host {
         cpu_model: cpu_model(),
@@ -40,10 +52,18 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
         rustc: env!("ASHLAR_RUSTC").to_owned(),
         build: own_build(),
         objects: plan.objects,
+        nodes: plan.nodes,
+        nodes_with_cpus,
         rounds: plan.rounds,
         warm_up: "one round of everything, and two to twelve passes right before each measured pass".to_owned(),
         systems: plan.systems.iter().map(|info| info.id.to_owned()).collect(),
         peers: peers.collect(),
+        notes: plan
+            .systems
+            .iter()
+            .filter(|info| info.kind == Kind::Ours)
+            .filter_map(|info| Some((info.id.to_owned(), notes.get(info.id)?.clone())))
+            .collect(),
     }
 }
 

@@ -28,6 +28,10 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--objects", "many"], "--objects"),
         (&["--cpus", "0"], "--cpus"),
         (&["--cpus", "5000"], "--cpus"),
+        (&["--nodes", "0"], "--nodes"),
+        (&["--nodes", "65"], "--nodes"),
+        (&["--from", "x.json", "--nodes", "2"], "--nodes"),
+        (&["--published", "--style", "kernel"], "--published"),
         (&["--style", "fancy"], "--style"),
         (&["--by", "max"], "--by"),
         (&["G"], "expected one of A, B, C, D, E, F"),
@@ -164,4 +168,101 @@ fn a_system_that_cannot_run_is_told_by_name_and_the_run_fails() {
     let out = ashlar(&args);
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("limit: cannot map"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn fake_nodes_reach_the_engines_and_are_told() {
+    let json = scratch("nodes.json");
+    let args = ["bench", "F", "--nodes", "4", "--cpus", "8", "--systems", "slub,ashlar", "--sizes", "16384"];
+    let out = ashlar(&[&args[..], &["--objects", "100", "--rounds", "1", "--json", json.to_str().unwrap()]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let (table, data) = (text(&out.stdout), std::fs::read_to_string(&json).unwrap());
+    let _ = std::fs::remove_file(&json);
+    assert!(table.contains("4 fake nodes"), "{table}");
+    assert_eq!(table.contains("OVERSUBSCRIBED"), std::thread::available_parallelism().unwrap().get() < 8, "{table}");
+    let run: serde_json::Value = serde_json::from_str(&data).unwrap();
+    assert_eq!(run["host"]["nodes"], 4);
+    assert_eq!(run["records"].as_array().unwrap().len(), 4, "F and F-alloc of two systems");
+    assert!(run["records"].as_array().unwrap().iter().all(|record| record["cpus"] == 8));
+    // Each child says how many nodes it has.
+    for system in ["slub", "ashlar"] {
+        assert!(run["host"]["notes"][system].as_str().unwrap().ends_with("nodes: 4"), "{data}");
+    }
+}
+
+#[test]
+fn published_figures_stand_in_the_table_and_in_the_json() {
+    let json = scratch("published.json");
+    let mut args = TINY.to_vec();
+    args.extend(["A", "--published", "--json", json.to_str().unwrap()]);
+    let out = ashlar(&args);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let table = text(&out.stdout);
+    assert!(table.contains("SLUB+@2007") && table.contains("SLUB-ll@2010"), "{table}");
+    let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(run["published"]["tables"][0]["rows"][0]["values"], serde_json::json!([96, 86, 45, 44]));
+    // A file that has them shows them again; without them a run has none.
+    assert_eq!(text(&ashlar(&["bench", "--from", json.to_str().unwrap()]).stdout), table);
+    let _ = std::fs::remove_file(&json);
+    assert!(!text(&ashlar(&TINY).stdout).contains('@'));
+}
+
+/// The tool in a tree of its own, in which `linux` may hold what stands for a kernel.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn tool_in(tree: &std::path::Path) -> PathBuf {
+    for dir in ["bin", "linux"] {
+        std::fs::create_dir_all(tree.join(dir)).unwrap();
+    }
+    let tool = tree.join("bin/ashlar");
+    std::fs::copy(env!("CARGO_BIN_EXE_ashlar"), &tool).unwrap();
+    tool
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn a_kernel_that_is_not_built_is_told_with_the_command_that_builds_it() {
+    let tree = scratch("no-kernels");
+    let out = Command::new(tool_in(&tree)).args(["bench", "A", "--systems", "glibc,linux-slob"]).output().unwrap();
+    let _ = std::fs::remove_dir_all(&tree);
+    assert_eq!(out.status.code(), Some(2));
+    let message = text(&out.stderr);
+    assert!(message.contains("--systems") && message.contains("`lab/linux/build.sh slob`"), "{message}");
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn a_kernel_stands_in_the_table_of_the_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let tree = scratch("kernels");
+    let tool = tool_in(&tree);
+    // In the place of a kernel, one that says what a real one once said for these sizes and rounds.
+    let kernel = tree.join("linux/linux-slub");
+    let recorded = include_str!("data/linux-slub.txt");
+    std::fs::write(&kernel, format!("#!/bin/sh\ncat <<'END'\n{recorded}END\n")).unwrap();
+    std::fs::set_permissions(&kernel, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let json = tree.join("out.json");
+    let run = |sizes: &str, tests: &[&str]| {
+        let args = ["bench", "--systems", "linux-slub,glibc", "--rounds", "1", "--sizes", sizes, "--json"];
+        Command::new(&tool).args(args).arg(&json).args(tests).output().unwrap()
+    };
+    let out = run("64,1024,32768", &["A", "C", "E"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains("linux-slub: Linux 6.1"), "{}", text(&out.stdout));
+    let data: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let records: Vec<_> =
+        data["records"].as_array().unwrap().iter().filter(|record| record["system"] == "linux-slub").collect();
+    assert_eq!(records.len(), 4, "A and C, 64 and 1024: {records:?}");
+    let ticks: f64 = recorded.split("pass 64 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let first = records.iter().find(|record| record["test"] == "A" && record["size"] == 64).unwrap();
+    assert!((first["samples"][0].as_f64().unwrap() - ticks / 10_000.0).abs() < 0.01, "{first}");
+    assert_eq!((first["runs"].as_u64(), first["cpus"].as_u64()), (Some(2), Some(1)));
+
+    // What it was not asked for is no answer, and a test that it does not run is refused.
+    let out = run("64", &["A"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("linux-slub: the kernel printed 4 passes"), "{}", text(&out.stderr));
+    let out = run("64", &["D"]);
+    let _ = std::fs::remove_dir_all(&tree);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("A, B and C"), "{}", text(&out.stderr));
 }

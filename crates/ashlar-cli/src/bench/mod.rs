@@ -2,12 +2,15 @@
 //!
 //! `parent` asks the children in turn, so that the systems are interleaved; `child` serves one system;
 //! `kernel_tests` holds the timed loops, compiled once for each system; `harness` pins, waits and reads the clock.
+//! `linux` boots the kernels whose allocators run the same tests; `published` holds the figures of mailing lists.
 
 pub(crate) mod child;
 mod harness;
 mod kernel_tests;
+mod linux;
 pub(crate) mod parent;
 mod protocol;
+pub(crate) mod published;
 pub(crate) mod record;
 pub(crate) mod systems;
 
@@ -21,6 +24,7 @@ use crate::error::CliError;
 use crate::{host, report};
 pub(crate) use harness::{allowed_cpus, hide, ticks};
 pub(crate) use protocol::Counts;
+use published::Published;
 use record::Report;
 
 /// A test of the kernel's module, by the letter it has in the 2007 mail.
@@ -95,11 +99,21 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;
 
-    let (run, failures) = match &args.from {
+    if args.published && args.style == Style::Kernel {
+        return Err(CliError::option(
+            "--published",
+            "has no place among the lines of `--style kernel`; expected `table`",
+        ));
+    }
+
+    let (mut run, failures) = match &args.from {
         Some(path) => (Report::load(path)?, Vec::new()),
         None => measure(args)?,
     };
 
+    if args.published {
+        run.published = Some(Published::load().map_err(CliError::Failed)?);
+    }
     if let Some(file) = json {
         serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
     }
@@ -147,9 +161,14 @@ fn measure(args: &BenchArgs) -> Result<(Report, Vec<String>), CliError> {
         objects: args.objects as usize,
         cpus: args.cpus.map_or(allowed.len(), usize::from),
         allowed: allowed.len(),
+        nodes: args.nodes.map(usize::from),
         rounds: args.rounds as usize,
     };
+    for info in plan.systems.iter().filter(|info| info.kind == systems::Kind::Linux) {
+        linux::part(&plan.tests, &plan.sizes, plan.objects)
+            .map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", info.id)))?;
+    }
     let outcome = parent::run(&plan)?;
     let host = host::describe(&plan, &outcome.notes);
-    Ok((Report { host, records: outcome.records }, outcome.failures))
+    Ok((Report { host, records: outcome.records, published: None }, outcome.failures))
 }

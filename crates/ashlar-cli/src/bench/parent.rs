@@ -12,9 +12,10 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::harness::UNIT;
+use super::linux;
 use super::protocol::{Counts, Reply, Request, Setup};
 use super::record::Record;
-use super::systems::SystemInfo;
+use super::systems::{Kind, SystemInfo};
 use super::{Group, Test};
 use crate::error::CliError;
 
@@ -29,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) cpus: usize,
     /// CPUs this process may use; more threads than this are oversubscribed.
     pub(crate) allowed: usize,
+    /// NUMA nodes that ashlar and its engines are told to pretend.
+    pub(crate) nodes: Option<usize>,
     pub(crate) rounds: usize,
 }
 
@@ -60,6 +63,8 @@ const MAX_TURNS: u32 = 8;
 /// Rounds that a child serves. Where a process happens to lie in memory (its page colours, the cache sets of its tables)
 /// moves some cells by a factor of two: a system is measured in several processes, so that luck meets all alike.
 const ROUNDS_OF_A_CHILD: usize = 2;
+/// Turns of a kernel in a round.
+const TURNS_OF_A_KERNEL: usize = 2;
 
 /// Runs the plan: one warm-up round that is not counted, then the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
@@ -79,8 +84,12 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
         bar.inc(1);
     }
     for round in 0..plan.rounds {
-        if round > 0 && round % ROUNDS_OF_A_CHILD == 0 {
-            lab.renew();
+        if round % ROUNDS_OF_A_CHILD == 0 {
+            if round > 0 {
+                lab.renew();
+            }
+            bar.set_message("kernels");
+            lab.boot_kernels(ROUNDS_OF_A_CHILD.min(plan.rounds - round));
         }
         bar.set_message(format!("round {}/{}", round + 1, plan.rounds));
         for (&(group, size), &turns) in passes.iter().zip(&turns) {
@@ -97,8 +106,10 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
 /// The children of a run and what they brought so far.
 struct Lab<'a> {
     plan: &'a Plan,
-    /// In the order of the plan; a system that failed has none.
+    /// In the order of the plan; a kernel and a system that failed have none.
     children: Vec<Option<Connection>>,
+    /// In the order of the plan.
+    failed: Vec<bool>,
     notes: BTreeMap<&'static str, String>,
     failures: Vec<String>,
     /// By system, kind of figure, and size.
@@ -107,22 +118,60 @@ struct Lab<'a> {
 
 impl<'a> Lab<'a> {
     fn open(plan: &'a Plan) -> Self {
-        let mut lab =
-            Self { plan, children: Vec::new(), notes: BTreeMap::new(), failures: Vec::new(), cells: BTreeMap::new() };
-        for info in &plan.systems {
-            let child = match Connection::open(info, plan) {
-                Ok((connection, note)) => {
-                    lab.notes.insert(info.id, note);
-                    Some(connection)
+        let mut lab = Self {
+            plan,
+            children: Vec::new(),
+            failed: vec![false; plan.systems.len()],
+            notes: BTreeMap::new(),
+            failures: Vec::new(),
+            cells: BTreeMap::new(),
+        };
+        for (who, info) in plan.systems.iter().enumerate() {
+            lab.children.push(None);
+            if info.kind != Kind::Linux {
+                match Connection::open(info, plan) {
+                    Ok((connection, note)) => {
+                        lab.notes.insert(info.id, note);
+                        lab.children[who] = Some(connection);
+                    }
+                    Err(error) => lab.give_up(who, error),
                 }
-                Err(error) => {
-                    lab.failures.push(error);
-                    None
-                }
-            };
-            lab.children.push(child);
+            }
         }
         lab
+    }
+
+    /// Takes a system out of the run.
+    fn give_up(&mut self, who: usize, error: String) {
+        self.failures.push(error);
+        self.failed[who] = true;
+        self.children[who] = None;
+    }
+
+    /// Boots each kernel once, for as many rounds as the children serve.
+    fn boot_kernels(&mut self, rounds: usize) {
+        for (who, info) in self.plan.systems.iter().enumerate() {
+            if info.kind != Kind::Linux || self.failed[who] {
+                continue;
+            }
+            let (plan, rounds) = (self.plan, rounds * TURNS_OF_A_KERNEL);
+            let booted = linux::part(&plan.tests, &plan.sizes, plan.objects)
+                .and_then(|sizes| linux::boot(info, &linux::Job { objects: plan.objects, rounds, sizes }));
+            match booted {
+                Ok(boot) => {
+                    self.notes.insert(info.id, boot.release);
+                    for pass in boot.passes {
+                        for (test, ticks) in linux::TESTS.into_iter().zip(pass.ticks) {
+                            if plan.tests.contains(&test) {
+                                let samples = self.cells.entry((who, Cell::Of(test), pass.size)).or_default();
+                                samples.cycles.push(vec![ticks as f64 / plan.objects as f64]);
+                            }
+                        }
+                    }
+                }
+                Err(error) => self.give_up(who, format!("{}: {error}", info.id)),
+            }
+        }
     }
 
     /// Replaces the children of all systems that are still in the run.
@@ -132,7 +181,7 @@ impl<'a> Lab<'a> {
             if self.children[who].take().is_some() {
                 match Connection::open(info, self.plan) {
                     Ok((connection, _)) => self.children[who] = Some(connection),
-                    Err(error) => self.failures.push(error),
+                    Err(error) => self.give_up(who, error),
                 }
             }
         }
@@ -157,8 +206,7 @@ impl<'a> Lab<'a> {
                 Ok(_) => {}
                 Err(error) => {
                     let id = self.plan.systems[who].id;
-                    self.failures.push(format!("{id}: {error} ({group:?}, size {size})"));
-                    self.children[who] = None;
+                    self.give_up(who, format!("{id}: {error} ({group:?}, size {size})"));
                 }
             }
         }
@@ -166,8 +214,7 @@ impl<'a> Lab<'a> {
 
     fn close(mut self) -> Outcome {
         // A system that gave up has too few samples in some cells, and its other figures are not to be trusted either.
-        let alive: Vec<bool> = self.children.iter().map(Option::is_some).collect();
-        self.cells.retain(|(who, _, _), _| alive[*who]);
+        self.cells.retain(|(who, _, _), _| !self.failed[*who]);
         let mut records: Vec<Record> = self
             .cells
             .iter()
@@ -290,10 +337,16 @@ impl Connection {
         let fail = |error: String| format!("{}: {error}", info.id);
         let program = std::env::current_exe().map_err(|error| fail(error.to_string()))?;
         let mut command = Command::new(program);
-        if let Some(engine) = info.engine {
+        if info.kind == Kind::Ours && (info.engine.is_some() || plan.nodes.is_some()) {
             // The later of two options wins, and the others stay.
-            let options = std::env::var("ASHLAR_OPTIONS").unwrap_or_default();
-            command.env("ASHLAR_OPTIONS", format!("{options},engine={engine}"));
+            let mut options = std::env::var("ASHLAR_OPTIONS").unwrap_or_default();
+            if let Some(engine) = info.engine {
+                options += &format!(",engine={engine}");
+            }
+            if let Some(nodes) = plan.nodes {
+                options += &format!(",nodes={nodes}");
+            }
+            command.env("ASHLAR_OPTIONS", options);
         }
         let mut child = command
             .args(["bench-child", info.id])
@@ -359,7 +412,16 @@ mod tests {
     }
 
     fn plan(tests: &[Test]) -> Plan {
-        Plan { tests: tests.to_vec(), systems: Vec::new(), sizes: vec![8], objects: 10, cpus: 3, allowed: 2, rounds: 1 }
+        Plan {
+            tests: tests.to_vec(),
+            systems: Vec::new(),
+            sizes: vec![8],
+            objects: 10,
+            cpus: 3,
+            allowed: 2,
+            nodes: None,
+            rounds: 1,
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::Counts;
+use super::published::Published;
 use crate::error::CliError;
 
 /// Host and records of one run.
@@ -13,6 +14,9 @@ use crate::error::CliError;
 pub(crate) struct Report {
     pub(crate) host: Host,
     pub(crate) records: Vec<Record>,
+    /// Figures of others, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) published: Option<Published>,
 }
 
 /// One cell: a test, a system and a size.
@@ -67,12 +71,20 @@ pub(crate) struct Host {
     pub(crate) build: String,
     /// Objects for each thread and pass.
     pub(crate) objects: usize,
+    /// NUMA nodes that ashlar and its engines were told to pretend, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nodes: Option<usize>,
+    /// How many of those have a CPU of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nodes_with_cpus: Option<usize>,
     pub(crate) rounds: usize,
     /// What was not counted.
     pub(crate) warm_up: String,
     /// In the order of the columns.
     pub(crate) systems: Vec<String>,
     pub(crate) peers: BTreeMap<String, Peer>,
+    /// What the processes of our own systems said about themselves: the mode and the number of nodes.
+    pub(crate) notes: BTreeMap<String, String>,
 }
 
 /// A peer as it was linked.

@@ -2,6 +2,7 @@
 
 pub(crate) mod csv;
 pub(crate) mod kernel;
+mod published;
 pub(crate) mod table;
 pub(crate) mod targets;
 
@@ -56,5 +57,5 @@ fn sample(cells: &[(&str, &str, usize, f64)]) -> Report {
             samples: vec![figure; 10],
         })
         .collect();
-    Report { host: crate::bench::record::Host::default(), records }
+    Report { host: crate::bench::record::Host::default(), records, published: None }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::{best_peer, figure, geometric_mean, value};
+use super::{best_peer, figure, geometric_mean, published, value};
 use crate::args::Statistic;
 use crate::bench::Counts;
 use crate::bench::record::Report;
@@ -27,7 +27,7 @@ const TITLES: [(&str, &str); 8] = [
 
 /// The mail's ratings follow no single rule. This is ours, printed under the tables.
 const RULE: &str = "\
-Rating: `ashlar` against the best peer of the row that is not told the size (`ashlar-*` and `limit*` are no peers).
+Rating: `ashlar` against the best peer of the row that is not told the size (`ashlar-*`, `limit*` and `linux-*` are no peers).
 With r = slower / faster - 1:  =  r up to 5 %;  + or -  up to 20 %;  ++ or --  up to 40 %;  +++ or ---  up to 70 %;
 ++++ or ----  above;  N *  `ashlar` is N times faster or more (2 to 10);  > 10 *  more than ten times.
 ";
@@ -62,6 +62,13 @@ pub(crate) fn header(run: &Report) -> String {
         let note = if peer.note.is_empty() { String::new() } else { format!(", {}", peer.note) };
         let _ = writeln!(text, "  {id}: {}, {}{note}", peer.version, peer.build);
     }
+    if let Some(nodes) = host.nodes {
+        let _ = writeln!(
+            text,
+            "{nodes} fake nodes for ashlar and its engines, CPU n on node n modulo {nodes}: {} of them with CPUs here",
+            host.nodes_with_cpus.unwrap_or(0)
+        );
+    }
     let _ = writeln!(
         text,
         "{} objects a CPU and pass, {} rounds of {} turns, systems in turn; not counted: {}",
@@ -93,6 +100,7 @@ pub(crate) fn render(run: &Report, by: Statistic) -> String {
         block(&mut text, run, test, by);
     }
     counts(&mut text, run);
+    published::legend(&mut text, run);
     text.push('\n');
     text += RULE;
     text.push('\n');
@@ -154,12 +162,14 @@ fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
 
     let mut rows = vec![vec![String::new()]];
     rows[0].extend(systems.iter().map(|&id| id.to_owned()));
+    rows[0].extend(published::heads(run, test));
     for size in run.sizes(test) {
         let mut row = vec![size.to_string()];
         row.extend(systems.iter().map(|id| {
             run.cell(test, id, size)
                 .map_or_else(|| "?".to_owned(), |record| format!("{}/{}", figure(record.median), figure(record.min)))
         }));
+        row.extend(published::cells(run, test, size));
         let rated = run.cell(test, RATED, size).zip(best_peer(run, RATED, test, size, by));
         row.push(rated.map_or_else(String::new, |(ours, (_, peer))| rating(value(ours, by), peer)));
         rows.push(row);
@@ -168,7 +178,7 @@ fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
 }
 
 /// Writes rows under their first one, right-aligned; a cell more than the first row has ends its line as it is.
-fn aligned(text: &mut String, rows: &[Vec<String>]) {
+pub(super) fn aligned(text: &mut String, rows: &[Vec<String>]) {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
     for row in rows {

@@ -1,4 +1,4 @@
-//! The systems that the lab can run: ours, the peers, and the limit that none can beat.
+//! The systems that the lab can run: ours, the peers, the limit that none can beat, and the originals.
 
 pub(crate) mod limit;
 mod ours;
@@ -7,6 +7,7 @@ mod peers;
 use core::marker::PhantomData;
 
 use super::child::entry;
+use super::linux;
 use super::protocol::Setup;
 use crate::error::CliError;
 use crate::host;
@@ -134,6 +135,8 @@ pub(crate) enum Kind {
         sized: bool,
     },
     Limit,
+    /// An allocator of the kernel, in a kernel: it is booted, not served. Never part of `all`.
+    Linux,
 }
 
 /// The body of a child.
@@ -152,7 +155,7 @@ pub(crate) struct SystemInfo {
     pub(crate) engine: Option<&'static str>,
     /// Whether it may run on this machine; the error says why not.
     usable: fn() -> Result<(), String>,
-    /// Absent when the feature is off.
+    /// Absent when the feature is off, and of a kernel, which is no child of ours.
     serve: Option<Serve>,
 }
 
@@ -193,12 +196,17 @@ const fn engine(id: &'static str) -> SystemInfo {
     SystemInfo { engine: Some(id), ..built_in(id, Kind::Ours, entry::<Called<ours::Kmalloc>>()) }
 }
 
+/// A kernel of `lab/linux`.
+const fn kernel(id: &'static str, usable: fn() -> Result<(), String>) -> SystemInfo {
+    SystemInfo { id, kind: Kind::Linux, feature: None, env: &[], engine: None, usable, serve: None }
+}
+
 fn always() -> Result<(), String> {
     Ok(())
 }
 
 /// All systems, in the order of the columns.
-static SYSTEMS: [SystemInfo; 23] = [
+static SYSTEMS: [SystemInfo; 26] = [
     built_in("ashlar", Kind::Ours, entry::<Called<ours::Kmalloc>>()),
     built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
     built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
@@ -231,6 +239,9 @@ static SYSTEMS: [SystemInfo; 23] = [
     peer!("mimalloc-sized", "peer-mimalloc", MimallocSized, sized: true),
     built_in("limit", Kind::Limit, entry::<limit::Limit>()),
     built_in("limit-called", Kind::Limit, entry::<limit::LimitCalled>()),
+    kernel("linux-slab", || linux::built("linux-slab")),
+    kernel("linux-slub", || linux::built("linux-slub")),
+    kernel("linux-slob", || linux::built("linux-slob")),
 ];
 
 /// tcmalloc keeps a value of its own in a field of the rseq area that Linux 6.19 no longer rewrites.

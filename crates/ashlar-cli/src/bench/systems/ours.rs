@@ -13,6 +13,11 @@ fn counts() -> [u64; 2] {
     [all.locks(), all.alloc_slow + all.free_slow]
 }
 
+/// See [`System::note`].
+fn note() -> String {
+    format!("{}, nodes: {}", ashlar::mode(), ashlar::nodes())
+}
+
 /// `kmalloc` and `kfree`.
 #[derive(Debug)]
 pub(crate) struct Kmalloc;
@@ -30,7 +35,7 @@ impl Calls for Kmalloc {
     }
 
     fn note() -> String {
-        ashlar::mode().to_string()
+        note()
     }
 
     fn counts() -> Option<[u64; 2]> {
@@ -55,7 +60,7 @@ impl Calls for KmallocSized {
     }
 
     fn note() -> String {
-        ashlar::mode().to_string()
+        note()
     }
 
     fn counts() -> Option<[u64; 2]> {
@@ -80,7 +85,7 @@ impl Calls for Malloc {
     }
 
     fn note() -> String {
-        ashlar::mode().to_string()
+        note()
     }
 
     fn counts() -> Option<[u64; 2]> {
@@ -111,7 +116,7 @@ impl System for Caches {
     }
 
     fn note(&self) -> String {
-        ashlar::mode().to_string()
+        note()
     }
 
     fn counts(&self) -> Option<[u64; 2]> {
