@@ -95,6 +95,8 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
         min_partial: args.use_min_partial.then_some(args.min_partial as usize),
         min_order: order("min_order", args.use_min_order, args.min_order)?,
         max_order: order("max_order", args.use_max_order, args.max_order)?,
+        // That of the process: the option `engine`.
+        engine: None,
     })
 }
 

@@ -227,21 +227,32 @@ fn an_abort_at_any_step_of_a_section_loses_and_doubles_nothing() {
 }
 
 /// The same for CPU slabs, whose freelists run through the objects: eight of them to a slab here, so that the states stand
-/// before and behind the end of a slab.
+/// before and behind the end of a slab. A test for each stage with sections of its own, so that they run side by side.
+fn aborts_with_cpu_slabs(test: &str, engine: &str) {
+    let options = format!("percpu=emulate,reaper=off,max_order=0,engine={engine}");
+    let outcome = child(test, engine, &[("ASHLAR_OPTIONS", &options)], || {
+        let cache = KmemCache::create("engine", SIZE, &CacheArgs::default()).expect("a cache");
+        assert_eq!((cache.engine().id(), cache.info().objects_per_slab), (engine, 8));
+        tell("aborts", abort_everywhere());
+    });
+    let Some(child) = outcome else { return };
+    let aborts: usize = child.succeeded().told("aborts").parse().expect("a number");
+    assert!(aborts > 36 * OTHERS.len() * 5, "{engine}: only {aborts} aborts: were the sections found?");
+}
+
 #[test]
-fn an_abort_at_any_step_of_a_section_of_a_cpu_slab_loses_and_doubles_nothing() {
-    let test = "an_abort_at_any_step_of_a_section_of_a_cpu_slab_loses_and_doubles_nothing";
-    for engine in ["slub+", "slub-ll", "slub-bulk"] {
-        let options = format!("percpu=emulate,reaper=off,max_order=0,engine={engine}");
-        let outcome = child(test, engine, &[("ASHLAR_OPTIONS", &options)], || {
-            let cache = KmemCache::create("engine", SIZE, &CacheArgs::default()).expect("a cache");
-            assert_eq!((cache.engine().id(), cache.info().objects_per_slab), (engine, 8));
-            tell("aborts", abort_everywhere());
-        });
-        let Some(child) = outcome else { continue };
-        let aborts: usize = child.succeeded().told("aborts").parse().expect("a number");
-        assert!(aborts > 36 * OTHERS.len() * 5, "{engine}: only {aborts} aborts: were the sections found?");
-    }
+fn an_abort_at_any_step_of_a_section_of_slub_plus_loses_and_doubles_nothing() {
+    aborts_with_cpu_slabs("an_abort_at_any_step_of_a_section_of_slub_plus_loses_and_doubles_nothing", "slub+");
+}
+
+#[test]
+fn an_abort_at_any_step_of_a_section_of_slub_ll_loses_and_doubles_nothing() {
+    aborts_with_cpu_slabs("an_abort_at_any_step_of_a_section_of_slub_ll_loses_and_doubles_nothing", "slub-ll");
+}
+
+#[test]
+fn an_abort_at_any_step_of_a_section_of_slub_bulk_loses_and_doubles_nothing() {
+    aborts_with_cpu_slabs("an_abort_at_any_step_of_a_section_of_slub_bulk_loses_and_doubles_nothing", "slub-bulk");
 }
 
 #[test]

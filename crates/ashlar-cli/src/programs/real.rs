@@ -127,14 +127,35 @@ impl Prepared {
             None => Stdio::null(),
         });
         system.prepare(&mut command);
+        let log = self.dir.join("loaded");
+        if watched {
+            // A short program may be over before its mappings could be looked at; the dynamic linker's log stays.
+            command.env("LD_DEBUG", "files").env("LD_DEBUG_OUTPUT", log.join("by"));
+            fs::create_dir_all(&log).map_err(io)?;
+        }
         let start = Instant::now();
         let child = command.spawn().map_err(|error| format!("cannot start {}: {error}", program.display()))?;
-        let seen = if watched { watch(&child, system) } else { Ok(()) };
         let usage = process::wait(child, start)
             .map_err(|ended| process::reason(&fs::read_to_string(&err).unwrap_or_default(), ended))?;
-        seen?;
+        if watched {
+            let loaded = was_loaded(&log, system);
+            fs::remove_dir_all(&log).map_err(io)?;
+            loaded?;
+        }
         Ok((usage, checksum(&out)?))
     }
+}
+
+/// Fails unless one of the dynamic linker's logs in `dir` says that the library of `system` was initialised.
+fn was_loaded(dir: &Path, system: &System) -> Result<(), String> {
+    let Some(library) = &system.library else { return Ok(()) };
+    let line = format!("calling init: {}", library.display());
+    let logs = fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let mut logs = logs.filter_map(|entry| fs::read(entry.ok()?.path()).ok());
+    if logs.any(|log| String::from_utf8_lossy(&log).lines().any(|said| said.ends_with(&line))) {
+        return Ok(());
+    }
+    Err(format!("the preload has no effect: {} was never mapped", library.display()))
 }
 
 /// Waits until the library of `system` is mapped into `child`; fails if it ends before.

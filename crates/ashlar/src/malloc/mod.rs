@@ -6,7 +6,7 @@
 //! aligned to 16 bytes, a size of 0 gets memory of its own, failure sets `errno`, success and `free` leave it alone.
 //!
 //! * `entry`: `malloc` and `free` with their fast paths.
-//! * `check`: what pointers are; misuse of `free` (the object map, [`crate::page::objmap`], knows every live object).
+//! * `check`: what pointers are; misuse of `free` (the object map, `page::objmap`, knows every live object).
 //! * `resize` is `realloc`.
 //! * this file: everything else behind the fast paths.
 //!
