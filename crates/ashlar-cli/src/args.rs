@@ -48,7 +48,7 @@ pub(crate) struct WorkloadArgs {
 
     /// The library that must serve malloc [default: the C library]
     #[arg(long, value_name = "FILE")]
-    pub(crate) library: Option<PathBuf>,
+    pub(crate) preload: Option<PathBuf>,
 
     /// Milliseconds to sleep when everything is freed, before resident memory is read
     #[arg(long, value_name = "MS")]

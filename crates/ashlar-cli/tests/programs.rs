@@ -98,7 +98,7 @@ fn a_tiny_run_writes_the_json_schema_and_can_be_judged_again() {
         for system in ["glibc", "ashlar", "ashlar[sheaf=16]"] {
             let record = of(workload, system);
             assert_eq!((&record["kind"], &record["unit"]), (&kind.into(), &"ms".into()));
-            assert_eq!(record["library"].is_null(), system == "glibc");
+            assert_eq!(record["preload"].is_null(), system == "glibc");
             for key in ["elapsed", "cpu", "user", "sys", "peak_rss_kib", "minor_faults", "context_switches"] {
                 let figure = &record[key];
                 assert!(figure["min"].as_f64().unwrap() <= figure["median"].as_f64().unwrap(), "{workload} {key}");
@@ -127,7 +127,7 @@ fn a_tiny_run_writes_the_json_schema_and_can_be_judged_again() {
 /// A library that answers for another allocator: the figures would be of the wrong one.
 #[test]
 fn a_preload_without_effect_is_noticed() {
-    let out = ashlar(&["workload", "numbers", "--scale", "0.001", "--library", "/lib/libother.so"]);
+    let out = ashlar(&["workload", "numbers", "--scale", "0.001", "--preload", "/lib/libother.so"]);
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stderr).contains("the preload has no effect: malloc is served by"), "{}", text(&out.stderr));
     assert!(out.stdout.is_empty());
@@ -166,7 +166,7 @@ fn a_wrong_allocator_changes_the_checksum() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
         command.args(["workload", "numbers", "--scale", "0.01"]).env_remove("LD_PRELOAD");
         if let Some(library) = preload {
-            command.arg("--library").arg(library).env("LD_PRELOAD", library);
+            command.arg("--preload").arg(library).env("LD_PRELOAD", library);
         }
         let out = command.output().unwrap();
         assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));

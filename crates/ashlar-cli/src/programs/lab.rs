@@ -258,7 +258,7 @@ pub(super) fn record(workload: &str, kind: Kind, system: &System, samples: &Samp
         workload: workload.to_owned(),
         kind,
         system: system.id.clone(),
-        library: system.library.as_ref().map(|path| path.to_string_lossy().into_owned()),
+        preload: system.preload.as_ref().map(|path| path.to_string_lossy().into_owned()),
         version: system.version.clone(),
         unit: "ms".to_owned(),
         elapsed: Figure::of(&elapsed),
@@ -280,8 +280,8 @@ fn synthetic(workload: &Workload, system: &System, scale: f64) -> Result<Command
     let tool = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     let mut command = Command::new(tool);
     command.args(["workload", workload.name, "--scale", &scale.to_string()]);
-    if let Some(library) = &system.library {
-        command.arg("--library").arg(library);
+    if let Some(library) = &system.preload {
+        command.arg("--preload").arg(library);
     }
     system.prepare(&mut command);
     Ok(command)
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     fn plan(systems: &[&str]) -> Plan {
-        let system = |id: &&str| System { id: (*id).to_owned(), library: None, version: String::new(), options: None };
+        let system = |id: &&str| System { id: (*id).to_owned(), preload: None, version: String::new(), options: None };
         Plan { programs: vec![Program::Startup], systems: systems.iter().map(system).collect(), rounds: 1, scale: 1.0 }
     }
 

@@ -182,7 +182,7 @@ fn list(args: &ProgramsArgs) -> Result<(), CliError> {
     }
     text += "Systems\n";
     for system in &systems {
-        let file = system.library.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        let file = system.preload.as_ref().map_or_else(String::new, |path| path.display().to_string());
         let _ = writeln!(text, "  {:<15} {:<21} {file}", system.id, system.version);
     }
     for line in &missing {

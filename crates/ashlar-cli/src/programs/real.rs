@@ -1,8 +1,8 @@
 //! Real programs, where they are installed: how each is run, and on what input.
 //!
 //! The inputs are made by `inputs` from a fixed seed, in a directory of this run. What a program writes to standard
-//! output is compared between the systems. That the library is really in the process is seen in `/proc/PID/maps` during the
-//! warm-up.
+//! output is compared between the systems. That the library is really in the process is what the dynamic linker's log says
+//! of the warm-up, and for a server, which stays, its mappings.
 
 use core::time::Duration;
 use std::ffi::OsString;
@@ -148,7 +148,7 @@ impl Prepared {
 
 /// Fails unless one of the dynamic linker's logs in `dir` says that the library of `system` was initialised.
 fn was_loaded(dir: &Path, system: &System) -> Result<(), String> {
-    let Some(library) = &system.library else { return Ok(()) };
+    let Some(library) = &system.preload else { return Ok(()) };
     let line = format!("calling init: {}", library.display());
     let logs = fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
     let mut logs = logs.filter_map(|entry| fs::read(entry.ok()?.path()).ok());
@@ -160,7 +160,7 @@ fn was_loaded(dir: &Path, system: &System) -> Result<(), String> {
 
 /// Waits until the library of `system` is mapped into `child`; fails if it ends before.
 pub(super) fn watch(child: &Child, system: &System) -> Result<(), String> {
-    let Some(library) = &system.library else { return Ok(()) };
+    let Some(library) = &system.preload else { return Ok(()) };
     let file = library.canonicalize().unwrap_or_else(|_| library.clone());
     loop {
         // A process that has ended has no mappings.

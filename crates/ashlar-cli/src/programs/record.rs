@@ -83,7 +83,7 @@ pub(crate) struct Record {
     pub(crate) kind: Kind,
     pub(crate) system: String,
     /// The preloaded file; of glibc none.
-    pub(crate) library: Option<String>,
+    pub(crate) preload: Option<String>,
     pub(crate) version: String,
     /// Of `elapsed`, `cpu`, `user` and `sys`.
     pub(crate) unit: String,

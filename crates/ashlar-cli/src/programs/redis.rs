@@ -46,7 +46,7 @@ pub(super) fn run(job: &Job, dir: &Path, system: &System, watched: bool) -> Resu
     command.current_dir(dir).stdin(Stdio::null()).stderr(Stdio::null());
     command.stdout(File::create(&log).map_err(|error| error.to_string())?);
     system.prepare(&mut command);
-    if system.library.is_none() {
+    if system.preload.is_none() {
         command.env("LD_PRELOAD", "libc.so.6");
     }
     let start = Instant::now();

@@ -31,7 +31,7 @@ pub(super) fn run(system: &System) -> Result<Usage, String> {
 
 /// An error unless the library is mapped into such a process.
 pub(super) fn check(system: &System) -> Result<(), String> {
-    let Some(library) = &system.library else { return Ok(()) };
+    let Some(library) = &system.preload else { return Ok(()) };
     let mut command = Command::new("cat");
     system.prepare(&mut command);
     command.arg("/proc/self/maps");

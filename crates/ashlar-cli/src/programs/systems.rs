@@ -16,7 +16,7 @@ pub(super) struct System {
     /// The family, or `ashlar[options]`.
     pub(super) id: String,
     /// None for glibc.
-    pub(super) library: Option<PathBuf>,
+    pub(super) preload: Option<PathBuf>,
     pub(super) version: String,
     /// What `ASHLAR_OPTIONS` gains.
     pub(super) options: Option<String>,
@@ -84,14 +84,14 @@ pub(super) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec
 /// The system, or a line that says how to get it.
 fn open(id: &str) -> Result<Result<System, String>, CliError> {
     if id == BASE {
-        return Ok(Ok(System { id: id.to_owned(), library: None, version: host::glibc(), options: None }));
+        return Ok(Ok(System { id: id.to_owned(), preload: None, version: host::glibc(), options: None }));
     }
     let Some(peer) = PEERS.iter().find(|peer| peer.id == id) else {
         return ours().map(Ok);
     };
     let found = built(id).or_else(|| packaged(peer)).map(|(library, version)| System {
         id: id.to_owned(),
-        library: Some(library),
+        preload: Some(library),
         version,
         options: None,
     });
@@ -103,7 +103,7 @@ fn open(id: &str) -> Result<Result<System, String>, CliError> {
 
 fn ours() -> Result<System, CliError> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    Ok(System { id: OURS.to_owned(), library: Some(run::library()?), version, options: None })
+    Ok(System { id: OURS.to_owned(), preload: Some(run::library()?), version, options: None })
 }
 
 /// What `lab/peers/build.sh` made: `peers` beside the directory of the tool.
@@ -146,7 +146,7 @@ impl System {
     pub(super) fn prepare(&self, command: &mut Command) {
         // What this process was started with is not meant for all systems.
         command.env_remove("LD_PRELOAD").env_remove("ASHLAR_STATS");
-        if let Some(library) = &self.library {
+        if let Some(library) = &self.preload {
             command.env("LD_PRELOAD", library);
         }
         if let Some(options) = &self.options {
@@ -175,6 +175,6 @@ mod tests {
     fn a_list_drops_repeats_and_the_base_is_no_peer() {
         let (systems, missing) = select("glibc, glibc", &[]).unwrap();
         assert_eq!((systems.len(), missing.len()), (1, 0));
-        assert!(systems[0].library.is_none() && !is_peer("glibc") && !is_peer("ashlar") && is_peer("rpmalloc"));
+        assert!(systems[0].preload.is_none() && !is_peer("glibc") && !is_peer("ashlar") && is_peer("rpmalloc"));
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn header(run: &Run) -> String {
     );
     for system in run.systems() {
         if let Some(record) = run.programs.iter().find(|record| record.system == system) {
-            let file = record.library.as_deref().unwrap_or("the C library, nothing preloaded");
+            let file = record.preload.as_deref().unwrap_or("the C library, nothing preloaded");
             let _ = writeln!(text, "  {system}: {} ({file})", record.version);
         }
     }

@@ -133,7 +133,7 @@ mod tests {
                     workload: workload.to_owned(),
                     kind,
                     system: system.to_owned(),
-                    library: None,
+                    preload: None,
                     version: String::new(),
                     unit: "ms".to_owned(),
                     elapsed: figure(100.0 * time),

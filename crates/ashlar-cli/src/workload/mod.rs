@@ -96,7 +96,7 @@ pub(crate) fn main(args: &WorkloadArgs) -> Result<(), CliError> {
         let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
         return Err(CliError::option("NAME", format_args!("`{}`: expected one of {}", args.name, names.join(", "))));
     };
-    check_malloc(args.library.as_deref())?;
+    check_malloc(args.preload.as_deref())?;
     let checksum = (workload.run)(Scale(args.scale));
     let idle_rss_kib = args.idle.map(|millis| {
         // The sign that the work is done, so that others may begin.
