@@ -10,11 +10,11 @@ use core::ptr::NonNull;
 
 use crate::cache::KmemCache;
 use crate::engine;
-use crate::kmalloc::{alloc_large_on, class_cache, kmalloc};
+use crate::kmalloc::{alloc_large_on, class_cache, kmalloc, natural_align};
 use crate::page::memmap::MEMMAP;
 use crate::page::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
-use crate::units::{NodeId, PAGE_SIZE};
+use crate::units::NodeId;
 
 /// NUMA nodes, real or fake, numbered from 0 without gaps. Starts the allocator if it is not up.
 pub fn nodes() -> usize {
@@ -52,6 +52,6 @@ pub fn kmalloc_on(size: usize, node: NodeId) -> *mut u8 {
     }
     match class_cache(size) {
         Some(cache) => engine::alloc_on(cache, node),
-        None => alloc_large_on(node, size, PAGE_SIZE).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr()),
+        None => alloc_large_on(node, size, natural_align(size)).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr()),
     }
 }

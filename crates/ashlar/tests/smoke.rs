@@ -62,3 +62,24 @@ fn many_rounds_reuse_the_same_memory() {
     }
     assert!(committed() <= first + 4096, "memory grows from round to round");
 }
+
+#[test]
+fn sizes_that_are_powers_of_two_are_aligned_to_themselves() {
+    let _alone = ALONE.lock();
+    for align in (3..=25).map(|bits| 1usize << bits) {
+        // Something odd before each, so that alignment is no accident of the order.
+        let odd = ashlar::kmalloc(5 * align / 3 + 1);
+        let found = [ashlar::kmalloc(align), ashlar::kzalloc(align), ashlar::kmalloc_on(align, ashlar::NodeId(0))];
+        // SAFETY: the old pointers are of kmalloc and used no more.
+        let grown = [align / 2 + 1, align - 3].map(|less| unsafe { ashlar::krealloc(ashlar::kmalloc(less), align) });
+        for ptr in found.into_iter().chain(grown) {
+            assert!(!ptr.is_null());
+            // The zone aligns to 2 MiB at most.
+            assert!((ptr as usize).is_multiple_of(align.min(2 << 20)), "{align} bytes at {ptr:?}");
+            // SAFETY: allocated above, freed once.
+            unsafe { ashlar::kfree(ptr) };
+        }
+        // SAFETY: as above.
+        unsafe { ashlar::kfree(odd) };
+    }
+}

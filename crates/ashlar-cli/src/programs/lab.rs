@@ -185,7 +185,8 @@ impl Lab<'_> {
                 .and_then(|(usage, out)| parse(&out).map(|answer| (usage, answer)))
                 .map(|(usage, answer)| {
                     // What the process says of its own memory contains nothing of ours.
-                    (vec![Usage { peak_rss_kib: answer.peak_rss_kib, ..usage }], answer.checksum)
+                    let peak_anon_kib = Some(answer.peak_anon_kib);
+                    (vec![Usage { peak_rss_kib: answer.peak_rss_kib, peak_anon_kib, ..usage }], answer.checksum)
                 }),
             Program::Real(real) => real.run(system, false).map(|(usage, checksum)| (vec![usage], checksum)),
             Program::Startup => return self.measure_startup(at, who),
@@ -254,6 +255,8 @@ pub(super) fn record(workload: &str, kind: Kind, system: &System, samples: &Samp
     let of = |figure: &dyn Fn(&Usage) -> f64| -> Vec<f64> { samples.usages.iter().map(figure).collect() };
     let millis = |time: core::time::Duration| time.as_secs_f64() * 1000.0;
     let elapsed = of(&|usage| millis(usage.elapsed));
+    let anonymous: Vec<f64> =
+        samples.usages.iter().filter_map(|usage| usage.peak_anon_kib).map(|kib| kib as f64).collect();
     Record {
         workload: workload.to_owned(),
         kind,
@@ -266,6 +269,7 @@ pub(super) fn record(workload: &str, kind: Kind, system: &System, samples: &Samp
         user: Figure::of(&of(&|usage| millis(usage.user))),
         sys: Figure::of(&of(&|usage| millis(usage.sys))),
         peak_rss_kib: Figure::of(&of(&|usage| usage.peak_rss_kib as f64)),
+        peak_anon_kib: (!anonymous.is_empty()).then(|| Figure::of(&anonymous)),
         idle_rss_kib: samples.idle.map(|kib| Figure::of(&[kib as f64])),
         minor_faults: Figure::of(&of(&|usage| usage.minor_faults as f64)),
         context_switches: Figure::of(&of(&|usage| usage.context_switches as f64)),

@@ -13,6 +13,8 @@ pub(super) struct Usage {
     pub(super) sys: Duration,
     /// The kernel also counts the memory of the process that started it: never less than what this tool has.
     pub(super) peak_rss_kib: u64,
+    /// Without pages of files; known for the programs that say it themselves.
+    pub(super) peak_anon_kib: Option<u64>,
     pub(super) minor_faults: u64,
     pub(super) context_switches: u64,
 }
@@ -76,6 +78,7 @@ pub(super) fn wait(child: Child, start: Instant) -> Result<Usage, String> {
         user: time(rusage.ru_utime),
         sys: time(rusage.ru_stime),
         peak_rss_kib: rusage.ru_maxrss.cast_unsigned(),
+        peak_anon_kib: None,
         minor_faults: rusage.ru_minflt.cast_unsigned(),
         context_switches: (rusage.ru_nvcsw + rusage.ru_nivcsw).cast_unsigned(),
     })

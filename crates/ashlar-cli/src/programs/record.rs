@@ -95,6 +95,9 @@ pub(crate) struct Record {
     pub(crate) sys: Figure,
     /// Of a program of several processes: of the largest.
     pub(crate) peak_rss_kib: Figure,
+    /// The same without pages of files; synthetic workloads only.
+    #[serde(default)]
+    pub(crate) peak_anon_kib: Option<Figure>,
     /// After everything was freed and the process had slept; synthetic workloads only.
     pub(crate) idle_rss_kib: Option<Figure>,
     pub(crate) minor_faults: Figure,

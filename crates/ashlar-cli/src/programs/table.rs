@@ -15,17 +15,20 @@ pub(super) enum Measure {
     Elapsed,
     Cpu,
     Peak,
+    /// Without pages of files.
+    Anonymous,
     Idle,
 }
 
 impl Measure {
-    const ALL: [Self; 4] = [Self::Elapsed, Self::Cpu, Self::Peak, Self::Idle];
+    const ALL: [Self; 5] = [Self::Elapsed, Self::Cpu, Self::Peak, Self::Anonymous, Self::Idle];
 
     fn title(self) -> &'static str {
         match self {
             Self::Elapsed => "elapsed time, ms",
             Self::Cpu => "CPU time (user and system), ms",
             Self::Peak => "peak resident memory, MiB",
+            Self::Anonymous => "peak resident memory without pages of files, MiB",
             Self::Idle => "resident memory after everything was freed and 1.5 s of sleep, MiB",
         }
     }
@@ -36,6 +39,7 @@ impl Measure {
             Self::Elapsed => record.elapsed,
             Self::Cpu => record.cpu,
             Self::Peak => record.peak_rss_kib,
+            Self::Anonymous => record.peak_anon_kib?,
             Self::Idle => record.idle_rss_kib?,
         };
         Some(figure.by(by)).filter(|&value| value > 0.0)
@@ -45,7 +49,7 @@ impl Measure {
         match self {
             Self::Elapsed | Self::Cpu if value < 10.0 => format!("{value:.2}"),
             Self::Elapsed | Self::Cpu => format!("{value:.0}"),
-            Self::Peak | Self::Idle => format!("{:.1}", value / 1024.0),
+            Self::Peak | Self::Anonymous | Self::Idle => format!("{:.1}", value / 1024.0),
         }
     }
 }
@@ -60,6 +64,8 @@ pub(crate) struct Means {
     pub(crate) elapsed: Option<f64>,
     pub(crate) cpu: Option<f64>,
     pub(crate) peak_rss: Option<f64>,
+    #[serde(default)]
+    pub(crate) peak_anon: Option<f64>,
     pub(crate) idle_rss: Option<f64>,
 }
 
@@ -99,6 +105,7 @@ pub(super) fn means(run: &Run, by: Statistic) -> Vec<Means> {
                     elapsed: of(Measure::Elapsed),
                     cpu: of(Measure::Cpu),
                     peak_rss: of(Measure::Peak),
+                    peak_anon: of(Measure::Anonymous),
                     idle_rss: of(Measure::Idle),
                 });
             }

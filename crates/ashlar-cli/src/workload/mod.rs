@@ -86,6 +86,9 @@ pub(crate) struct Answer {
     pub(crate) checksum: String,
     /// Most resident memory that the process had (`VmHWM`).
     pub(crate) peak_rss_kib: u64,
+    /// The same without pages of files: what malloc, the stacks and the data took. The files are the same for all
+    /// systems but for the library itself, and this tool is larger than the workloads that it contains.
+    pub(crate) peak_anon_kib: u64,
     /// Resident memory after everything was freed and the process slept; absent if it was not to.
     pub(crate) idle_rss_kib: Option<u64>,
 }
@@ -104,7 +107,13 @@ pub(crate) fn main(args: &WorkloadArgs) -> Result<(), CliError> {
         std::thread::sleep(Duration::from_millis(millis));
         resident_kib()
     });
-    let answer = Answer { checksum: format!("{checksum:016x}"), peak_rss_kib: status_kib("VmHWM:"), idle_rss_kib };
+    let peak_rss_kib = status_kib("VmHWM:");
+    let answer = Answer {
+        checksum: format!("{checksum:016x}"),
+        peak_rss_kib,
+        peak_anon_kib: peak_rss_kib.saturating_sub(status_kib("RssFile:") + status_kib("RssShmem:")),
+        idle_rss_kib,
+    };
     let line = serde_json::to_string(&answer).map_err(|error| CliError::Failed(error.to_string()))?;
     crate::print(&format!("{line}\n"))
 }

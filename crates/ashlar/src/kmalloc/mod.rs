@@ -148,7 +148,7 @@ fn kmalloc_rest(size: usize) -> *mut u8 {
         return core::ptr::null_mut();
     }
     if !has_cache(size) {
-        return alloc_large(size, PAGE_SIZE).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
+        return alloc_large(size, natural_align(size)).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
     }
     engine::alloc(cache(class_of(size)))
 }
@@ -156,6 +156,16 @@ fn kmalloc_rest(size: usize) -> *mut u8 {
 /// The cache that serves a size of 1 byte or more; `None` for sizes that are runs of pages. The allocator is up.
 pub(crate) fn class_cache(size: usize) -> Option<&'static RawCache> {
     has_cache(size).then(|| cache(class_of(size)))
+}
+
+/// The alignment of kmalloc for sizes that are runs of pages. What the kernel promises of powers of two: they are aligned
+/// to themselves, here up to the 2 MiB that the zone can align to. It is a matter of the pages, not of the bytes asked
+/// for, since krealloc may later use all of them.
+pub(crate) fn natural_align(size: usize) -> usize {
+    match crate::units::checked_align_up(size, PAGE_SIZE) {
+        Some(bytes) if bytes.is_power_of_two() => bytes.min(crate::units::BLOCK_SIZE),
+        _ => PAGE_SIZE,
+    }
 }
 
 /// Pages for `size` bytes at a multiple of `align` (up to 2 MiB); also whether they read as zeros.
@@ -277,7 +287,7 @@ pub fn kzalloc(size: usize) -> *mut u8 {
         if !crate::boot::ensure() {
             return core::ptr::null_mut();
         }
-        let Some((at, zeroed)) = alloc_large(size, PAGE_SIZE) else { return core::ptr::null_mut() };
+        let Some((at, zeroed)) = alloc_large(size, natural_align(size)) else { return core::ptr::null_mut() };
         if !zeroed {
             // SAFETY: `size` fresh bytes.
             unsafe { at.as_ptr().write_bytes(0, size) };

@@ -33,7 +33,9 @@ impl NodeBlocks {
                 while number != NO_BLOCK && tries < TRIES {
                     tries += 1;
                     let block = zone.block(number);
-                    if let Some(first) = block.find_run(pages) {
+                    if block.free_count() >= pages
+                        && let Some(first) = block.find_run(pages)
+                    {
                         return Some((number, first));
                     }
                     number = block.next;
