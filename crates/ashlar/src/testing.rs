@@ -33,6 +33,14 @@ pub unsafe fn cpu_push(cache: &KmemCache, object: *mut u8) -> bool {
     percpu::push(cache.raw_cache().slot, object as usize)
 }
 
+/// Frees an object as one that another CPU was given, wherever it is from.
+///
+/// # Safety
+/// As for [`KmemCache::free`].
+pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
+    crate::engine::free_foreign(cache.raw_cache(), object as usize);
+}
+
 /// The place of this thread's pointer to the armed critical section (`rseq_cs`), registered or emulated.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub fn rseq_cs() -> *mut u64 {

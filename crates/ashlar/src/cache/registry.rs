@@ -39,7 +39,7 @@ pub(crate) struct NewCache<'a> {
     pub(crate) cpu_partial: usize,
     pub(crate) engine: Engine,
     pub(crate) origin: Origin,
-    /// A slot that the caller claimed; `None`: any.
+    /// One of the slots that are set aside for malloc and kmalloc; `None`: any.
     pub(crate) slot: Option<u16>,
 }
 
@@ -65,7 +65,9 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         }
     };
     let (Some(place), Some(())) = (place, state.open(new.engine)) else {
-        PERCPU.release_slot(slot);
+        if new.slot.is_none() {
+            PERCPU.release_slot(slot);
+        }
         return Err(CreateError::OutOfMemory);
     };
     let serial = registry.next_serial;

@@ -330,6 +330,14 @@ pub(crate) fn free(cache: &'static RawCache, address: usize) {
     of_engine!(cache, free(cache, address));
 }
 
+/// As [`free`], of an object that another CPU was given: it should not be the next that this CPU hands out.
+pub(crate) fn free_foreign(cache: &'static RawCache, address: usize) {
+    match cache.engine {
+        Engine::Ashlar => slub::free_foreign(cache, address),
+        _ => free(cache, address),
+    }
+}
+
 /// As [`free`], for whoever knows that `address` lies in the slab that starts at `slab`, and that this cache owns it.
 #[inline]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, address: usize) {

@@ -18,9 +18,10 @@ use crate::page::direct;
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::objmap::OBJECTS;
 use crate::page::zone::{DIRECT_BYTES, Place, ZONE};
-use crate::percpu::{self, area::PERCPU};
+use crate::percpu;
+use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::report;
-use crate::sync::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::units::{LARGEST_KMALLOC_CLASS, NodeId, PAGE_SIZE, PageIndex};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
@@ -33,7 +34,7 @@ pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
 
 /// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the per-CPU lists of
 /// its page allocator.
-const CLASSES: [(usize, &str); 16] = [
+const CLASSES: [(usize, &str); KMALLOC_CACHES] = [
     (8, "kmalloc-8"),
     (16, "kmalloc-16"),
     (32, "kmalloc-32"),
@@ -57,8 +58,23 @@ static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
 /// For each size up to 8 KiB the slot offset of its cache; 0 (the slot that is always empty) for size 0.
-pub(crate) static SIZE_SLOT: [AtomicU16; KMALLOC_MAX_CACHE_SIZE + 1] =
-    [const { AtomicU16::new(0) }; KMALLOC_MAX_CACHE_SIZE + 1];
+pub(crate) static SIZE_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE + 1] = {
+    let mut table = [0; KMALLOC_MAX_CACHE_SIZE + 1];
+    let (mut size, mut class) = (1, 0);
+    while size < table.len() {
+        if size > CLASSES[class].0 {
+            class += 1;
+        }
+        table[size] = slot_of(class);
+        size += 1;
+    }
+    table
+};
+
+/// The slot offset of a class.
+const fn slot_of(class: usize) -> u16 {
+    (KMALLOC_SLOTS + class * SLOT_BYTES) as u16
+}
 
 /// For each size up to 8 KiB, in steps of 8 rounded up, its class: for engines that take every call behind the entry points.
 static SMALL_CLASS: [u8; KMALLOC_MAX_CACHE_SIZE / 8 + 1] = {
@@ -92,20 +108,15 @@ fn has_cache(size: usize) -> bool {
 /// Creates the kmalloc caches. Called once, by the boot.
 pub(crate) fn create_caches() -> bool {
     let engine = crate::boot::options().engine;
-    let mut from = 1;
-    for (cache, (size, name)) in CACHES.iter().zip(CLASSES) {
+    for (class, (cache, (size, name))) in CACHES.iter().zip(CLASSES).enumerate() {
         if size > engine.kmalloc_max_cache() {
             break;
         }
         // The largest power of two that divides the size: what the kernel promises.
         let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
         let args = CacheArgs { align, ..CacheArgs::default() };
-        let Ok(raw) = create_raw(name, size, &args, Origin::Kmalloc, None) else { return false };
+        let Ok(raw) = create_raw(name, size, &args, Origin::Kmalloc, Some(slot_of(class))) else { return false };
         cache.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
-        for entry in SIZE_SLOT.iter().take(size + 1).skip(from) {
-            entry.store(raw.slot, Ordering::Relaxed);
-        }
-        from = size + 1;
     }
     MAX_CACHE.store(engine.kmalloc_max_cache(), Ordering::Release);
     if engine.has_sheaves() {

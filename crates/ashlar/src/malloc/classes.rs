@@ -2,12 +2,14 @@
 //!
 //! So at most 15 bytes, or a ninth of what is set aside, are not what was asked for.
 
+use crate::percpu::area::MALLOC_CACHES;
+
 /// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most a ninth as well.
 pub const MALLOC_MAX_CACHE_SIZE: usize = 32 << 10;
 /// Alignment of everything, and the step of the small classes: that of C's `max_align_t`.
 pub(crate) const STEP: usize = 16;
 /// Number of classes.
-pub(crate) const CLASSES: usize = 72;
+pub(crate) const CLASSES: usize = MALLOC_CACHES;
 const LINEAR: usize = 8;
 
 /// The class of a size of at most 32 KiB; sizes of 0 count as 1.
@@ -29,7 +31,8 @@ pub(crate) const fn size_of_class(class: usize) -> usize {
     (1 << doubling) + ((step + 1) << (doubling - 3))
 }
 
-/// A class as the object map knows it: even, so that eight codes are as far apart as slots, and never 0.
+/// A class as the object map knows it: even, so that eight codes are as far apart as slots, and never 0. The lowest bit of
+/// an entry is the side of the CPU that handed the object out (see [`super::entry`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(u8);
 
@@ -42,13 +45,19 @@ impl Code {
     /// What an entry of the map says; `None` for 0.
     #[inline]
     pub(crate) fn from_map(entry: u8) -> Option<Code> {
-        (entry != 0).then_some(Code(entry))
+        (entry != 0).then_some(Code(entry & !1))
     }
 
-    /// What to write into the map.
+    /// What to write into the map for an object that a CPU of side 0 hands out.
     #[inline]
     pub(crate) const fn entry(self) -> u8 {
         self.0
+    }
+
+    /// As [`Self::entry`], for a CPU of the given side.
+    #[inline]
+    pub(crate) const fn entry_of_side(self, side: u8) -> u8 {
+        self.0 | side
     }
 
     /// The class.

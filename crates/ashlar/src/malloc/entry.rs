@@ -4,6 +4,13 @@
 //! the cache also says that a live object starts at the address, so misuse is caught in every build. In return `malloc`
 //! writes the object's entry and `free` clears it. `free` clears before its section begins: whatever then happens, the
 //! object is taken off the map exactly once, by who saw it there.
+//!
+//! # Sides
+//! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs have different ones.
+//! `free` pushes an object of its own side on the main sheaf, where the next `malloc` finds it, hot in the cache; an object
+//! of the other side on the spare. So two threads on two CPUs that were handed neighbours in one cache line do not go on
+//! reusing them (passive false sharing): each has what its own CPU was given. The bit is advice. A thread that was moved
+//! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty.
 #![allow(unsafe_code, reason = "naked functions")]
 
 use crate::sync::AtomicUsize;
@@ -14,9 +21,9 @@ pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 mod fast {
     use super::LIMIT;
-    use crate::malloc::{SIZE_CODE, free_slow, free_taken, malloc_slow};
+    use crate::malloc::{SIZE_CODE, SLOT_OF_CODE_0, free_slow, free_taken, malloc_slow};
     use crate::page::objmap::{GRAIN, OBJECTS, ObjectMap};
-    use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu};
+    use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu, SIDE_OFFSET};
     use crate::percpu::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
     use core::arch::naked_asm;
     use core::mem::offset_of;
@@ -25,7 +32,7 @@ mod fast {
     /// A size of 0 gets memory too.
     #[unsafe(naked)]
     pub extern "C" fn malloc(size: usize) -> *mut u8 {
-        // rdi: size. rsi: code of the class. rdx: offset of the rseq area, then bias of the map. rcx: scratch, then
+        // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area, then bias of the map. rcx: scratch, then
         // area of the CPU, then address by grain. rax: object.
         naked_asm!(
             ".cfi_startproc",
@@ -44,6 +51,7 @@ mod fast {
             "jz {slow}",
             "add qword ptr [rcx + rsi*8], 8",
             section_close!("{slow}"),
+            "or esi, [rcx + {side}]",
             "mov rcx, rax",
             "shr rcx, {grain}",
             "mov rdx, [rip + {objects} + {bias}]",
@@ -61,6 +69,7 @@ mod fast {
             slots = const offset_of!(ObjectMap, slots),
             bias = const offset_of!(ObjectMap, bias),
             grain = const GRAIN.ilog2(),
+            side = const SIDE_OFFSET - SLOT_OF_CODE_0,
             slow = sym malloc_slow,
         )
     }
@@ -71,7 +80,7 @@ mod fast {
     /// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
     #[unsafe(naked)]
     pub unsafe extern "C" fn free(ptr: *mut u8) {
-        // rdi: object. rsi: code of its class. rax: entry, then top. rdx: offset of the rseq area. rcx: map, then area
+        // rdi: object. rsi: its entry, then twice the number of the word in the area. rax: place of the entry, then top. rdx: offset of the rseq area. rcx: map, then area
         // of the CPU.
         naked_asm!(
             ".cfi_startproc",
@@ -90,6 +99,7 @@ mod fast {
             section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
+            "xor esi, [rcx + {side}]",
             "mov rax, [rcx + rsi*8]",
             "test eax, {full}",
             "jz {taken}",
@@ -110,6 +120,7 @@ mod fast {
             gate = const GATE,
             shift = const AREA_SHIFT,
             full = const FULL_MASK,
+            side = const SIDE_OFFSET - SLOT_OF_CODE_0,
             slow = sym free_slow,
             taken = sym free_taken,
         )

@@ -27,10 +27,11 @@ use crate::kmalloc::{alloc_large, free_large};
 use crate::page::direct;
 use crate::page::objmap::OBJECTS;
 use crate::page::zone::ZONE;
-use crate::percpu::{self, area::PERCPU, area::SLOT_BYTES};
+use crate::percpu;
+use crate::percpu::area::{MALLOC_SLOTS, PerCpu, SLOT_BYTES};
 use crate::report;
 use crate::slab::OrderRule;
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 use crate::units::{BLOCK_SIZE, PAGE_SIZE};
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
@@ -39,9 +40,21 @@ pub use entry::{free, malloc};
 pub use resize::realloc;
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
-/// For each size up to 32 KiB the code of its class; written before the fast path is opened.
-pub(crate) static SIZE_CODE: [AtomicU8; MALLOC_MAX_CACHE_SIZE + 1] =
-    [const { AtomicU8::new(0) }; MALLOC_MAX_CACHE_SIZE + 1];
+/// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot of its cache.
+pub(crate) const SLOT_OF_CODE_0: usize = MALLOC_SLOTS - 8 * Code::of_class(0).entry() as usize;
+/// For each size up to 32 KiB the code of its class.
+pub(crate) static SIZE_CODE: [u8; MALLOC_MAX_CACHE_SIZE + 1] = {
+    let mut table = [0; MALLOC_MAX_CACHE_SIZE + 1];
+    let (mut size, mut class) = (0, 0);
+    while size < table.len() {
+        if size > size_of_class(class) {
+            class += 1;
+        }
+        table[size] = Code::of_class(class).entry();
+        size += 1;
+    }
+    table
+};
 
 const DOWN: u32 = 0;
 const STARTING: u32 = 1;
@@ -82,31 +95,24 @@ fn ensure_slow() -> bool {
 }
 
 fn create_caches() -> bool {
-    let Some(first_slot) = PERCPU.claim_slots(CLASSES) else { return false };
     if !ZONE.start_objects() {
         return false;
     }
     let rule = crate::boot::order_rule().0;
     let larger = rule.max_order == OrderRule::DEFAULT.max_order;
-    let mut from = 0;
     for (class, place) in CACHES.iter().enumerate() {
         let size = size_of_class(class);
         let mut name = report::Line::new();
         let _ = write!(name, "malloc-{size}");
         let max_order = (larger && size > LARGE_CLASS).then_some(LARGE_CLASS_ORDER.max(rule.min_order));
         let args = CacheArgs { align: STEP, max_order, ..CacheArgs::default() };
-        let slot = first_slot + (class * SLOT_BYTES) as u16;
+        let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
         let Ok(raw) = create_raw(name.text(), size, &args, Origin::Malloc, Some(slot)) else { return false };
         place.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
-        for entry in &SIZE_CODE[from..=size] {
-            entry.store(Code::of_class(class).entry(), Ordering::Relaxed);
-        }
-        from = size + 1;
     }
-    let to_first_code = 8 * usize::from(Code::of_class(0).entry());
     // The entry points serve sheaves; engines without them have every call in the slow path, the sooner the better.
     let has_sheaves = crate::boot::options().engine.has_sheaves();
-    OBJECTS.open(percpu::slot0(first_slot) - to_first_code, ZONE.nodes() == 1 && has_sheaves);
+    OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && has_sheaves);
     if has_sheaves {
         entry::LIMIT.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
     }
@@ -122,7 +128,8 @@ fn cache(class: usize) -> &'static RawCache {
 fn alloc_class(class: usize) -> *mut u8 {
     let object = engine::alloc(cache(class));
     if !object.is_null() {
-        OBJECTS.enter(object as usize, Code::of_class(class).entry());
+        let side = PerCpu::side_of(percpu::this_cpu());
+        OBJECTS.enter(object as usize, Code::of_class(class).entry_of_side(side));
     }
     object
 }
@@ -154,10 +161,16 @@ pub(crate) extern "C" fn free_slow(ptr: *mut u8) {
 
 /// `free` of an object that was taken off the map, but does not fit on this CPU's sheaf.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
-pub(crate) extern "C" fn free_taken(ptr: *mut u8, code: u8) {
+pub(crate) extern "C" fn free_taken(ptr: *mut u8, entry: u8) {
     let before = errno::get();
-    if let Some(code) = Code::from_map(code) {
-        engine::free(cache(code.class()), ptr as usize);
+    if let Some(code) = Code::from_map(entry) {
+        let cache = cache(code.class());
+        // Where the section was not reached this bit is the object's side, not the difference of sides: it only advises.
+        if entry & 1 == 0 {
+            engine::free(cache, ptr as usize);
+        } else {
+            engine::free_foreign(cache, ptr as usize);
+        }
     }
     errno::set(before);
 }
@@ -285,7 +298,7 @@ mod tests {
             let code = Code::of_class(class).entry();
             assert_eq!(slots + 8 * usize::from(code), percpu::slot0(cache(class).slot));
             assert_eq!(cache(class).geometry.stride, size_of_class(class));
-            assert_eq!(SIZE_CODE[size_of_class(class)].load(Ordering::Relaxed), code);
+            assert_eq!(SIZE_CODE[size_of_class(class)], code);
         }
     }
 
@@ -294,7 +307,7 @@ mod tests {
         for size in [1, 16, 100, 4096, 20_000, MALLOC_MAX_CACHE_SIZE] {
             let at = malloc(size);
             assert!(!at.is_null());
-            assert_eq!(OBJECTS.code_at(at as usize), Code::of_class(class_of(size)).entry());
+            assert_eq!(OBJECTS.code_at(at as usize) & !1, Code::of_class(class_of(size)).entry());
             assert_eq!(OBJECTS.code_at(at as usize + STEP), 0, "inside, or the next object, which is free");
             // SAFETY: live, freed once, by the other family's function.
             unsafe { crate::kfree(at) };

@@ -8,7 +8,9 @@
 //! | 1 | spare | the same for the spare sheaf; 0 when there is none |
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
-//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode.
+//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode, and the
+//! CPU's *side*: see [`crate::malloc::entry`]. Then follow the slots of malloc's and kmalloc's caches, at places that are
+//! known when the library is built, so that their tables are constants; then those of all others.
 //!
 //! Who writes a slot: code that runs on its CPU inside a critical section (rseq), or that holds the CPU's
 //! lock (portable), or that has stopped every critical section (drain).
@@ -25,9 +27,19 @@ const AREA_BYTES: usize = 1 << AREA_SHIFT;
 pub(crate) const SLOT_BYTES: usize = 16;
 /// Offset of the lock word of the portable mode: slot 1.
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
-const FIRST_CACHE_SLOT: usize = 2 * SLOT_BYTES;
-/// Most caches that can exist at once.
-pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_CACHE_SLOT) / SLOT_BYTES;
+/// Offset of the word that holds the CPU's side, 0 or 1: behind the lock.
+pub(crate) const SIDE_OFFSET: usize = LOCK_OFFSET + 8;
+/// Offset of the first of malloc's slots.
+pub(crate) const MALLOC_SLOTS: usize = 2 * SLOT_BYTES;
+/// Caches of malloc.
+pub(crate) const MALLOC_CACHES: usize = 72;
+/// Offset of the first of kmalloc's slots.
+pub(crate) const KMALLOC_SLOTS: usize = MALLOC_SLOTS + MALLOC_CACHES * SLOT_BYTES;
+/// Caches of kmalloc.
+pub(crate) const KMALLOC_CACHES: usize = 16;
+const FIRST_FREE_SLOT: usize = KMALLOC_SLOTS + KMALLOC_CACHES * SLOT_BYTES;
+/// Most caches that can exist at once, with those of malloc and kmalloc.
+pub const MAX_CACHES: usize = (AREA_BYTES - MALLOC_SLOTS) / SLOT_BYTES;
 /// CPU numbers that the node map covers; higher ones are on node 0.
 const MAPPED_CPUS: usize = 8192;
 
@@ -71,7 +83,7 @@ pub(crate) static PERCPU: PerCpu = PerCpu {
 };
 
 static CPU_TO_NODE: [crate::sync::AtomicU8; MAPPED_CPUS] = [const { crate::sync::AtomicU8::new(0) }; MAPPED_CPUS];
-static NEXT_SLOT: AtomicU32 = AtomicU32::new(FIRST_CACHE_SLOT as u32);
+static NEXT_SLOT: AtomicU32 = AtomicU32::new(FIRST_FREE_SLOT as u32);
 /// Offsets given back by destroyed caches, as a stack threaded through this table.
 static FREE_SLOTS: crate::sync::SpinLock<u16> = crate::sync::SpinLock::new(0);
 static FREE_LINKS: [AtomicU16; MAX_CACHES + 2] = [const { AtomicU16::new(0) }; MAX_CACHES + 2];
@@ -96,7 +108,21 @@ impl PerCpu {
             }
         }
         self.clear_slot(0);
+        for offset in (MALLOC_SLOTS..FIRST_FREE_SLOT).step_by(SLOT_BYTES) {
+            self.clear_slot(offset as u16);
+        }
+        for cpu in 0..cpus {
+            let side = self.slot(CpuId(cpu), SIDE_OFFSET as u16);
+            // SAFETY: a word of the committed areas that is only written here, before anybody reads it.
+            unsafe { side.write_volatile(usize::from(Self::side_of(CpuId(cpu)))) };
+        }
         true
+    }
+
+    /// The side of a CPU: neighbours are on different ones.
+    #[inline]
+    pub(crate) fn side_of(cpu: CpuId) -> u8 {
+        (cpu.0 & 1) as u8
     }
 
     /// The slot of `cpu` at `offset`.
@@ -144,21 +170,6 @@ impl PerCpu {
         };
         self.clear_slot(offset);
         Some(offset)
-    }
-
-    /// Adjacent slot offsets for `count` caches that stay for ever: the first; `None` when too few are left.
-    pub(crate) fn claim_slots(&self, count: usize) -> Option<u16> {
-        let _free = FREE_SLOTS.lock();
-        let first = NEXT_SLOT.load(Ordering::Relaxed);
-        let end = first as usize + count * SLOT_BYTES;
-        if end > AREA_BYTES {
-            return None;
-        }
-        NEXT_SLOT.store(end as u32, Ordering::Relaxed);
-        for offset in (first as usize..end).step_by(SLOT_BYTES) {
-            self.clear_slot(offset as u16);
-        }
-        Some(first as u16)
     }
 
     /// Gives back the offset of a destroyed cache; its slots hold no sheaves.

@@ -152,6 +152,19 @@ pub(crate) fn is_full(top: usize) -> bool {
     top.is_multiple_of(sheaf::SHEAF_BYTES)
 }
 
+/// True for the top of a sheaf that is at least half full; false for 0.
+#[inline]
+pub(crate) fn has_half(top: usize) -> bool {
+    if top == 0 || top == area::null_top() {
+        return false;
+    }
+    #[expect(unsafe_code, reason = "looks at a sheaf")]
+    // SAFETY: tops point into sheaves, which are never unmapped; only the address and the info word are looked at. The
+    // handle is no owner: it has no destructor.
+    let sheaf = unsafe { Sheaf::from_top(top) };
+    2 * sheaf.len() >= sheaf.capacity()
+}
+
 /// Takes the top object of this CPU's main sheaf; 0 when it is empty or the slot is unavailable.
 #[inline]
 pub(crate) fn pop(offset: u16) -> usize {

@@ -13,6 +13,9 @@
 //! the barn holds enough, its objects to their slabs. Two sheaves a CPU are what keeps a program that
 //! allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of 6.18 and 7.0.
 //!
+//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]). Such objects would fill few of its
+//! places before the main sheaf is empty, so a spare that is less than half full is passed over while there is memory.
+//!
 //! Objects of another NUMA node are not put on sheaves: they go straight to their slab.
 //!
 //! A sheaf has one owner at any time: a CPU's slot, a barn, the pool, or the thread that holds the [`Sheaf`].
@@ -93,11 +96,11 @@ enum Refreshed {
 
 /// Gives this CPU, whose main sheaf is empty, one with objects in it.
 fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
-    if view.spare != 0 && !is_empty(view.spare) {
-        let old = if view.main == null_top() { 0 } else { view.main };
-        percpu::exchange(cache.slot, view, view.spare, old);
-        return Refreshed::Again;
+    if percpu::has_half(view.spare) {
+        return swap(cache, view);
     }
+    // What else the spare holds came from other CPUs (see `free_foreign`): it waits until there is more of it, or until
+    // nothing else is left.
     let (id, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_alloc();
     if let Some(full) = take_full(node, view.cpu) {
@@ -108,9 +111,11 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     }
     let capacity = tunable(&cache.sheaf_capacity);
     if capacity == 0 {
-        return Refreshed::NoSheaves;
+        return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
     }
-    let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else { return Refreshed::NoSheaves };
+    let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else {
+        return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
+    };
     let got = refill::refill(cache, id, sheaf.room());
     if got < sheaf.capacity() {
         // The room was filled from its start; objects must end at the sentinel.
@@ -121,7 +126,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     sheaf.set_len(got);
     let Some(object) = sheaf.pop() else {
         put_empty(node, view.cpu, sheaf);
-        return Refreshed::OutOfMemory;
+        return use_spare(cache, view).unwrap_or(Refreshed::OutOfMemory);
     };
     if let Err(mut sheaf) = install(cache, node, view, sheaf.into_top()) {
         // Moved to another CPU meanwhile, which has objects of its own.
@@ -130,6 +135,18 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         put_empty(node, view.cpu, sheaf);
     }
     Refreshed::Object(object)
+}
+
+/// Makes the spare the main sheaf, and the empty main the spare.
+fn swap(cache: &'static RawCache, view: &View) -> Refreshed {
+    let old = if view.main == null_top() { 0 } else { view.main };
+    percpu::exchange(cache.slot, view, view.spare, old);
+    Refreshed::Again
+}
+
+/// As [`swap`], if the spare holds anything.
+fn use_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
+    (view.spare != 0 && !is_empty(view.spare)).then(|| swap(cache, view))
 }
 
 /// Makes the sheaf at `top` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
@@ -213,6 +230,51 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
         }
     }
     flush::flush(cache, &[object]);
+}
+
+/// See [`super::free_foreign`].
+pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
+    percpu::adopt_thread();
+    for _ in 0..ATTEMPTS {
+        let Some(view) = percpu::read(cache.slot) else { break };
+        if view.spare != 0 && !percpu::is_full(view.spare) {
+            // Somebody made room meanwhile, or the spare was looked at on another CPU.
+            break;
+        }
+        if renew_spare(cache, &view, object) {
+            return crate::background::settle();
+        }
+        if tunable(&cache.sheaf_capacity) == 0 {
+            break;
+        }
+    }
+    free(cache, object);
+}
+
+/// Gives this CPU, whose spare sheaf is full or missing, one with room and with `object` on it; false when the slot has
+/// changed or there is no sheaf.
+fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
+    let (_, node) = node_of_cpu(cache, view.cpu);
+    node.barn(view.cpu).count_free();
+    let capacity = tunable(&cache.sheaf_capacity);
+    if capacity == 0 {
+        return false;
+    }
+    let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else { return false };
+    sheaf.push(object);
+    let top = sheaf.into_top();
+    if !percpu::exchange(cache.slot, view, view.main, top) {
+        // SAFETY: the sheaf came from `into_top` and was not stored.
+        let mut sheaf = unsafe { Sheaf::from_top(top) };
+        sheaf.pop();
+        put_empty(node, view.cpu, sheaf);
+        return false;
+    }
+    // SAFETY: the exchange took the old spare out of the slot.
+    if let Some(full) = unsafe { percpu::owned(view.spare) } {
+        store_full(cache, node, view.cpu, full);
+    }
+    true
 }
 
 fn is_local(cache: &'static RawCache, object: usize) -> bool {

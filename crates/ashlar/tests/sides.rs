@@ -1,0 +1,104 @@
+//! What another CPU was given: malloc's `free` keeps it apart from what this CPU hands out next.
+#![cfg(feature = "os")]
+
+mod common;
+
+use core::ptr::NonNull;
+use std::collections::HashSet;
+
+use ashlar::{ArenaSource, CacheArgs, KmemCache, Mode};
+use common::{child, cpus, pin, tell};
+
+const LINE: usize = 64;
+
+/// Two CPUs of different sides that this process may use.
+fn two_sides() -> Option<(usize, usize)> {
+    let cpus = cpus();
+    let of = |side: usize| cpus.iter().copied().find(|cpu| cpu % 2 == side);
+    Some((of(0)?, of(1)?))
+}
+
+/// Two neighbours in one cache line go to two CPUs, which free them and allocate: neither gets the other's line.
+#[test]
+fn neighbours_handed_to_two_cpus_are_not_used_again_side_by_side() {
+    let Some((one, other)) = two_sides() else {
+        eprintln!("SKIPPED: this process may not use CPUs of both sides");
+        return;
+    };
+    let outcome = child("neighbours_handed_to_two_cpus_are_not_used_again_side_by_side", "sides", &[], || {
+        assert!(pin(one));
+        let pair: Vec<usize> = (0..64).map(|_| ashlar::malloc::malloc(16) as usize).collect();
+        tell("mode", ashlar::mode());
+        let at = pair.windows(2).find(|w| w[0] / LINE == w[1] / LINE).expect("neighbours share lines");
+        let (kept, given) = (at[0], at[1]);
+        let on_other = std::thread::spawn(move || {
+            assert!(pin(other));
+            // SAFETY: live; the only free.
+            unsafe { ashlar::malloc::free(given as *mut u8) };
+            let mut lines = HashSet::new();
+            for _ in 0..300 {
+                let block = ashlar::malloc::malloc(16);
+                lines.insert(block as usize / LINE);
+                // SAFETY: live, freed once.
+                unsafe { ashlar::malloc::free(block) };
+            }
+            lines
+        });
+        let lines = on_other.join().expect("no panic");
+        if ashlar::mode() == Mode::Rseq {
+            assert!(!lines.contains(&(kept / LINE)), "the line of {kept:#x} was handed out again");
+        }
+        assert!(lines.len() < 8, "the CPU's own objects are used again and again: {} lines", lines.len());
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
+
+/// An object of the own side is the next that is handed out: it is hot.
+#[test]
+fn an_object_of_the_own_side_is_used_again_at_once() {
+    let outcome = child("an_object_of_the_own_side_is_used_again_at_once", "own", &[], || {
+        assert!(cpus().iter().any(|&cpu| pin(cpu)));
+        let again = (0..1000).filter(|_| {
+            let block = ashlar::malloc::malloc(100);
+            // SAFETY: live, freed once.
+            unsafe { ashlar::malloc::free(block) };
+            let next = ashlar::malloc::malloc(100);
+            // SAFETY: live, freed once.
+            unsafe { ashlar::malloc::free(next) };
+            next == block
+        });
+        // An interrupt in the middle of a section may cost a few.
+        let again = again.count();
+        assert!(ashlar::mode() != Mode::Rseq || again > 900, "{again} of 1000");
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
+
+/// Objects of other CPUs wait on the spare sheaf; when memory has ended they are handed out like any other.
+#[test]
+fn what_waits_on_the_spare_is_had_when_memory_ends() {
+    const BYTES: usize = 1 << 20;
+    const WAITING: usize = 5;
+    let outcome = child("what_waits_on_the_spare_is_had_when_memory_ends", "spare", &[], || {
+        let memory = NonNull::new(vec![0u8; BYTES].leak().as_mut_ptr()).expect("not null");
+        // SAFETY: leaked, zeroed memory that nobody else knows.
+        let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, BYTES) }));
+        assert_eq!(ashlar::start_on(source), Ok(true));
+        let cache = KmemCache::create("waiting", 256, &CacheArgs::default()).expect("a cache");
+        let all: Vec<NonNull<u8>> = core::iter::from_fn(|| cache.alloc()).collect();
+        assert!(all.len() > 1000, "{} objects of {BYTES} bytes", all.len());
+        for object in &all[..WAITING] {
+            // SAFETY: live, freed once.
+            unsafe { ashlar::testing::free_foreign(&cache, object.as_ptr()) };
+        }
+        let again: HashSet<_> = core::iter::from_fn(|| cache.alloc()).collect();
+        assert_eq!(again, all[..WAITING].iter().copied().collect(), "every waiting object, and no other");
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
