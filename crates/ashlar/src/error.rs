@@ -70,3 +70,27 @@ impl fmt::Display for DestroyError {
 }
 
 impl core::error::Error for DestroyError {}
+
+/// Why the tunables of a cache could not be set; they are as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TuneError {
+    /// The cache's engine has no such queues.
+    Engine,
+    /// A value is out of its range; the field names it and its allowed range.
+    Range(&'static str),
+    /// No memory for larger arrays.
+    OutOfMemory,
+}
+
+impl fmt::Display for TuneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TuneError::Engine => write!(f, "limit, batchcount and shared: expected a cache of the engine slab"),
+            TuneError::Range(what) => f.write_str(what),
+            TuneError::OutOfMemory => write!(f, "out of memory"),
+        }
+    }
+}
+
+impl core::error::Error for TuneError {}

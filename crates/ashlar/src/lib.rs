@@ -104,10 +104,11 @@ mod api {
     pub use crate::cache::{
         Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_cache, total_counts,
     };
+    pub use crate::engine::slab::{QueueInfo, QueueTunables};
     pub use crate::engine::slub::barn::BarnStats;
     pub use crate::engine::slub::counters::SlowPathStats;
     pub use crate::engine::{Constructor, Counts, Engine, MAX_NAME, Stage, Usage};
-    pub use crate::error::{AllocError, CreateError, DestroyError};
+    pub use crate::error::{AllocError, CreateError, DestroyError, TuneError};
     pub use crate::global::Ashlar;
     pub use crate::kmalloc::{
         KMALLOC_MAX_CACHE_SIZE, KMALLOC_MAX_SIZE, ZERO_SIZE_PTR, kcalloc, kfree, kfree_bulk, kfree_sized, kmalloc,
@@ -122,7 +123,7 @@ mod api {
     pub use crate::percpu::area::MAX_CACHES;
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
     pub use crate::prefill::PrefilledSheaf;
-    pub use crate::slab::{MAX_OBJECT_SIZE, OrderRule};
+    pub use crate::slab::{IndexArray, MAX_OBJECT_SIZE, OrderRule};
     pub use crate::units::NodeId;
 
     /// The version of this library.

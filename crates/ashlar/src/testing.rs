@@ -41,6 +41,11 @@ pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
     crate::engine::free_foreign(cache.raw_cache(), object as usize);
 }
 
+/// A round of the reaper of the engine `slab` for every CPU and node, as if their time had come.
+pub fn slab_round(cache: &KmemCache) {
+    crate::engine::slab::round_now(cache.raw_cache());
+}
+
 /// The place of this thread's pointer to the armed critical section (`rseq_cs`), registered or emulated.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub fn rseq_cs() -> *mut u64 {

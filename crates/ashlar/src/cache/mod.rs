@@ -12,8 +12,9 @@ pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;
 
+use crate::engine::slab::{self, QueueInfo, QueueTunables};
 use crate::engine::{self, Constructor, Counts, Engine, MAX_NAME, Origin, RawCache, Usage, tunable};
-use crate::error::{CreateError, DestroyError};
+use crate::error::{CreateError, DestroyError, TuneError};
 use crate::options::Options;
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
@@ -135,7 +136,14 @@ pub(crate) fn create_raw(
     let (rule, cpus) = crate::boot::order_rule();
     let engine = args.engine.unwrap_or(options.engine);
     let rule = order_rule(engine.order_rule(rule), args)?;
-    let geometry = Geometry::new(size, args.align, args.hwcache_align, args.ctor.is_some(), rule, cpus)?;
+    let constructed = args.ctor.is_some();
+    let geometry = if engine == Engine::Slab {
+        // No links: constructed objects need no room for one.
+        let general = Geometry::new(size, args.align, args.hwcache_align, false, rule, cpus)?;
+        slab::layout::layout(general, constructed, rule).ok_or(CreateError::Size)?
+    } else {
+        Geometry::new(size, args.align, args.hwcache_align, constructed, rule, cpus)?
+    };
     let capacity = match args.sheaf_capacity.or(options.sheaf) {
         Some(n) if n > MAX_SHEAF_CAPACITY || (n == 0 && args.sheaf_capacity.is_some()) => {
             return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
@@ -311,6 +319,20 @@ impl KmemCache {
         self.raw.geometry.object_size
     }
 
+    /// Sets the queue tunables of a cache of the engine `slab`, at any time; objects that do not fit any more go back
+    /// to their slabs.
+    ///
+    /// # Errors
+    /// See [`TuneError`]: nothing has changed then.
+    pub fn set_queue_tunables(&self, tunables: &QueueTunables) -> Result<(), TuneError> {
+        if self.raw.engine != Engine::Slab {
+            return Err(TuneError::Engine);
+        }
+        let done = slab::tune(self.raw, tunables);
+        crate::background::settle();
+        done
+    }
+
     /// Its strategy.
     pub fn engine(&self) -> Engine {
         self.raw.engine
@@ -353,6 +375,8 @@ pub struct CacheInfo {
     pub slow: crate::engine::slub::counters::SlowPathStats,
     /// Locks taken, slow paths entered.
     pub counts: Counts,
+    /// The queues of a cache of the engine `slab`.
+    pub queues: Option<QueueInfo>,
 }
 
 impl CacheInfo {
@@ -388,6 +412,7 @@ fn info(raw: &'static RawCache) -> CacheInfo {
         barn,
         slow,
         counts: engine::counts(raw),
+        queues: (raw.engine == Engine::Slab).then(|| slab::queue_info(raw)),
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
             (place.map(|p| p.as_ptr().cast()), EngineState::EMPTY)
         }
     };
-    let (Some(place), Some(())) = (place, state.open(new.engine)) else {
+    let (Some(place), Some(())) = (place, state.open(new.engine, &new.geometry)) else {
         if new.slot.is_none() {
             PERCPU.release_slot(slot);
         }

@@ -43,11 +43,12 @@
 //! through its section in vain first.
 //!
 //! ## Lock order
-//! drain lock, then CPU lock, then slab_lock, then list_lock or barn lock (never both), then sheaf pool lock or zone lock,
-//! then meta lock.
+//! drain lock, then CPU lock, then slab_lock or alien lock, then list_lock or barn lock (never both), then pool lock or zone
+//! lock, then meta lock.
 
 pub(crate) mod cpu_slab;
 pub(crate) mod select;
+pub(crate) mod slab;
 pub(crate) mod slub;
 
 pub use cpu_slab::Stage;
@@ -175,7 +176,7 @@ impl RawCache {
         if head.owner() != core::ptr::from_ref(self) as usize {
             return Err(BadObject::OtherCache);
         }
-        match self.geometry.index_of(address - MEMMAP.address_of(first)) {
+        match self.geometry.index_of((address - MEMMAP.address_of(first)).wrapping_sub(head.colour())) {
             Some(index) if index < head.objects() => Ok((first, index)),
             _ => Err(BadObject::Misaligned),
         }
@@ -202,14 +203,17 @@ pub(crate) struct EngineState {
     pub(crate) nodes: &'static [slub::Node],
     /// Of the stages of SLUB: places in the per-CPU areas, claimed for the life of one cache.
     pub(crate) places: cpu_slab::Places,
+    /// Of SLAB: its queues and lists.
+    pub(crate) slab: slab::State,
 }
 
 impl EngineState {
-    pub(crate) const EMPTY: EngineState = EngineState { nodes: &[], places: cpu_slab::Places::NONE };
+    pub(crate) const EMPTY: EngineState =
+        EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE };
 
     /// Brings what `engine` needs into the state it has at the start of a cache; `None` when memory ends. Under the
     /// registry lock.
-    pub(crate) fn open(&mut self, engine: Engine) -> Option<()> {
+    pub(crate) fn open(&mut self, engine: Engine, geometry: &Geometry) -> Option<()> {
         match engine {
             Engine::Ashlar => slub::open(&mut self.nodes),
             Engine::Slub(stage) => {
@@ -217,12 +221,17 @@ impl EngineState {
                 self.places = cpu_slab::Places::claim(stage)?;
                 Some(())
             }
+            Engine::Slab => {
+                slub::open(&mut self.nodes)?;
+                self.slab.open(geometry)
+            }
         }
     }
 
     /// Takes all locks in it, for fork: of every kind that was ever made.
     pub(crate) fn lock_all(&self) {
         slub::lock_nodes(self.nodes);
+        self.slab.lock_all();
     }
 
     /// Releases what [`Self::lock_all`] took.
@@ -232,7 +241,10 @@ impl EngineState {
     #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
     pub(crate) unsafe fn unlock_all(&self) {
         // SAFETY: by the caller's promise.
-        unsafe { slub::unlock_nodes(self.nodes) };
+        unsafe {
+            self.slab.unlock_all();
+            slub::unlock_nodes(self.nodes);
+        }
     }
 }
 
@@ -281,6 +293,8 @@ pub struct Counts {
     pub list_locks: u64,
     /// Barn locks taken.
     pub barn_locks: u64,
+    /// Locks of alien caches taken.
+    pub alien_locks: u64,
     /// Zone locks taken; of no single cache, so only in [`crate::total_counts`].
     pub zone_locks: u64,
 }
@@ -288,7 +302,7 @@ pub struct Counts {
 impl Counts {
     /// Locks of any kind.
     pub fn locks(&self) -> u64 {
-        self.cpu_locks + self.slab_locks + self.list_locks + self.barn_locks + self.zone_locks
+        self.cpu_locks + self.slab_locks + self.list_locks + self.barn_locks + self.alien_locks + self.zone_locks
     }
 
     /// Adds these figures to `sum`.
@@ -299,6 +313,7 @@ impl Counts {
         sum.slab_locks += self.slab_locks;
         sum.list_locks += self.list_locks;
         sum.barn_locks += self.barn_locks;
+        sum.alien_locks += self.alien_locks;
         sum.zone_locks += self.zone_locks;
     }
 }
@@ -309,6 +324,7 @@ macro_rules! of_engine {
         match $cache.engine {
             Engine::Ashlar => slub::$function($($argument),*),
             Engine::Slub(_) => cpu_slab::$function($($argument),*),
+            Engine::Slab => slab::$function($($argument),*),
         }
     };
 }

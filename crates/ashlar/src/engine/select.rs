@@ -15,6 +15,8 @@ pub enum Engine {
     Ashlar,
     /// SLUB with CPU slabs, in a stage of its history.
     Slub(Stage),
+    /// SLAB: queues of objects in front of slabs.
+    Slab,
 }
 
 /// Lists the engines with their ids.
@@ -38,6 +40,7 @@ engines! {
     Engine::Slub(Stage::PlusOrder) => "slub-o",
     Engine::Slub(Stage::Lockless) => "slub-ll",
     Engine::Slub(Stage::Bulk) => "slub-bulk",
+    Engine::Slab => "slab",
 }
 
 impl Engine {
@@ -63,13 +66,15 @@ impl Engine {
         match self {
             Engine::Ashlar => crate::units::LARGEST_KMALLOC_CLASS,
             Engine::Slub(stage) => stage.kmalloc_max_cache(),
+            Engine::Slab => 2 * crate::units::PAGE_SIZE,
         }
     }
 
     /// Empty slabs that a node keeps by default, where `by_size` is the kernel's rule of today.
     pub(crate) const fn min_partial(self, by_size: usize) -> usize {
         match self {
-            Engine::Ashlar => by_size,
+            // SLAB has a limit of free objects instead.
+            Engine::Ashlar | Engine::Slab => by_size,
             Engine::Slub(stage) => stage.min_partial(by_size),
         }
     }
@@ -87,6 +92,7 @@ impl Engine {
         match self {
             Engine::Ashlar => rule,
             Engine::Slub(stage) => stage.order_rule(rule),
+            Engine::Slab => super::slab::layout::order_rule(rule),
         }
     }
 }

@@ -3,6 +3,11 @@
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::units::PageIndex;
 
+const LISTED: u32 = 1;
+/// Where the colour starts in `listed`, and what its unit is: 8 bytes.
+const COLOUR: u32 = 8;
+const COLOUR_SHIFT: u32 = 3;
+
 /// Metadata of one slab or one large object, 32 bytes, kept apart from the memory it describes.
 ///
 /// | field | written by | when |
@@ -21,7 +26,7 @@ pub(crate) struct PageHead {
     owner: AtomicU64,
     /// Objects (bits 0..16), order (16..24), node (24..32).
     shape: AtomicU32,
-    /// Nonzero while the slab stands on its node's partial list; guarded by list_lock.
+    /// Bit 0: the slab stands on a list of its node; guarded by list_lock. Above: the colour, constant like `shape`.
     listed: AtomicU32,
 }
 
@@ -88,11 +93,25 @@ impl PageHead {
 
     #[inline]
     pub(crate) fn listed(&self) -> bool {
-        self.listed.load(Ordering::Relaxed) != 0
+        self.listed.load(Ordering::Relaxed) & LISTED != 0
     }
 
     #[inline]
     pub(crate) fn set_listed(&self, listed: bool) {
-        self.listed.store(u32::from(listed), Ordering::Relaxed);
+        let colour = self.listed.load(Ordering::Relaxed) & !LISTED;
+        self.listed.store(colour | u32::from(listed), Ordering::Relaxed);
+    }
+
+    /// Bytes before the first object: of engines that colour their slabs, else 0.
+    #[inline]
+    #[cfg_attr(ashlar_loom, expect(dead_code, reason = "models have no objects"))]
+    pub(crate) fn colour(&self) -> usize {
+        ((self.listed.load(Ordering::Relaxed) >> COLOUR) as usize) << COLOUR_SHIFT
+    }
+
+    /// Sets the colour of a fresh run, a multiple of 8 bytes.
+    #[cfg_attr(ashlar_loom, expect(dead_code, reason = "models have no objects"))]
+    pub(crate) fn set_colour(&self, bytes: usize) {
+        self.listed.store(((bytes >> COLOUR_SHIFT) as u32) << COLOUR, Ordering::Relaxed);
     }
 }

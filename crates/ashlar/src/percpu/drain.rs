@@ -38,6 +38,11 @@ pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) ->
     })
 }
 
+/// The drain lock, for whoever visits all CPUs by their locks in several steps.
+pub(crate) fn one_at_a_time() -> crate::sync::Guard<'static, ()> {
+    DRAIN.lock()
+}
+
 /// As [`drain_words`], for slots that are only touched under the CPU's lock, whatever the mode; `take` runs under it.
 pub(crate) fn drain_locked(offsets: &[u16], empty: [usize; 2], mut take: impl FnMut(CpuId, u16, [usize; 2])) {
     let _one_at_a_time = DRAIN.lock();

@@ -51,6 +51,20 @@ pub(crate) fn calculate_order(size: usize, rule: OrderRule, cpus: u32) -> Order 
     Order(order_of(size))
 }
 
+/// Where a slab's array of the indices of its free objects lies: of the engine `slab`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexArray {
+    /// There is none: free objects are linked.
+    None,
+    /// In a free object, the last that will be allocated.
+    InObject,
+    /// Outside, in metadata memory.
+    OffSlab,
+    /// At the end of the slab.
+    OnSlab,
+}
+
 /// How the objects of a cache lie in its slabs. Constant over the cache's life.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
@@ -65,6 +79,12 @@ pub(crate) struct Geometry {
     pub(crate) order: Order,
     /// Order that holds one object: asked for when the first is refused.
     pub(crate) min_order: Order,
+    /// Most objects in a slab, however large it is.
+    pub(crate) max_objects: u16,
+    pub(crate) array: IndexArray,
+    /// Bytes between the starts of slabs of neighbouring colours, and the number of colours; 0 and 1 without.
+    pub(crate) colour_off: usize,
+    pub(crate) colours: usize,
     /// 2^32 / stride, rounded up: division by multiplication.
     reciprocal: u64,
 }
@@ -115,6 +135,10 @@ impl Geometry {
             link_offset,
             order,
             min_order: Order::for_bytes(stride),
+            max_objects: MAX_OBJECTS_PER_SLAB as u16,
+            array: IndexArray::None,
+            colour_off: 0,
+            colours: 1,
             reciprocal: (1u64 << 32).div_ceil(stride as u64),
         })
     }
@@ -122,7 +146,7 @@ impl Geometry {
     /// Objects in a slab of `order`.
     pub(crate) const fn objects(&self, order: Order) -> u16 {
         let n = order.bytes() / self.stride;
-        if n > MAX_OBJECTS_PER_SLAB { MAX_OBJECTS_PER_SLAB as u16 } else { n as u16 }
+        if n > self.max_objects as usize { self.max_objects } else { n as u16 }
     }
 
     /// The object that starts `offset` bytes into its slab, or `None` when none starts there.

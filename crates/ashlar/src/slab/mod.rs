@@ -13,4 +13,4 @@ pub(crate) mod geometry;
 pub(crate) mod state;
 
 #[cfg(not(ashlar_loom))]
-pub use geometry::{MAX_OBJECT_SIZE, OrderRule};
+pub use geometry::{IndexArray, MAX_OBJECT_SIZE, OrderRule};

@@ -206,7 +206,7 @@ fn always() -> Result<(), String> {
 }
 
 /// All systems, in the order of the columns.
-static SYSTEMS: [SystemInfo; 26] = [
+static SYSTEMS: [SystemInfo; 27] = [
     built_in("ashlar", Kind::Ours, entry::<Called<ours::Kmalloc>>()),
     built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
     built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
@@ -217,6 +217,7 @@ static SYSTEMS: [SystemInfo; 26] = [
     engine("slub-o"),
     engine("slub-ll"),
     engine("slub-bulk"),
+    engine("slab"),
     built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>()),
     peer!("mimalloc", "peer-mimalloc", Mimalloc, sized: false),
     peer!("jemalloc", "peer-jemalloc", Jemalloc, sized: false),

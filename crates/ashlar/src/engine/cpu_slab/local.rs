@@ -77,7 +77,7 @@ impl Places {
 }
 
 /// Every CPU that has an area.
-pub(super) fn all_cpus() -> impl Iterator<Item = CpuId> {
+pub(crate) fn all_cpus() -> impl Iterator<Item = CpuId> {
     (0..PERCPU.cpus.load(Ordering::Relaxed)).map(CpuId)
 }
 
@@ -91,7 +91,7 @@ pub(super) fn word(cpu: CpuId, place: u16, at: usize) -> &'static AtomicUsize {
 /// The CPU that this thread runs on; always one that has an area. Read where the kernel keeps it for critical sections:
 /// one load.
 #[inline]
-pub(super) fn this_cpu() -> CpuId {
+pub(crate) fn this_cpu() -> CpuId {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if let Some(cpu) = percpu::sections::cpu() {
         return CpuId(cpu);

@@ -31,7 +31,7 @@ mod local;
 pub(crate) mod slabs;
 pub(crate) mod stage;
 
-pub(crate) use local::Places;
+pub(crate) use local::{Places, all_cpus, this_cpu};
 pub use stage::Stage;
 
 use super::slub::counters::SlowPathStats;

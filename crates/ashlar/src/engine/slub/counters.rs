@@ -7,7 +7,7 @@ pub(crate) struct Counters {
     pub(super) sheaf_refill: AtomicU64,
     pub(super) sheaf_flush: AtomicU64,
     pub(crate) alloc_slab: AtomicU64,
-    pub(super) free_slab: AtomicU64,
+    pub(crate) free_slab: AtomicU64,
     pub(crate) order_fallback: AtomicU64,
 }
 

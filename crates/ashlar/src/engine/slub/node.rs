@@ -76,12 +76,12 @@ pub(crate) struct NodeList {
 impl NodeList {
     #[cfg(not(ashlar_loom))]
     pub(crate) const fn new() -> Self {
-        NodeList { lock: SpinLock::new(Partial { head: PageIndex::NONE, tail: PageIndex::NONE, count: 0 }) }
+        NodeList { lock: SpinLock::new(Partial::EMPTY) }
     }
 
     #[cfg(ashlar_loom)]
     pub(crate) fn new() -> Self {
-        NodeList { lock: SpinLock::new(Partial { head: PageIndex::NONE, tail: PageIndex::NONE, count: 0 }) }
+        NodeList { lock: SpinLock::new(Partial::EMPTY) }
     }
 
     /// Takes list_lock.
@@ -266,13 +266,15 @@ fn take_from(head: &PageHead, page: PageIndex, need: usize) -> Taken {
 }
 
 impl Partial {
+    /// No slab.
+    pub(crate) const EMPTY: Partial = Partial { head: PageIndex::NONE, tail: PageIndex::NONE, count: 0 };
+
     /// The first slab of the list.
     pub(crate) fn first(&self) -> PageIndex {
         self.head
     }
 
-    /// The last slab of the list, for models that check it.
-    #[cfg(ashlar_loom)]
+    /// The last slab of the list.
     pub(crate) fn last(&self) -> PageIndex {
         self.tail
     }
