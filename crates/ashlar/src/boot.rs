@@ -104,6 +104,7 @@ fn build(source: &'static dyn PageSource, cpus: u32, present: u32, nodes: u32, n
         return false;
     }
     ZONE.set_before_growth(crate::cache::reaper::before_growth);
+    crate::engine::slab::set_walk(crate::cache::reaper::visit);
     #[cfg(feature = "os")]
     if options.reaper && percpu::mode() != percpu::Mode::Emulate {
         crate::background::enable(crate::cache::reaper::tick);

@@ -163,6 +163,7 @@ pub(crate) fn create_raw(
         min_partial: partial,
         cpu_partial: options.cpu_partial.unwrap_or_else(|| engine.cpu_partial(geometry.stride)),
         engine,
+        noaliencache: options.noaliencache,
         origin,
         slot,
     })

@@ -77,6 +77,11 @@ pub(crate) fn before_growth(committed_bytes: usize) -> bool {
     worth
 }
 
+/// Calls `each` for every cache, if nobody holds the registry lock: for rounds that engines make on slow paths.
+pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
+    registry::try_for_each(each);
+}
+
 fn drain_everything() {
     registry::for_each(|cache| {
         if engine::usage(cache).cached > 0 {

@@ -38,6 +38,7 @@ pub(crate) struct NewCache<'a> {
     pub(crate) min_partial: usize,
     pub(crate) cpu_partial: usize,
     pub(crate) engine: Engine,
+    pub(crate) noaliencache: bool,
     pub(crate) origin: Origin,
     /// One of the slots that are set aside for malloc and kmalloc; `None`: any.
     pub(crate) slot: Option<u16>,
@@ -64,7 +65,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
             (place.map(|p| p.as_ptr().cast()), EngineState::EMPTY)
         }
     };
-    let (Some(place), Some(())) = (place, state.open(new.engine, &new.geometry)) else {
+    let (Some(place), Some(())) = (place, state.open(new.engine, &new.geometry, new.noaliencache)) else {
         if new.slot.is_none() {
             PERCPU.release_slot(slot);
         }

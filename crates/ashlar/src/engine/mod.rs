@@ -213,7 +213,7 @@ impl EngineState {
 
     /// Brings what `engine` needs into the state it has at the start of a cache; `None` when memory ends. Under the
     /// registry lock.
-    pub(crate) fn open(&mut self, engine: Engine, geometry: &Geometry) -> Option<()> {
+    pub(crate) fn open(&mut self, engine: Engine, geometry: &Geometry, noaliencache: bool) -> Option<()> {
         match engine {
             Engine::Ashlar => slub::open(&mut self.nodes),
             Engine::Slub(stage) => {
@@ -223,7 +223,7 @@ impl EngineState {
             }
             Engine::Slab => {
                 slub::open(&mut self.nodes)?;
-                self.slab.open(geometry)
+                self.slab.open(geometry, noaliencache)
             }
         }
     }

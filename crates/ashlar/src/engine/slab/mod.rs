@@ -33,7 +33,7 @@ mod state;
 
 #[cfg(feature = "os")]
 pub(crate) use reap::reap;
-pub(crate) use reap::round_now;
+pub(crate) use reap::{round_now, set_walk};
 pub use state::QueueTunables;
 pub(crate) use state::{State, close, tune};
 

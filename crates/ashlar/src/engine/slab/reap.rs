@@ -10,15 +10,15 @@
 //! its limit, or half of what is left; one alien cache of the node is sent home; and every second round of a node its shared
 //! array is treated like a CPU's, and, if no allocation needed a free slab meanwhile, a fifth of the free slabs that the node
 //! may keep go.
+#![allow(unsafe_code, reason = "turns the stored walk back into a function")]
 
 use super::array::{ArrayCache, Here};
 use super::lists::{After, Lists};
 use super::state::{Node, queues};
-use crate::cache::registry;
 use crate::engine::cpu_slab::{all_cpus, this_cpu};
 use crate::engine::{Engine, RawCache};
 use crate::percpu::area::PERCPU;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::units::CpuId;
 
 /// Entries of slow paths, of all caches, between two looks at the clock.
@@ -28,6 +28,12 @@ const CPU_MS: u32 = 2000;
 const NODE_MS: u32 = 4000;
 /// CPUs that have a time of their own; others share.
 const TIMES: usize = 64;
+
+/// Calls a function for every cache, if nobody else walks over them; the layer above has it.
+pub(crate) type Walk = fn(fn(&'static RawCache));
+
+/// A [`Walk`], or 0 before the boot has set it.
+static WALK: AtomicUsize = AtomicUsize::new(0);
 
 static SEEN: AtomicU32 = AtomicU32::new(0);
 static NEXT: [AtomicU32; TIMES] = [const { AtomicU32::new(0) }; TIMES];
@@ -69,14 +75,22 @@ pub(super) fn tick() {
 
 #[cold]
 fn tick_now() {
-    let (cpu, now) = (this_cpu(), now());
-    if due(&NEXT[cpu.0 as usize % TIMES], now) {
-        registry::try_for_each(|cache| {
-            if cache.engine == Engine::Slab {
-                round(cache, cpu, now);
-            }
-        });
+    let walk = WALK.load(Ordering::Relaxed);
+    if walk == 0 || !due(&NEXT[this_cpu().0 as usize % TIMES], now()) {
+        return;
     }
+    // SAFETY: `set_walk` stored a `Walk`, and nothing else is ever stored.
+    let walk: Walk = unsafe { core::mem::transmute::<usize, Walk>(walk) };
+    walk(|cache| {
+        if cache.engine == Engine::Slab {
+            round(cache, this_cpu(), now());
+        }
+    });
+}
+
+/// Registers the walk over all caches.
+pub(crate) fn set_walk(walk: Walk) {
+    WALK.store(walk as usize, Ordering::Relaxed);
 }
 
 /// See [`crate::engine::reap`]: the rounds that are due. In use is a cache whose CPUs were there since the last look.

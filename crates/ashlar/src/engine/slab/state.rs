@@ -196,9 +196,9 @@ impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 
     /// See [`crate::engine::EngineState::open`].
-    pub(crate) fn open(&mut self, geometry: &Geometry) -> Option<()> {
+    pub(crate) fn open(&mut self, geometry: &Geometry, noaliencache: bool) -> Option<()> {
         lock::want();
-        self.noaliencache = crate::boot::options().noaliencache;
+        self.noaliencache = noaliencache;
         if self.queues.is_empty() {
             let nodes = ZONE.nodes();
             self.queues = meta_slice(1, || {
