@@ -58,8 +58,8 @@ const BATCH_REFILL_LIMIT: usize = 16;
 /// Bytes of slabs on a node above which the background thread is woken when they become more.
 const BYTES_WORTH_REAPING: usize = 1 << 20;
 
-/// See [`super::alloc`].
-#[inline]
+/// See [`super::alloc`]. Not inlined: every engine behind the entry points would pay for its registers.
+#[inline(never)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let here = Here::take();
     if let Some(array) = here.array(cache) {
@@ -209,8 +209,8 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     report::not_of_cache(cache.name(), object);
 }
 
-/// See [`super::free_in`].
-#[inline]
+/// See [`super::free_in`]. Not inlined, as [`alloc`].
+#[inline(never)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let head = MEMMAP.head(slab);
     let offset = object.wrapping_sub(MEMMAP.address_of(slab)).wrapping_sub(head.colour());
