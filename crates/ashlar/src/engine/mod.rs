@@ -330,7 +330,7 @@ macro_rules! of_engine {
 }
 
 /// One object of `cache`, or null.
-#[inline]
+#[inline(always)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     of_engine!(cache, alloc(cache))
 }

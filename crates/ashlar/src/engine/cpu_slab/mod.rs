@@ -81,7 +81,7 @@ fn interrupts_off(cache: &RawCache, switches: &Switches) -> Option<CpuGuard> {
 }
 
 /// See [`super::alloc`].
-#[inline]
+#[inline(always)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let object = local::pop(cache, cache.state.places.switches.fast);
     if object == 0 { alloc_slow(cache) } else { object as *mut u8 }

@@ -172,6 +172,6 @@ fn reap_node(cache: &RawCache, lists: &mut Lists, after: &mut After) {
         return;
     }
     let objects = usize::from(cache.geometry.max_objects);
-    let slabs = (lists.free_limit + 5 * objects - 1) / (5 * objects);
+    let slabs = lists.free_limit.div_ceil(5 * objects);
     lists.drop_free(cache, slabs, after);
 }
