@@ -29,6 +29,10 @@ fn culprit(address: usize) {
 /// conformance suite.
 fn reported(test: &str, report: &str, body: fn()) {
     for engine in ashlar::Engine::ALL.iter().map(|engine| engine.id()) {
+        // Without links in free objects there is none to be corrupt. tests/slab_misuse.rs writes to what there is.
+        if engine == "slab" && report.contains("free link") {
+            continue;
+        }
         let options = format!("reaper=off,engine={engine}");
         if let Some(child) = child(test, &format!("{test} abort {engine}"), &[("ASHLAR_OPTIONS", &options)], body) {
             let line = format!("ashlar: {}\n", report.replace("{}", child.told("address")));

@@ -417,7 +417,7 @@ fn info(raw: &'static RawCache) -> CacheInfo {
     }
 }
 
-/// What happened at all caches that exist, and in the page layer: locks and slow paths, without taking a lock of either.
+/// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking counts for nothing.
 pub fn total_counts() -> Counts {
     let mut sum = Counts { zone_locks: crate::page::zone::ZONE.locks_taken() as u64, ..Counts::default() };
     registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
@@ -428,9 +428,10 @@ pub fn total_counts() -> Counts {
 /// create and destroy caches.
 pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
     let mut index = 0;
-    while let Some(cache) = registry::nth(index) {
-        if let Some(raw) = cache {
-            each(&info(raw));
+    // A cache that is destroyed meanwhile is seen whole or not at all.
+    while let Some(seen) = registry::nth(index, info) {
+        if let Some(info) = seen {
+            each(&info);
         }
         index += 1;
     }

@@ -65,14 +65,20 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
             (place.map(|p| p.as_ptr().cast()), EngineState::EMPTY)
         }
     };
-    let (Some(place), Some(())) = (place, state.open(new.engine, &new.geometry, new.noaliencache)) else {
+    // Those that are set aside stay so.
+    let give_slot_back = || {
         if new.slot.is_none() {
             PERCPU.release_slot(slot);
         }
+    };
+    let Some(place) = place else {
+        give_slot_back();
         return Err(CreateError::OutOfMemory);
     };
-    let serial = registry.next_serial;
-    registry.next_serial = serial.wrapping_add(1).max(1);
+    let opened = state.open(new.engine, &new.geometry, new.noaliencache);
+    // An entry whose engine could not be opened is entered all the same, as that of a destroyed cache: the next attempt
+    // finds what this one made.
+    let serial = if opened.is_ok() { registry.next_serial } else { 0 };
     let plan = Plan {
         name: new.name,
         geometry: new.geometry,
@@ -96,6 +102,11 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         registry.caches[count] = place;
         registry.count += 1;
     }
+    if let Err(error) = opened {
+        give_slot_back();
+        return Err(error);
+    }
+    registry.next_serial = serial.wrapping_add(1).max(1);
     Ok(cache)
 }
 
@@ -129,13 +140,14 @@ pub(crate) fn unregister_if(cache: &'static RawCache, empty: impl FnOnce() -> bo
     gone
 }
 
-/// The cache in place `index` of the table: `None` behind the end, `Some(None)` for a place that is free now.
-pub(crate) fn nth(index: usize) -> Option<Option<&'static RawCache>> {
+/// What `look` says of the cache in place `index` of the table, under the registry lock: `None` behind the end,
+/// `Some(None)` for a place that is free now.
+pub(crate) fn nth<R>(index: usize, look: impl FnOnce(&'static RawCache) -> R) -> Option<Option<R>> {
     let registry = REGISTRY.lock();
     let place = *registry.caches[..registry.count].get(index)?;
     // SAFETY: entries below `count` point to caches that are never unmapped.
     let cache = unsafe { &*place };
-    Some((cache.serial.load(Ordering::Relaxed) != 0).then_some(cache))
+    Some((cache.serial.load(Ordering::Relaxed) != 0).then(|| look(cache)))
 }
 
 /// Calls `each` for every cache, in order of creation of their entries, under the registry lock.

@@ -54,6 +54,7 @@ pub(crate) mod slub;
 pub use cpu_slab::Stage;
 pub use select::Engine;
 
+use crate::error::CreateError;
 use crate::page::memmap::MEMMAP;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
@@ -176,7 +177,8 @@ impl RawCache {
         if head.owner() != core::ptr::from_ref(self) as usize {
             return Err(BadObject::OtherCache);
         }
-        match self.geometry.index_of((address - MEMMAP.address_of(first)).wrapping_sub(head.colour())) {
+        let offset = (address - MEMMAP.address_of(first)).checked_sub(head.colour());
+        match offset.and_then(|offset| self.geometry.index_of(offset)) {
             Some(index) if index < head.objects() => Ok((first, index)),
             _ => Err(BadObject::Misaligned),
         }
@@ -211,20 +213,17 @@ impl EngineState {
     pub(crate) const EMPTY: EngineState =
         EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE };
 
-    /// Brings what `engine` needs into the state it has at the start of a cache; `None` when memory ends. Under the
-    /// registry lock.
-    pub(crate) fn open(&mut self, engine: Engine, geometry: &Geometry, noaliencache: bool) -> Option<()> {
+    /// Brings what `engine` needs into the state it has at the start of a cache. Where that fails, what was made stays in the
+    /// state for the next cache. Under the registry lock.
+    pub(crate) fn open(&mut self, engine: Engine, geometry: &Geometry, noaliencache: bool) -> Result<(), CreateError> {
+        slub::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)?;
         match engine {
-            Engine::Ashlar => slub::open(&mut self.nodes),
+            Engine::Ashlar => Ok(()),
             Engine::Slub(stage) => {
-                slub::open(&mut self.nodes)?;
-                self.places = cpu_slab::Places::claim(stage)?;
-                Some(())
+                self.places = cpu_slab::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
+                Ok(())
             }
-            Engine::Slab => {
-                slub::open(&mut self.nodes)?;
-                self.slab.open(geometry, noaliencache)
-            }
+            Engine::Slab => self.slab.open(geometry, noaliencache),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Array caches: stacks of object addresses, one a CPU and one a node; and where their memory comes from.
 //!
-//! An array cache is used by whoever holds its lock: the CPU's lock, or, of the shared array, list_lock. Its words are
-//! atomics only so that counts can be read without. Memory comes from two pools of metadata blocks, of powers of two
-//! bytes, that is never given back to the system: one of array caches, one of index arrays, so that a stale look at an
-//! array cache can only ever meet another one.
+//! An array cache is used by whoever holds its lock: the CPU's lock, or, of the shared array, list_lock; one that was
+//! replaced is the caller's alone. Memory comes from two pools of metadata blocks, of powers of two bytes, that are never
+//! given back to the system: one of array caches, one of index arrays.
 //!
 //! Lock: a *pool lock*, one for each pool, a leaf but for the meta lock.
 #![allow(unsafe_code, reason = "places arrays in metadata memory")]
@@ -318,7 +317,9 @@ impl Here {
     /// The CPU's array, if it has one yet.
     #[inline]
     pub(super) fn array(&self, cache: &RawCache) -> Option<&'static ArrayCache> {
-        array_of(cache, self.cpu)
+        let at = word(cache, self.cpu).load(Ordering::Relaxed);
+        // SAFETY: the word is 0 or the address of an array, which is replaced and retired under this lock only.
+        (at != 0).then(|| unsafe { &*(at as *const ArrayCache) })
     }
 
     /// Makes `array` the CPU's.
@@ -339,14 +340,6 @@ impl Drop for Here {
 fn word(cache: &RawCache, cpu: CpuId) -> &'static AtomicUsize {
     // SAFETY: the place was claimed in the committed areas, which stay for ever, and is only ever used as this word.
     unsafe { &*PERCPU.slot(cpu, cache.state.slab.place).cast::<AtomicUsize>() }
-}
-
-/// The array of a CPU: whoever does not hold its lock may only look at its counts.
-#[inline]
-pub(super) fn array_of(cache: &RawCache, cpu: CpuId) -> Option<&'static ArrayCache> {
-    let at = word(cache, cpu).load(Ordering::Relaxed);
-    // SAFETY: the word is 0 or the address of an array, whose block never becomes anything else.
-    (at != 0).then(|| unsafe { &*(at as *const ArrayCache) })
 }
 
 /// Counts one use of the CPU's lock.

@@ -1,11 +1,11 @@
 //! A node's slabs: full, partial and free lists under one list_lock, and the index array of each slab.
 //!
-//! A slab's state word holds the number of objects that are in use, its *active* count, and the address of its index array:
+//! A slab's state word holds the number of objects that are in use, its *active* count, and the place of its index array:
 //!
 //! | bits | field |
 //! |---|---|
 //! | 0..16 | active; [`QUARANTINED`] for a slab that failed a check and is on no list for ever |
-//! | 16..64 | address of the index array; 0 while a full slab has none, because it lies in a free object |
+//! | 16..64 | bytes from the slab's start to the index array, signed; [`NO_ARRAY`] while a full slab has none, because it lies in a free object |
 //!
 //! Entries from `active` on are the indices of the free objects. An allocation takes the entry at `active`, a free puts
 //! its object just before; nothing else of the array is ever touched. An array inside an object lies in the one whose index
@@ -26,14 +26,30 @@ use crate::units::PageIndex;
 /// The active count of a slab that nothing is taken from any more.
 const QUARANTINED: usize = 0xffff;
 const ARRAY: u32 = 16;
+/// Free objects of a slab among which a second free is looked for: a cache line of their indices.
+const LOOK_BACK: usize = 64;
+/// The distance of a slab without an array: odd, as none of an array is.
+const NO_ARRAY: isize = 1;
 
+/// The active count of a slab and the address of its index array, 0 for none.
 fn read_word(page: PageIndex) -> (usize, usize) {
-    let word = MEMMAP.head(page).state.load(Ordering::Relaxed);
-    ((word & 0xffff) as usize, (word >> ARRAY) as usize)
+    decode(MEMMAP.head(page).state.load(Ordering::Relaxed), MEMMAP.address_of(page))
 }
 
 fn write_word(page: PageIndex, active: usize, array: usize) {
-    MEMMAP.head(page).state.store(active as u64 | (array as u64) << ARRAY, Ordering::Relaxed);
+    MEMMAP.head(page).state.store(encode(active, array, MEMMAP.address_of(page)), Ordering::Relaxed);
+}
+
+/// A distance fits where an address may not: on some machines addresses have more than 48 bits, or their upper half set.
+fn encode(active: usize, array: usize, slab: usize) -> u64 {
+    let distance = if array == 0 { NO_ARRAY } else { array.wrapping_sub(slab) as isize };
+    active as u64 | (distance as i64 as u64) << ARRAY
+}
+
+fn decode(word: u64, slab: usize) -> (usize, usize) {
+    let distance = (word as i64 >> ARRAY) as isize;
+    let array = if distance == NO_ARRAY { 0 } else { slab.wrapping_add_signed(distance) };
+    ((word & 0xffff) as usize, array)
 }
 
 /// Entry `at` of an array.
@@ -56,6 +72,20 @@ fn set_entry(cache: &RawCache, array: usize, at: usize, index: usize) {
             _ => (array as *mut u16).add(at).write(index as u16),
         }
     }
+}
+
+/// Whether the object of this index is among the [`LOOK_BACK`] that came back to their slab last.
+fn came_lately(cache: &RawCache, array: usize, active: usize, index: usize) -> bool {
+    let objects = usize::from(cache.geometry.max_objects);
+    let count = (objects - active).min(LOOK_BACK);
+    // SAFETY: as in `entry`; a slab without an array has `active` of its objects, so that nothing is read.
+    count > 0
+        && unsafe {
+            match index_bytes(objects) {
+                1 => core::slice::from_raw_parts((array as *const u8).add(active), count).contains(&(index as u8)),
+                _ => core::slice::from_raw_parts((array as *const u16).add(active), count).contains(&(index as u16)),
+            }
+        }
 }
 
 /// Address of the first object of a slab.
@@ -272,14 +302,13 @@ impl Lists {
     fn put(&mut self, cache: &RawCache, object: usize, after: &mut After) {
         let Some(page) = MEMMAP.page_of(object) else { return };
         let page = PageIndex(page.0 - MEMMAP.class_of(page).back());
-        let objects = usize::from(cache.geometry.max_objects);
         let (active, mut array) = read_word(page);
         if active == QUARANTINED {
             return;
         }
         let Some(index) = cache.geometry.index_of(object - first_object(page)).map(usize::from) else { return };
-        // An object is free for certain if all are, or if it came last.
-        if active == 0 || (active < objects && entry(cache, array, active) == index) {
+        // An object is free for certain if all are, or if it is among those that came last.
+        if active == 0 || came_lately(cache, array, active, index) {
             after.twice = object;
             return;
         }
@@ -330,6 +359,24 @@ impl Lists {
             self.free_block(cache, &objects[..had], after);
             array.shift(had);
             left -= had;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_hold_arrays_on_either_side_of_any_address() {
+        for slab in [0x1000usize, 0x7f12_3456_7000, 0xffff_8000_1234_5000, usize::MAX - 0xfff] {
+            for distance in [0isize, 2, 4094, -16, 1 << 40, -(1 << 40)] {
+                let array = slab.wrapping_add_signed(distance);
+                if array != 0 {
+                    assert_eq!(decode(encode(409, array, slab), slab), (409, array), "{slab:#x} {distance:#x}");
+                }
+            }
+            assert_eq!(decode(encode(64, 0, slab), slab), (64, 0));
         }
     }
 }

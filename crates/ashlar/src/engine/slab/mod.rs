@@ -49,7 +49,7 @@ use crate::report;
 use crate::slab::geometry::IndexArray;
 use crate::sync::{Ordering, bump};
 use crate::units::{NodeId, PageIndex};
-use array::{ArrayCache, Here, array_of, count_lock};
+use array::{ArrayCache, Here, count_lock};
 use lists::After;
 use state::{give_array, queues};
 
@@ -428,14 +428,16 @@ pub(crate) fn release(cache: &'static RawCache) {
     trim_slabs(cache);
 }
 
-/// See [`super::counts`]. The counts of CPUs are looked at without their locks.
+/// See [`super::counts`]. An array may be replaced at any time, so each is looked at under its CPU's lock.
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     let mut sum = Counts::default();
     for node in queues(cache).nodes {
         sum.list_locks += node.lists.taken() as u64;
         sum.alien_locks += node.aliens.iter().map(|alien| alien.taken() as u64).sum::<u64>();
     }
-    for array in all_cpus().filter_map(|cpu| array_of(cache, cpu)) {
+    for cpu in all_cpus() {
+        let here = Here::of(cpu);
+        let Some(array) = here.array(cache) else { continue };
         sum.alloc_slow += array.alloc_slow.load(Ordering::Relaxed) as u64;
         sum.free_slow += array.free_slow.load(Ordering::Relaxed) as u64;
         sum.cpu_locks += array.locks.load(Ordering::Relaxed) as u64;

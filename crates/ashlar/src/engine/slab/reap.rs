@@ -46,7 +46,7 @@ fn now() -> u32 {
 /// A clock that stands but for the rounds.
 #[cfg(not(feature = "os"))]
 fn now() -> u32 {
-    SEEN.load(Ordering::Relaxed) / ENTRIES * CPU_MS
+    (SEEN.load(Ordering::Relaxed) / ENTRIES).wrapping_mul(CPU_MS)
 }
 
 /// The time after `next`, if that has come; 0 is a time that always has.
@@ -100,8 +100,10 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let used = cache.looked.swap(entries, Ordering::Relaxed) != entries;
     let now = now();
     for cpu in all_cpus() {
-        let Some(array) = super::array_of(cache, cpu) else { continue };
-        if due(&array.next_reap, now) {
+        let here = Here::of(cpu);
+        let is_due = here.array(cache).is_some_and(|array| due(&array.next_reap, now));
+        drop(here);
+        if is_due {
             round(cache, cpu, now);
         }
     }

@@ -5,7 +5,7 @@ use super::array::{ArrayCache, Here};
 use super::lists::{After, Lists};
 use crate::engine::cpu_slab::all_cpus;
 use crate::engine::{RawCache, meta_slice};
-use crate::error::TuneError;
+use crate::error::{CreateError, TuneError};
 use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{drain, lock};
@@ -148,6 +148,20 @@ fn cpus_of(node: usize) -> usize {
 }
 
 impl Queues {
+    /// Queues for each node, in metadata memory.
+    fn make() -> Option<&'static [Queues]> {
+        let nodes = ZONE.nodes();
+        let zero = || AtomicUsize::new(0);
+        meta_slice(1, || {
+            let nodes = meta_slice(nodes, || {
+                let aliens = if nodes > 1 { nodes } else { 0 };
+                let aliens = meta_slice(aliens, || Some(SpinLock::new(AlienCache::NEW)))?;
+                Some(Node { lists: SpinLock::new(Lists::NEW), aliens })
+            })?;
+            Some(Queues { limit: zero(), batchcount: zero(), shared: zero(), nodes })
+        })
+    }
+
     pub(super) fn tunables(&self) -> QueueTunables {
         let read = |value: &AtomicUsize| value.load(Ordering::Relaxed);
         QueueTunables { limit: read(&self.limit), batchcount: read(&self.batchcount), shared: read(&self.shared) }
@@ -196,20 +210,16 @@ impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 
     /// See [`crate::engine::EngineState::open`].
-    pub(crate) fn open(&mut self, geometry: &Geometry, noaliencache: bool) -> Option<()> {
+    pub(crate) fn open(&mut self, geometry: &Geometry, noaliencache: bool) -> Result<(), CreateError> {
         lock::want();
         self.noaliencache = noaliencache;
         if self.queues.is_empty() {
-            let nodes = ZONE.nodes();
-            self.queues = meta_slice(1, || {
-                let zero = || AtomicUsize::new(0);
-                let nodes = meta_slice(nodes, || {
-                    let aliens = if nodes > 1 { nodes } else { 0 };
-                    let aliens = meta_slice(aliens, || Some(SpinLock::new(AlienCache::NEW)))?;
-                    Some(Node { lists: SpinLock::new(Lists::NEW), aliens })
-                })?;
-                Some(Queues { limit: zero(), batchcount: zero(), shared: zero(), nodes })
-            })?;
+            self.queues = Queues::make().ok_or(CreateError::OutOfMemory)?;
+        }
+        self.place = PERCPU.claim_slot().ok_or(CreateError::TooManyCaches)?;
+        for cpu in all_cpus() {
+            // SAFETY: the place was just claimed, so nobody else knows it; it lies in the committed areas.
+            unsafe { PERCPU.slot(cpu, self.place).cast::<[usize; 2]>().write_volatile([0; 2]) };
         }
         let queues = &self.queues[0];
         let tunables = QueueTunables::by_size(geometry.stride, PERCPU.cpus.load(Ordering::Relaxed));
@@ -224,12 +234,7 @@ impl State {
             queues.tune_node(id, geometry, new_shared(&tunables).flatten());
             node.lists.reset_taken();
         }
-        self.place = PERCPU.claim_slot()?;
-        for cpu in all_cpus() {
-            // SAFETY: the place was just claimed, so nobody else knows it; it lies in the committed areas.
-            unsafe { PERCPU.slot(cpu, self.place).cast::<[usize; 2]>().write_volatile([0; 2]) };
-        }
-        Some(())
+        Ok(())
     }
 
     /// Takes all locks in it, for fork.
