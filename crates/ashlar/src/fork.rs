@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "locks are held across fork")]
 
 use crate::cache::registry;
-use crate::engine::slab::array;
+use crate::engine::slab::pool;
 use crate::page::{direct, meta::META, zone::ZONE};
 use crate::percpu::{drain, sheaf};
 
@@ -18,7 +18,7 @@ pub fn prepare() {
     drain::lock_all();
     registry::for_each_locked(true);
     sheaf::lock_pool();
-    array::lock_pools();
+    pool::lock_pools();
     ZONE.lock_all();
     direct::lock_all();
     META.lock_all();
@@ -32,7 +32,7 @@ fn release() {
         META.unlock_all();
         direct::unlock_all();
         ZONE.unlock_all();
-        array::unlock_pools();
+        pool::unlock_pools();
         sheaf::unlock_pool();
         registry::for_each_locked(false);
         drain::unlock_all();

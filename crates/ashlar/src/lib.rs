@@ -53,6 +53,11 @@ mod engine {
     pub(crate) mod cpu_slab {
         pub(crate) mod slabs;
     }
+    pub(crate) mod slab {
+        pub(crate) mod alien;
+        pub(crate) mod array;
+        pub(crate) mod lists;
+    }
     pub(crate) mod slub {
         pub(crate) mod barn;
         pub(crate) mod node;

@@ -167,9 +167,21 @@ fn life(steps: usize) {
     assert_eq!(zone.free, zone.free.max(zone.dirty), "{zone:?}");
 }
 
-fn lives_in(test: &str, bytes: usize, page_size: usize, skew: usize) {
-    let role = format!("{test} {bytes} {page_size} {skew}");
+/// The engines that have something of their own in an arena, or all.
+const SOME: &[&str] = &["ashlar", "slab"];
+fn all() -> Vec<&'static str> {
+    ashlar::Engine::ALL.iter().map(|engine| engine.id()).collect()
+}
+
+/// Sets the process's engine; before the start.
+fn choose(engine: &str) {
+    ashlar::configure(&format!("engine={engine}")).expect("before the start");
+}
+
+fn lives_in(test: &str, engine: &str, bytes: usize, page_size: usize, skew: usize) {
+    let role = format!("{test} {engine} {bytes} {page_size} {skew}");
     let outcome = child(test, &role, &[], || {
+        choose(engine);
         // SAFETY: leaked, zeroed memory that nobody else knows.
         let arena = unsafe { ArenaSource::with_page_size(arena(bytes, skew), bytes, page_size) };
         let source: &'static Strict = Box::leak(Box::new(Strict {
@@ -202,12 +214,12 @@ fn lives_in(test: &str, bytes: usize, page_size: usize, skew: usize) {
 
 #[test]
 fn a_mebibyte_is_enough() {
-    lives_in("a_mebibyte_is_enough", MIB, 4096, 0);
+    all().iter().for_each(|engine| lives_in("a_mebibyte_is_enough", engine, MIB, 4096, 0));
 }
 
 #[test]
 fn arenas_need_not_be_aligned() {
-    lives_in("arenas_need_not_be_aligned", MIB + 12_345, 4096, 777);
+    all().iter().for_each(|engine| lives_in("arenas_need_not_be_aligned", engine, MIB + 12_345, 4096, 777));
 }
 
 /// A thread that moves to a CPU without an area, on an arena every CPU but the first, works without sheaves and barns;
@@ -232,13 +244,14 @@ fn a_cpu_without_an_area_gets_what_barns_hold() {
 #[test]
 fn system_pages_of_every_size_work() {
     for page_size in [4096, 16_384, 65_536] {
-        lives_in("system_pages_of_every_size_work", 16 * MIB, page_size, 24);
+        SOME.iter().for_each(|engine| lives_in("system_pages_of_every_size_work", engine, 16 * MIB, page_size, 24));
     }
 }
 
 /// Runs a life on an arena whose n-th request for memory, and all later ones, fail; the requests made.
-fn fails_at(test: &str, n: usize) -> Option<usize> {
-    let outcome = child(test, &format!("{test} {n}"), &[], || {
+fn fails_at(test: &str, engine: &str, n: usize) -> Option<usize> {
+    let outcome = child(test, &format!("{test} {engine} {n}"), &[], || {
+        choose(engine);
         // SAFETY: leaked, zeroed memory that nobody else knows.
         let source = Box::leak(Box::new(unsafe { ArenaSource::new(arena(8 * MIB, 0), 8 * MIB) }));
         source.fail_from(n);
@@ -264,16 +277,16 @@ fn fails_at(test: &str, n: usize) -> Option<usize> {
 #[test]
 fn any_request_for_memory_may_fail() {
     let test = "any_request_for_memory_may_fail";
-    // One run in which nothing fails says how many requests there are; each of them fails once.
-    let Some(requests) = fails_at(test, usize::MAX) else {
-        for n in 0..MOST {
-            fails_at(test, n);
+    for engine in SOME {
+        // One run in which nothing fails says how many requests there are; each of them fails once.
+        let Some(requests) = fails_at(test, engine, usize::MAX) else {
+            (0..MOST).for_each(|n| _ = fails_at(test, engine, n));
+            continue;
+        };
+        assert!((10..MOST).contains(&requests), "{requests} requests: too few to show much, or too many for this test");
+        for n in 0..=requests {
+            fails_at(test, engine, n);
         }
-        return;
-    };
-    assert!((10..MOST).contains(&requests), "{requests} requests: too few to show much, or too many for this test");
-    for n in 0..=requests {
-        fails_at(test, n);
     }
 }
 

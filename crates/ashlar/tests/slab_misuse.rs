@@ -42,7 +42,7 @@ fn addresses_before_the_first_object_are_none() {
         let live = alloc(&cache, 11 * 8);
         let slab = 4096usize << cache.info().order;
         let coloured: Vec<_> =
-            live.iter().map(|object| object.as_ptr()).filter(|at| *at as usize % slab % 704 != 0).collect();
+            live.iter().map(|object| object.as_ptr()).filter(|at| !(*at as usize % slab).is_multiple_of(704)).collect();
         assert!(coloured.len() > 11, "most slabs have a colour");
         for at in coloured {
             let start = at.map_addr(|address| address & !(slab - 1));

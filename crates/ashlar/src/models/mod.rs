@@ -2,7 +2,7 @@
 //!
 //! Run by `ci/loom.sh`. Each model asks one question and states the property in its name. The code under test is
 //! the real one: [`crate::engine::slub::node`], [`crate::engine::slub::barn`],
-//! [`crate::engine::cpu_slab::slabs`], [`crate::slab`], the sheaves, over
+//! [`crate::engine::cpu_slab::slabs`], [`crate::engine::slab::lists`] with its arrays, [`crate::slab`], the sheaves, over
 //! slabs of two or three objects. [`bench`] stands for what lies around it: the memmap, the zone, the objects.
 //!
 //! What loom explores: interleavings of the atomic operations and locks of at most three threads with at most
@@ -17,6 +17,7 @@
 //! * [`give_back`]: the surplus of a refill that goes back.
 //! * [`shrink`]: shrink and destroy against frees.
 //! * [`frozen`]: slabs of CPUs, by compare-and-swap and by slab_lock.
+//! * [`queues`]: array caches, shared arrays and alien caches of SLAB.
 //! * [`quarantine`]: corrupt slabs against frees and refills.
 //! * [`barn`]: the exchange of sheaves.
 //! * [`stop`]: the stop protocol of a drain, in the abstract.
@@ -28,6 +29,7 @@ mod frozen;
 mod full_partial;
 mod give_back;
 mod quarantine;
+mod queues;
 mod shrink;
 mod stop;
 mod to_empty;

@@ -6,6 +6,7 @@
 //! left for the array anyway keeps it. *On the slab*, at its end, always works for objects that leave room. Source: the
 //! kernel's `calculate_slab_order` and its callers.
 
+use super::lists::index_bytes;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, IndexArray};
 use crate::units::{BLOCK_ORDER, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
@@ -16,11 +17,6 @@ const CACHE_LINE: usize = 64;
 const MAX_ORDER: u8 = 1;
 /// Smallest block of metadata for an array.
 pub(super) const SMALLEST_BLOCK: usize = 16;
-
-/// Bytes of an entry of the index array of a slab of `objects` objects.
-pub(super) const fn index_bytes(objects: usize) -> usize {
-    if objects <= 256 { 1 } else { 2 }
-}
 
 /// The rule of the process with SLAB's default in place of the general one; `min_objects` has no meaning here.
 pub(crate) const fn order_rule(rule: OrderRule) -> OrderRule {

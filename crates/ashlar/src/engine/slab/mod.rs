@@ -19,21 +19,23 @@
 //! colours of slabs are the business of [`layout`]. So free objects are never written to, but for the one that holds
 //! the array of a slab of small objects.
 //!
-//! * [`array`]: array caches, and the pools of their memory. [`state`]: tunables, nodes, alien caches.
+//! * [`array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]: memory of arrays.
+//! * [`state`]: tunables, nodes.
 //! * [`lists`]: slabs. [`layout`]: geometry. [`reap`]: giving back.
 //! * this file: the contract of engines.
 //!
 //! The kernel disables interrupts around all of it. The stand-in is the lock of the CPU, as in the first stage of SLUB.
 
-pub(crate) mod array;
+mod alien;
+mod array;
+mod here;
 pub(crate) mod layout;
 mod lists;
+pub(crate) mod pool;
 mod reap;
 mod state;
 
-#[cfg(feature = "os")]
-pub(crate) use reap::reap;
-pub(crate) use reap::{round_now, set_walk};
+pub(crate) use reap::{reap, round_now, set_walk};
 pub use state::QueueTunables;
 pub(crate) use state::{State, close, tune};
 
@@ -49,12 +51,11 @@ use crate::report;
 use crate::slab::geometry::IndexArray;
 use crate::sync::{Ordering, bump};
 use crate::units::{NodeId, PageIndex};
-use array::{ArrayCache, Here, count_lock};
+use array::ArrayCache;
+use here::{Here, count_lock};
 use lists::After;
 use state::{give_array, queues};
 
-/// Objects that a refill brings to a CPU whose array was not used of late.
-const BATCH_REFILL_LIMIT: usize = 16;
 /// Bytes of slabs on a node above which the background thread is woken when they become more.
 const BYTES_WORTH_REAPING: usize = 1 << 20;
 
@@ -80,7 +81,7 @@ fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
     let object = match give_array(cache, &here) {
         Some(array) => {
             bump(&array.alloc_slow);
-            refill(cache, node, array, &mut after);
+            queues(cache).node(node).lists.lock().refill(cache, array, &mut after);
             array.pop()
         }
         None => take_one(cache, node, &mut after),
@@ -93,23 +94,6 @@ fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
         return object as *mut u8;
     }
     from_nodes(cache, node)
-}
-
-/// Fills a CPU's array by a batch: out of the shared array, or out of slabs that have free objects.
-fn refill(cache: &'static RawCache, node: NodeId, array: &ArrayCache, after: &mut After) {
-    let mut batch = array.batchcount();
-    if !array.is_touched() {
-        batch = batch.min(BATCH_REFILL_LIMIT);
-    }
-    let mut lists = queues(cache).node(node).lists.lock();
-    if let Some(shared) = lists.shared
-        && shared.transfer(array, batch) > 0
-    {
-        lists.shared_refills += 1;
-        return;
-    }
-    let room = array.room();
-    lists.take(cache, batch.min(room), |object| _ = array.push(object), after);
 }
 
 /// One object out of the slabs of a node; 0 for none.
@@ -145,7 +129,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     }
     let page = run[0].first;
     let own = queues(cache).node(node);
-    let colour = own.lists.lock().next_colour(cache);
+    let colour = own.lists.lock().next_colour(geometry.colours) * geometry.colour_off;
     let head = MEMMAP.head(page);
     head.init(core::ptr::from_ref(cache) as usize, geometry.max_objects, geometry.order.0, node.0);
     head.set_colour(colour);
@@ -243,7 +227,7 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
         Some(array) => {
             if array.room() == 0 {
                 bump(&array.free_slow);
-                flush_batch(cache, own, array, &mut after);
+                own.lists.lock().flush(cache, array, &mut after);
             }
             array.push(object);
         }
@@ -254,20 +238,6 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
     percpu::adopt_thread();
     reap::tick();
     crate::background::settle();
-}
-
-/// Moves the oldest batch of an array to the shared array as far as that has room, or all of it to slabs.
-fn flush_batch(cache: &'static RawCache, node: &state::Node, array: &ArrayCache, after: &mut After) {
-    let mut lists = node.lists.lock();
-    let batch = array.batchcount();
-    if let Some(shared) = lists.shared
-        && shared.room() > 0
-    {
-        let moved = array.oldest_to(shared, batch);
-        array.shift(moved);
-        return;
-    }
-    lists.drain(cache, array, batch, after);
 }
 
 /// A free to another node: into its alien cache, or straight to its slab.
@@ -285,14 +255,7 @@ fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize
         queues.node(home).lists.lock().free_block(cache, &[object], &mut after);
     } else {
         let mut alien = own.aliens[usize::from(home.0) % own.aliens.len()].lock();
-        twice = alien.top() == object;
-        if !twice {
-            if alien.is_full() {
-                alien.overflows += 1;
-                alien.drain(cache, queues.node(home), &mut after);
-            }
-            alien.push(object);
-        }
+        twice = !alien.free(cache, &queues.node(home).lists, object, &mut after);
     }
     drop(here);
     after.settle(cache);
@@ -361,7 +324,7 @@ fn drain_nodes(cache: &'static RawCache) {
     for node in nodes {
         for (home, alien) in node.aliens.iter().enumerate() {
             let mut after = After::NOTHING;
-            alien.lock().drain(cache, &nodes[home], &mut after);
+            alien.lock().drain(cache, &nodes[home].lists, &mut after);
             after.settle(cache);
         }
     }

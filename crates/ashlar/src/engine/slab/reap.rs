@@ -12,7 +12,8 @@
 //! may keep go.
 #![allow(unsafe_code, reason = "turns the stored walk back into a function")]
 
-use super::array::{ArrayCache, Here};
+use super::array::ArrayCache;
+use super::here::Here;
 use super::lists::{After, Lists};
 use super::state::{Node, queues};
 use crate::engine::cpu_slab::{all_cpus, this_cpu};
@@ -94,7 +95,6 @@ pub(crate) fn set_walk(walk: Walk) {
 }
 
 /// See [`crate::engine::reap`]: the rounds that are due. In use is a cache whose CPUs were there since the last look.
-#[cfg(feature = "os")]
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let entries = super::counts(cache).cpu_locks as usize;
     let used = cache.looked.swap(entries, Ordering::Relaxed) != entries;
@@ -162,7 +162,7 @@ fn send_home(cache: &RawCache, id: usize, nodes: &[Node], after: &mut After) {
     let home = lists.next_alien % nodes.len();
     lists.next_alien = home + 1;
     drop(lists);
-    node.aliens[home].lock().drain(cache, &nodes[home], after);
+    node.aliens[home].lock().drain(cache, &nodes[home].lists, after);
 }
 
 /// The shared array and the free slabs of a node.

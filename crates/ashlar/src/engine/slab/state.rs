@@ -1,7 +1,9 @@
 //! What SLAB keeps for a cache beside its slabs: tunables, nodes with their lists and alien caches.
 #![allow(unsafe_code, reason = "fork handlers release locks without a guard")]
 
-use super::array::{ArrayCache, Here};
+use super::alien::{ALIEN_LIMIT, AlienCache};
+use super::array::ArrayCache;
+use super::here::Here;
 use super::lists::{After, Lists};
 use crate::engine::cpu_slab::all_cpus;
 use crate::engine::{RawCache, meta_slice};
@@ -13,8 +15,6 @@ use crate::slab::geometry::Geometry;
 use crate::sync::{AtomicUsize, Ordering, SpinLock};
 use crate::units::{NodeId, PAGE_SIZE};
 
-/// Objects in an alien cache.
-pub(super) const ALIEN_LIMIT: usize = 12;
 /// Most objects in a CPU's array.
 const MAX_LIMIT: usize = 8192;
 /// Largest shared factor, and most objects in a shared array.
@@ -61,52 +61,6 @@ impl QueueTunables {
             return Err(TuneError::Range("shared: expected 0 to 64 (batches), and at most 65536 objects"));
         }
         Ok(())
-    }
-}
-
-/// Objects of one remote node that CPUs of this node freed.
-pub(crate) struct AlienCache {
-    entries: [usize; ALIEN_LIMIT],
-    avail: usize,
-    pub(super) limit: usize,
-    /// Objects that came in, and times that it was full.
-    pub(super) frees: u64,
-    pub(super) overflows: u64,
-}
-
-impl AlienCache {
-    const NEW: AlienCache = AlienCache { entries: [0; ALIEN_LIMIT], avail: 0, limit: 0, frees: 0, overflows: 0 };
-
-    pub(super) fn avail(&self) -> usize {
-        self.avail
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.avail >= self.limit
-    }
-
-    /// Adds an object; there is room.
-    pub(super) fn push(&mut self, object: usize) {
-        self.frees += 1;
-        self.entries[self.avail] = object;
-        self.avail += 1;
-    }
-
-    /// The object that came last, without taking it; 0 for none.
-    pub(super) fn top(&self) -> usize {
-        if self.avail == 0 { 0 } else { self.entries[self.avail - 1] }
-    }
-
-    /// Sends all its objects home: into the shared array of their node as far as there is room, the rest to their slabs.
-    pub(super) fn drain(&mut self, cache: &RawCache, home: &Node, after: &mut After) {
-        let mut lists = home.lists.lock();
-        if let Some(shared) = lists.shared {
-            while self.avail > 0 && shared.push(self.entries[self.avail - 1]) {
-                self.avail -= 1;
-            }
-        }
-        lists.free_block(cache, &self.entries[..self.avail], after);
-        self.avail = 0;
     }
 }
 
@@ -179,22 +133,15 @@ impl Queues {
         &self.nodes[usize::from(id.0) % self.nodes.len()]
     }
 
-    /// Gives a node what follows from the tunables; the shared array that it had comes back, with its objects.
-    fn tune_node(
-        &self,
-        id: usize,
-        geometry: &Geometry,
-        shared: Option<&'static ArrayCache>,
-    ) -> Option<&'static ArrayCache> {
+    /// Gives a node what follows from the tunables, but for the shared array.
+    fn tune_node(&self, id: usize, geometry: &Geometry) {
         let tunables = self.tunables();
         let node = &self.nodes[id];
         for alien in node.aliens {
             // Lowered below what is in it, it is full and drains at the next free.
             alien.lock().limit = if tunables.limit > 1 { ALIEN_LIMIT } else { 1 };
         }
-        let mut lists = node.lists.lock();
-        lists.free_limit = (1 + cpus_of(id)) * tunables.batchcount + usize::from(geometry.max_objects);
-        core::mem::replace(&mut lists.shared, shared)
+        node.lists.lock().free_limit = (1 + cpus_of(id)) * tunables.batchcount + usize::from(geometry.max_objects);
     }
 }
 
@@ -231,7 +178,8 @@ impl State {
                 alien.reset_taken();
             }
             // A shared array is worth having, but not worth failing for.
-            queues.tune_node(id, geometry, new_shared(&tunables).flatten());
+            node.lists.lock().shared = new_shared(&tunables).flatten();
+            queues.tune_node(id, geometry);
             node.lists.reset_taken();
         }
         Ok(())
@@ -308,9 +256,9 @@ pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result
     queues.set(tunables);
     let mut after = After::NOTHING;
     for (id, new) in shared[..queues.nodes.len()].iter().enumerate() {
-        if let Some(old) = queues.tune_node(id, &cache.geometry, *new) {
-            // The array is ours alone now; list_lock is for the slabs.
-            queues.nodes[id].lists.lock().drain(cache, old, usize::MAX, &mut after);
+        queues.tune_node(id, &cache.geometry);
+        let old = queues.nodes[id].lists.lock().replace_shared(cache, *new, &mut after);
+        if let Some(old) = old {
             old.retire();
         }
     }

@@ -1,0 +1,66 @@
+//! A CPU and its array: the stand-in for disabled interrupts is the CPU's lock.
+#![allow(unsafe_code, reason = "words of the per-CPU areas")]
+
+use super::array::ArrayCache;
+use crate::engine::RawCache;
+use crate::engine::cpu_slab::this_cpu;
+use crate::percpu::area::PERCPU;
+use crate::percpu::lock;
+use crate::sync::{AtomicUsize, Ordering, bump};
+use crate::units::CpuId;
+
+/// A CPU with its lock held: the stand-in for disabled interrupts.
+pub(super) struct Here {
+    pub(super) cpu: CpuId,
+}
+
+impl Here {
+    /// This thread's CPU.
+    #[inline]
+    pub(super) fn take() -> Here {
+        let cpu = this_cpu();
+        if !lock::try_lock_cpu(cpu) {
+            lock::lock_cpu(cpu);
+        }
+        Here { cpu }
+    }
+
+    /// Any CPU.
+    pub(super) fn of(cpu: CpuId) -> Here {
+        lock::lock_cpu(cpu);
+        Here { cpu }
+    }
+
+    /// The CPU's array, if it has one yet.
+    #[inline]
+    pub(super) fn array(&self, cache: &RawCache) -> Option<&'static ArrayCache> {
+        let at = word(cache, self.cpu).load(Ordering::Relaxed);
+        // SAFETY: the word is 0 or the address of an array, which is replaced and retired under this lock only.
+        (at != 0).then(|| unsafe { &*(at as *const ArrayCache) })
+    }
+
+    /// Makes `array` the CPU's.
+    pub(super) fn set_array(&self, cache: &RawCache, array: Option<&'static ArrayCache>) {
+        word(cache, self.cpu).store(array.map_or(0, |array| core::ptr::from_ref(array) as usize), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Here {
+    #[inline]
+    fn drop(&mut self) {
+        lock::unlock_cpu(self.cpu);
+    }
+}
+
+/// The word of the CPU's area that holds the address of its array.
+#[inline]
+fn word(cache: &RawCache, cpu: CpuId) -> &'static AtomicUsize {
+    // SAFETY: the place was claimed in the committed areas, which stay for ever, and is only ever used as this word.
+    unsafe { &*PERCPU.slot(cpu, cache.state.slab.place).cast::<AtomicUsize>() }
+}
+
+/// Counts one use of the CPU's lock.
+#[inline]
+pub(super) fn count_lock(array: &ArrayCache) {
+    bump(&array.locks);
+}

@@ -1,0 +1,429 @@
+//! The queues of SLAB: objects on their way between CPUs' arrays, the shared array, an alien cache and slabs.
+//!
+//! One node's lists with its slabs, two CPUs of the node, and another node's alien cache for it. Objects have eight bytes of
+//! real memory, in which index arrays lie as in real slabs: an array that is used by two at a time, or an object that is
+//! used while it holds an array, destroys what its owner wrote.
+#![allow(unsafe_code, reason = "objects are raw memory")]
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Plain};
+use std::boxed::Box;
+use std::sync::Arc;
+use std::vec::Vec;
+
+use loom::cell::UnsafeCell;
+
+use super::{explore, race};
+use crate::engine::slab::alien::AlienCache;
+use crate::engine::slab::array::ArrayCache;
+use crate::engine::slab::lists::{After, Lists, Slabs, fill_array, free_indices};
+use crate::engine::slub::node::{Heads, Partial};
+use crate::page::head::PageHead;
+use crate::sync::SpinLock;
+use crate::units::PageIndex;
+
+/// Objects in a slab.
+const OBJECTS: usize = 2;
+const STRIDE: usize = 8;
+
+/// An allocated object. Not `Clone`: whoever has it may use it, and frees it by giving it up.
+#[derive(Debug)]
+struct Object(usize);
+
+/// A head entry. Only a holder of list_lock may look at it, and afterwards only whoever discards the slab: loom reports two
+/// at a time.
+struct Entry {
+    head: PageHead,
+    looks: UnsafeCell<()>,
+}
+
+struct Bench {
+    entries: Vec<Entry>,
+    memory: *mut u64,
+    held: Vec<AtomicBool>,
+    discarded: Vec<AtomicUsize>,
+    lists: SpinLock<Lists>,
+    alien: SpinLock<AlienCache>,
+    /// Arrays of CPUs, each behind its CPU's lock.
+    cpus: [SpinLock<&'static ArrayCache>; 2],
+}
+
+// SAFETY: the memory of an object is used by its owner, or by who has its slab's lists: the flags and cells report others.
+unsafe impl Sync for Bench {}
+// SAFETY: as above.
+unsafe impl Send for Bench {}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // SAFETY: from `into_raw` in `new`, with this length.
+        drop(unsafe { Vec::from_raw_parts(self.memory, self.held.len(), self.held.len()) });
+    }
+}
+
+impl Heads for Bench {
+    fn head(&self, page: PageIndex) -> &PageHead {
+        let entry = &self.entries[page.0 as usize];
+        entry.looks.with_mut(|_| ());
+        &entry.head
+    }
+}
+
+impl Slabs for Bench {
+    fn objects(&self) -> usize {
+        OBJECTS
+    }
+
+    fn stride(&self) -> usize {
+        STRIDE
+    }
+
+    fn in_object(&self) -> bool {
+        true
+    }
+
+    fn address_of(&self, page: PageIndex) -> usize {
+        self.memory as usize + page.0 as usize * OBJECTS * STRIDE
+    }
+
+    fn first_object(&self, page: PageIndex) -> usize {
+        self.address_of(page)
+    }
+
+    fn find(&self, object: usize) -> Option<(PageIndex, usize)> {
+        let number = self.number(object);
+        Some((PageIndex((number / OBJECTS) as u32), number % OBJECTS))
+    }
+}
+
+/// Memory of arrays is never given back, as the pool's.
+fn array(limit: usize) -> &'static ArrayCache {
+    Box::leak(Box::new(ArrayCache::new(limit, limit.div_ceil(2))))
+}
+
+impl Bench {
+    /// `slabs` slabs, all free, with a shared array of `shared` objects and CPUs' arrays of `limit`.
+    fn new(slabs: usize, limit: usize, shared: usize, free_limit: usize) -> Bench {
+        let entry = || {
+            let entry = Entry { head: PageHead::new(), looks: UnsafeCell::new(()) };
+            entry.head.init(0, OBJECTS as u16, 0, 0);
+            entry
+        };
+        let memory = Box::leak(std::vec![0u64; slabs * OBJECTS].into_boxed_slice()).as_mut_ptr();
+        let mut lists = Lists::NEW;
+        lists.free_limit = free_limit;
+        lists.shared = (shared > 0).then(|| array(shared));
+        let mut alien = AlienCache::NEW;
+        alien.limit = 1;
+        let bench = Bench {
+            entries: (0..slabs).map(|_| entry()).collect(),
+            memory,
+            held: (0..slabs * OBJECTS).map(|_| AtomicBool::new(false)).collect(),
+            discarded: (0..slabs).map(|_| AtomicUsize::new(0)).collect(),
+            lists: SpinLock::new(lists),
+            alien: SpinLock::new(alien),
+            cpus: [SpinLock::new(array(limit)), SpinLock::new(array(limit))],
+        };
+        for page in (0..slabs as u32).map(PageIndex) {
+            fill_array(&bench, page, bench.address_of(page) + (OBJECTS - 1) * STRIDE);
+            let mut after = After::NOTHING;
+            bench.lists.lock().add_slab(&bench, page, 0, |_| (), &mut after);
+        }
+        bench
+    }
+
+    /// A bench to share, all of whose objects are in use.
+    fn full(slabs: usize, limit: usize, shared: usize, free_limit: usize) -> (Arc<Bench>, Vec<Object>) {
+        let bench = Bench::new(slabs, limit, shared, free_limit);
+        let (mut taken, mut after) = (Vec::new(), After::NOTHING);
+        bench.lists.lock().take(&bench, slabs * OBJECTS, |object| taken.push(object), &mut after);
+        let objects = taken.into_iter().map(|object| bench.claim(object)).collect();
+        (Arc::new(bench), objects)
+    }
+
+    fn number(&self, object: usize) -> usize {
+        let number = (object - self.memory as usize) / STRIDE;
+        assert!(object.is_multiple_of(STRIDE) && number < self.held.len(), "{object:#x} is no object");
+        number
+    }
+
+    /// Hands an object to its owner, who writes to it.
+    fn claim(&self, object: usize) -> Object {
+        assert!(!self.held[self.number(object)].swap(true, Plain::Relaxed), "an object has two owners");
+        // SAFETY: eight bytes of the bench's memory; the flag says that they are this owner's alone.
+        unsafe { (object as *mut u64).write(!object as u64) };
+        Object(object)
+    }
+
+    /// Takes an object from its owner, who finds in it what he wrote.
+    fn release(&self, object: Object) -> usize {
+        let Object(object) = object;
+        // SAFETY: as in `claim`.
+        assert_eq!(unsafe { (object as *const u64).read() }, !object as u64, "somebody wrote to a live object");
+        assert!(self.held[self.number(object)].swap(false, Plain::Relaxed));
+        object
+    }
+
+    /// What [`After`] leaves to do: slabs go back.
+    fn settle(&self, mut after: After) {
+        assert_eq!((after.twice, after.corrupt), (0, 0), "nothing is freed twice here, nor written to");
+        while after.empty.count > 0 {
+            let page = after.empty.first();
+            after.empty.unlink(self, page);
+            assert_eq!(self.discarded[page.0 as usize].fetch_add(1, Plain::Relaxed), 0, "{page:?} discarded twice");
+            let mut held = self.held[page.0 as usize * OBJECTS..][..OBJECTS].iter();
+            assert!(!held.any(|held| held.load(Plain::Relaxed)), "{page:?} discarded with objects in use");
+        }
+    }
+
+    /// `alloc` of the engine, on a CPU, without new slabs.
+    fn alloc(&self, cpu: usize) -> Option<Object> {
+        let mut after = After::NOTHING;
+        let here = self.cpus[cpu].lock();
+        let mut object = here.pop();
+        if object == 0 {
+            self.lists.lock().refill(self, &here, &mut after);
+            object = here.pop();
+        }
+        drop(here);
+        self.settle(after);
+        (object != 0).then(|| self.claim(object))
+    }
+
+    /// `free_in` of the engine, on a CPU of the object's node.
+    fn free(&self, cpu: usize, object: Object) {
+        let object = self.release(object);
+        let mut after = After::NOTHING;
+        let here = self.cpus[cpu].lock();
+        if !here.push(object) {
+            self.lists.lock().flush(self, &here, &mut after);
+            assert!(here.push(object), "a flush makes room");
+        }
+        drop(here);
+        self.settle(after);
+    }
+
+    /// The same on a CPU of another node.
+    fn free_remote(&self, object: Object) {
+        let object = self.release(object);
+        let mut after = After::NOTHING;
+        assert!(self.alien.lock().free(self, &self.lists, object, &mut after));
+        self.settle(after);
+    }
+
+    /// The reaper's visit to the alien cache.
+    fn send_home(&self) {
+        let mut after = After::NOTHING;
+        self.alien.lock().drain(self, &self.lists, &mut after);
+        self.settle(after);
+    }
+
+    /// The reaper's visit to a CPU's array, or that of a drain.
+    fn drain_cpu(&self, cpu: usize) {
+        let mut after = After::NOTHING;
+        let here = self.cpus[cpu].lock();
+        self.lists.lock().drain(self, &here, usize::MAX, &mut after);
+        drop(here);
+        self.settle(after);
+    }
+
+    /// A change of the tunables: another shared array.
+    fn tune(&self, shared: usize) {
+        let mut after = After::NOTHING;
+        let new = (shared > 0).then(|| array(shared));
+        let old = self.lists.lock().replace_shared(self, new, &mut after);
+        self.settle(after);
+        // Nobody else has it: what a pool does with its memory must meet no one.
+        if let Some(old) = old {
+            assert_eq!(old.avail(), 0, "a retired array holds objects");
+            assert!(old.push(self.memory as usize) && old.pop() != 0);
+        }
+    }
+
+    /// Everything back to slabs, as shrink and destroy do it.
+    fn flush_all(&self) {
+        (0..self.cpus.len()).for_each(|cpu| self.drain_cpu(cpu));
+        self.send_home();
+        self.tune(0);
+        let mut after = After::NOTHING;
+        self.lists.lock().drop_free(self, usize::MAX, &mut after);
+        self.settle(after);
+    }
+
+    fn gone(&self) -> usize {
+        self.discarded.iter().filter(|gone| gone.load(Plain::Relaxed) > 0).count()
+    }
+
+    /// The slabs on a list; checks its links both ways.
+    fn pages(&self, list: &Partial) -> Vec<PageIndex> {
+        let (mut page, mut before, mut pages) = (list.first(), PageIndex::NONE, Vec::new());
+        while page != PageIndex::NONE {
+            let head = self.head(page);
+            assert!(head.listed() && head.prev() == before && !pages.contains(&page), "{page:?} is linked wrongly");
+            pages.push(page);
+            (page, before) = (head.next(), page);
+        }
+        assert_eq!((list.last(), list.count), (before, pages.len()));
+        pages
+    }
+
+    /// Checks, while no operation runs, that each object is at exactly one place, and each slab on the list where it belongs.
+    fn audit(&self) {
+        let mut at: Vec<usize> = self.held.iter().map(|held| usize::from(held.load(Plain::Relaxed))).collect();
+        let lists = self.lists.lock();
+        let arrays: Vec<&ArrayCache> = self.cpus.iter().map(|cpu| *cpu.lock()).chain(lists.shared).collect();
+        for array in arrays {
+            let mut objects = std::vec![0; array.avail()];
+            assert_eq!(array.oldest(&mut objects), array.avail());
+            objects.into_iter().for_each(|object| at[self.number(object)] += 1);
+        }
+        self.alien.lock().objects().iter().for_each(|&object| at[self.number(object)] += 1);
+        let on = [&lists.free, &lists.partial, &lists.full].map(|list| self.pages(list));
+        let mut free_objects = 0;
+        for page in (0..self.entries.len()).filter(|&page| self.discarded[page].load(Plain::Relaxed) == 0) {
+            let free = free_indices(self, PageIndex(page as u32));
+            let belongs = if free.len() == OBJECTS { 0 } else { 1 + usize::from(free.is_empty()) };
+            for (list, pages) in on.iter().enumerate() {
+                assert_eq!(pages.contains(&PageIndex(page as u32)), list == belongs, "slab {page} on list {list}");
+            }
+            free_objects += free.len();
+            free.into_iter().for_each(|index| at[page * OBJECTS + index] += 1);
+        }
+        assert_eq!(lists.free_objects, free_objects);
+        assert!(free_objects <= lists.free_limit || lists.free.count == 0, "free slabs above the limit");
+        for (object, count) in at.into_iter().enumerate() {
+            let gone = self.discarded[object / OBJECTS].load(Plain::Relaxed) > 0;
+            assert_eq!(count, usize::from(!gone), "places that have object {object}");
+        }
+    }
+}
+
+fn take<const N: usize>(objects: Vec<Object>) -> [Object; N] {
+    objects.try_into().expect("as many objects")
+}
+
+/// Two CPUs of another node free here, the alien cache overflows, and the reaper sends it home meanwhile.
+#[test]
+fn remote_frees_beside_the_reaper_keep_every_object() {
+    for shared in [0, 1] {
+        explore(move || {
+            let (bench, objects) = Bench::full(2, 2, shared, 4);
+            let [first, second, third, _kept] = take(objects);
+            let (one, two) = (bench.clone(), bench.clone());
+            race(
+                move || {
+                    one.free_remote(first);
+                    one.free_remote(second);
+                },
+                move || two.free_remote(third),
+                || bench.send_home(),
+            );
+            bench.audit();
+            assert!(bench.alien.lock().avail() <= 1);
+        });
+    }
+}
+
+/// What comes home from an alien cache is had once by the CPUs of its node, by the shared array and by slabs.
+#[test]
+fn a_refill_beside_an_alien_cache_that_goes_home_has_every_object_once() {
+    for shared in [0, 1] {
+        explore(move || {
+            let (bench, objects) = Bench::full(2, 2, shared, 4);
+            let [first, second, third, _kept] = take(objects);
+            bench.free_remote(first);
+            let (one, two) = (bench.clone(), bench.clone());
+            let had = race(
+                move || {
+                    one.free_remote(second);
+                    one.free_remote(third);
+                },
+                move || two.alloc(0),
+                || bench.alloc(1),
+            );
+            bench.audit();
+            drop(had);
+        });
+    }
+}
+
+/// One CPU flushes to the shared array while another refills from it and the tunables change.
+#[test]
+fn a_flush_and_a_refill_beside_another_shared_array_keep_every_object() {
+    for new in [0, 2] {
+        explore(move || {
+            let (bench, objects) = Bench::full(2, 1, 2, 4);
+            let [first, second, third, _kept] = take(objects);
+            bench.free(0, first);
+            let (one, two) = (bench.clone(), bench.clone());
+            let (_, had, ()) = race(
+                move || {
+                    one.free(0, second);
+                    one.free(0, third);
+                },
+                move || two.alloc(1),
+                || bench.tune(new),
+            );
+            bench.audit();
+            drop(had);
+        });
+    }
+}
+
+/// A drain of a CPU's array, by the reaper or by shrink, beside that CPU and one that refills.
+#[test]
+fn a_drain_of_a_busy_cpu_keeps_every_object() {
+    explore(|| {
+        let (bench, objects) = Bench::full(2, 2, 1, 4);
+        let [first, second, third, _kept] = take(objects);
+        bench.free(0, first);
+        bench.free(0, second);
+        let (one, two) = (bench.clone(), bench.clone());
+        let (had, (), ()) = race(
+            move || {
+                one.free(0, third);
+                one.alloc(0)
+            },
+            move || two.drain_cpu(0),
+            || bench.send_home(),
+        );
+        assert!(had.is_some(), "its own free serves it, or a slab");
+        bench.audit();
+    });
+}
+
+/// A slab that becomes free above the limit goes back once, and not while another CPU takes from it.
+#[test]
+fn a_free_slab_above_the_limit_goes_back_unless_it_is_taken_from() {
+    explore(|| {
+        let (bench, objects) = Bench::full(1, 1, 0, 0);
+        let [first, second] = take(objects);
+        bench.free_remote(first);
+        let (one, two) = (bench.clone(), bench.clone());
+        let (_, had, ()) = race(
+            move || {
+                one.free_remote(second);
+                one.send_home();
+            },
+            move || two.alloc(0),
+            || bench.send_home(),
+        );
+        bench.audit();
+        assert_eq!(bench.gone(), usize::from(had.is_none()), "{had:?}");
+    });
+}
+
+/// Destroy: after a flush beside the last frees, one more brings everything home, and no slab is left.
+#[test]
+fn a_flush_beside_the_last_frees_leaves_nothing_for_the_next() {
+    explore(|| {
+        let (bench, objects) = Bench::full(2, 1, 1, 4);
+        let [first, second, third, fourth] = take(objects);
+        bench.free(1, first);
+        bench.free_remote(second);
+        let (one, two) = (bench.clone(), bench.clone());
+        race(move || one.free_remote(third), move || two.free(0, fourth), || bench.flush_all());
+        bench.audit();
+        bench.flush_all();
+        bench.audit();
+        assert_eq!(bench.gone(), 2);
+    });
+}
