@@ -13,7 +13,7 @@ fn built_static(compiler: &str, source: &str) -> std::path::PathBuf {
 fn c_programs_find_what_the_manual_says() {
     // Linked with the library too: glibc has no free_sized yet.
     let program = build("cc", "c/contract.c", &[library().to_str().expect("a path in UTF-8")]);
-    for options in ["", "percpu=lock", "sheaf=0", "nodes=2", "max_order=0"] {
+    for options in ["", "percpu=lock", "sheaf=0", "nodes=2", "max_order=0", "engine=slab", "engine=slub+"] {
         well(&preloaded(&program, options), options);
     }
 }

@@ -1,31 +1,34 @@
 //! Situations that a malloc meets in real programs: early and late calls, libraries that come and go, forks of all
-//! kinds, signals, crowds of threads on small stacks. Each a C program that says "well", in both modes.
+//! kinds, signals, crowds of threads on small stacks. Each a C program that says "well", in both modes and on several engines.
 
 mod common;
 
 use common::{build, build_library, on_library, preloaded, text, well};
 
+/// Both modes, and the engines whose locks and per-CPU state are their own.
+const MODES: [&str; 6] = ["", "percpu=lock", "engine=slab", "engine=slab,nodes=2", "engine=slub", "engine=slub-bulk"];
+
 #[track_caller]
-fn in_both_modes(source: &str) {
+fn in_all_modes(source: &str) {
     let program = build("cc", source, &[]);
-    for options in ["", "percpu=lock"] {
+    for options in MODES {
         well(&preloaded(&program, options), &format!("{source} under `{options}`"));
     }
 }
 
 #[test]
 fn resolvers_constructors_destructors_and_threads_at_exit_allocate() {
-    in_both_modes("c/early.c");
+    in_all_modes("c/early.c");
 }
 
 #[test]
 fn threads_fork_and_children_fork_again() {
-    in_both_modes("c/forks.c");
+    in_all_modes("c/forks.c");
 }
 
 #[test]
 fn children_of_vfork_allocate_in_the_memory_of_the_parent() {
-    in_both_modes("c/vforks.c");
+    in_all_modes("c/vforks.c");
 }
 
 #[test]
@@ -34,7 +37,7 @@ fn a_thousand_threads_on_the_smallest_stacks_and_threads_that_move() {
     if cfg!(debug_assertions) {
         return common::skipped("a debug build");
     }
-    in_both_modes("c/crowd.c");
+    in_all_modes("c/crowd.c");
 }
 
 #[test]
@@ -72,7 +75,7 @@ const STACK_BOUND_OF_MALLOC: usize = 6 << 10;
 #[cfg(not(debug_assertions))]
 fn no_call_uses_much_stack() {
     let program = build("cc", "c/stack.c", &[]);
-    for options in ["", "percpu=lock", "sheaf=254", "nodes=2"] {
+    for options in ["", "percpu=lock", "sheaf=254", "nodes=2", "engine=slab", "engine=slub-bulk"] {
         let out = preloaded(&program, options);
         assert_eq!(out.status.code(), Some(0), "`{options}`: {}", text(&out.stderr));
         let told = text(&out.stdout);
