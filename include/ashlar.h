@@ -2,8 +2,7 @@
  * The Linux slab allocators for C programs: caches, kmalloc, prefilled sheaves.
  *
  * Names, arguments and promises are the kernel's (https://docs.kernel.org/core-api/mm-api.html). A failure is a
- * null pointer, or a negative number,
-    and errno; after a success errno means nothing. Every function may be called
+ * null pointer, or a negative number, and errno; after a success errno means nothing. Every function may be called
  * from any thread, and from the handlers of a fork, but from no signal handler. Invalid use that is found is
  * reported in one line on standard error, and ends the program (the option on_error says otherwise).
  *
@@ -40,7 +39,7 @@
 // Smallest class of kmalloc, in bytes.
 #define KMALLOC_MIN_SIZE 8
 
-// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned to itself, up to a page.
+// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned to itself, up to 2 MiB.
 #define ARCH_KMALLOC_MINALIGN 8
 
 // Alignment of the objects of all caches, at least, in bytes.
@@ -51,6 +50,9 @@
 
 // Bytes of a cache's name in struct ashlar_cache_info, with its end.
 #define ASHLAR_NAME_SIZE 48
+
+// Bytes of an engine's id in struct ashlar_cache_info, with its end.
+#define ASHLAR_ENGINE_SIZE 16
 
 // A cache: objects of one size with a name.
 struct kmem_cache;
@@ -84,6 +86,8 @@ struct kmem_cache_args {
     unsigned int min_order;
     // Largest order of slabs, 0 to 9.
     unsigned int max_order;
+    // The library's own: id of the engine, a string as the option engine has it; null: that of the process.
+    const char *engine;
 };
 
 // How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are refused with EINVAL.
@@ -96,6 +100,8 @@ typedef unsigned int gfp_t;
 struct ashlar_cache_info {
     // Name, as a string.
     char name[ASHLAR_NAME_SIZE];
+    // Id of the engine, as a string.
+    char engine[ASHLAR_ENGINE_SIZE];
     // Bytes that the user may use.
     size_t object_size;
     // Bytes from one object to the next.
@@ -297,7 +303,8 @@ extern "C" {
 // SLAB_PANIC the program ends instead.
 //
 // The caller promises:
-// name is null or a string, args null or readable; the constructor is one for objects of this size.
+// name is null or a string, args null or readable; the constructor is one for objects of this size, and the engine
+// null or a string.
 struct kmem_cache *kmem_cache_create(const char *name, unsigned int object_size,
     const struct kmem_cache_args *args, slab_flags_t flags);
 

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::fmt;
 use core::ptr::NonNull;
 
-use core_ashlar::{CacheArgs, CreateError, DestroyError, KmemCache, MAX_OBJECT_SIZE};
+use core_ashlar::{CacheArgs, CreateError, DestroyError, Engine, KmemCache, MAX_OBJECT_SIZE};
 use libc::{EBUSY, EINVAL, ENOMEM};
 
 use crate::flags::{__GFP_ZERO, CACHE_FLAGS, PLAIN, SLAB_HWCACHE_ALIGN, SLAB_PANIC, allocate, gfp_t, slab_flags_t};
@@ -19,7 +19,7 @@ pub struct kmem_cache {
 
 /// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct kmem_cache_args {
     /// Alignment of objects in bytes, a power of two up to 4096; 0 for 8.
     pub align: c_uint,
@@ -45,6 +45,25 @@ pub struct kmem_cache_args {
     pub min_order: c_uint,
     /// Largest order of slabs, 0 to 9.
     pub max_order: c_uint,
+    /// The library's own: id of the engine, a string as the option `engine` has it; null: that of the process.
+    pub engine: *const c_char,
+}
+
+impl kmem_cache_args {
+    const DEFAULT: kmem_cache_args = kmem_cache_args {
+        align: 0,
+        useroffset: 0,
+        usersize: 0,
+        ctor: None,
+        sheaf_capacity: 0,
+        use_min_partial: false,
+        use_min_order: false,
+        use_max_order: false,
+        min_partial: 0,
+        min_order: 0,
+        max_order: 0,
+        engine: core::ptr::null(),
+    };
 }
 
 /// Why a cache could not be created, in words.
@@ -53,6 +72,7 @@ enum Refusal {
     Flags(slab_flags_t),
     Usercopy,
     Order(&'static str),
+    Engine,
     Core(CreateError),
 }
 
@@ -63,6 +83,7 @@ impl fmt::Display for Refusal {
             Refusal::Flags(bits) => write!(f, "flags {bits:#x}: expected a combination of the SLAB_ bits of ashlar.h"),
             Refusal::Usercopy => f.write_str("useroffset and usersize: expected a part of the object"),
             Refusal::Order(name) => write!(f, "{name}: expected 0 to 9"),
+            Refusal::Engine => write!(f, "expected {}", Engine::EXPECTED),
             Refusal::Core(error) => error.fmt(f),
         }
     }
@@ -74,6 +95,17 @@ fn order(name: &'static str, used: bool, value: c_uint) -> Result<Option<u8>, Re
         (true, Ok(order @ 0..=9)) => Ok(Some(order)),
         _ => Err(Refusal::Order(name)),
     }
+}
+
+/// # Safety
+/// `id` is null or a string.
+unsafe fn engine(id: *const c_char) -> Result<Option<Engine>, Refusal> {
+    if id.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: a string, by the caller's promise.
+    let id = unsafe { CStr::from_ptr(id) }.to_str().ok();
+    id.and_then(Engine::from_id).map(Some).ok_or(Refusal::Engine)
 }
 
 fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result<CacheArgs, Refusal> {
@@ -95,8 +127,8 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
         min_partial: args.use_min_partial.then_some(args.min_partial as usize),
         min_order: order("min_order", args.use_min_order, args.min_order)?,
         max_order: order("max_order", args.use_max_order, args.max_order)?,
-        // That of the process: the option `engine`.
-        engine: None,
+        // SAFETY: null or a string: the promise of `kmem_cache_create`.
+        engine: unsafe { engine(args.engine) }?,
     })
 }
 
@@ -112,7 +144,8 @@ fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_
 /// SLAB_PANIC the program ends instead.
 ///
 /// # Safety
-/// `name` is null or a string, `args` null or readable; the constructor is one for objects of this size.
+/// `name` is null or a string, `args` null or readable; the constructor is one for objects of this size, and the engine
+/// null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_create(
     name: *const c_char,
@@ -123,7 +156,7 @@ pub unsafe extern "C" fn kmem_cache_create(
     // SAFETY: null or a string, by the caller's promise.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
     // SAFETY: null or readable, by the caller's promise.
-    let args = unsafe { args.as_ref() }.copied().unwrap_or_default();
+    let args = unsafe { args.as_ref() }.copied().unwrap_or(kmem_cache_args::DEFAULT);
     let shown = name.and_then(|name| name.to_str().ok()).unwrap_or("?");
     let refusal = match create(name, object_size as usize, &args, flags) {
         Ok(inner) => {

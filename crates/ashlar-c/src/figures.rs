@@ -12,6 +12,8 @@ use crate::report::Line;
 /// Bytes of a cache's name in `struct ashlar_cache_info`, with its end.
 pub const ASHLAR_NAME_SIZE: usize = 48;
 const _: () = assert!(ASHLAR_NAME_SIZE == MAX_NAME + 1);
+/// Bytes of an engine's id in `struct ashlar_cache_info`, with its end.
+pub const ASHLAR_ENGINE_SIZE: usize = 16;
 
 /// What a cache looks like at one moment. Sums over all nodes; exact while nobody allocates or frees.
 #[repr(C)]
@@ -19,6 +21,8 @@ const _: () = assert!(ASHLAR_NAME_SIZE == MAX_NAME + 1);
 pub struct ashlar_cache_info {
     /// Name, as a string.
     pub name: [c_char; ASHLAR_NAME_SIZE],
+    /// Id of the engine, as a string.
+    pub engine: [c_char; ASHLAR_ENGINE_SIZE],
     /// Bytes that the user may use.
     pub object_size: usize,
     /// Bytes from one object to the next.
@@ -69,13 +73,19 @@ pub struct ashlar_cache_info {
     pub order_fallback: u64,
 }
 
-fn translate(info: &CacheInfo) -> ashlar_cache_info {
-    let mut name = [0; ASHLAR_NAME_SIZE];
-    for (to, from) in name.iter_mut().zip(info.name().bytes()) {
+/// `text` as a C string, cut if need be.
+fn string<const N: usize>(text: &str) -> [c_char; N] {
+    let mut out = [0; N];
+    for (to, from) in out[..N - 1].iter_mut().zip(text.bytes()) {
         *to = from as c_char;
     }
+    out
+}
+
+fn translate(info: &CacheInfo) -> ashlar_cache_info {
     ashlar_cache_info {
-        name,
+        name: string(info.name()),
+        engine: string(info.engine.id()),
         object_size: info.object_size,
         stride: info.stride,
         align: info.align,

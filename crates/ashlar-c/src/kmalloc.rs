@@ -23,7 +23,7 @@ pub const KMALLOC_MAX_CACHE_SIZE: usize = 8192;
 pub const KMALLOC_MAX_SIZE: usize = 0x7fff_ffff_fdff_ffff;
 /// Smallest class of kmalloc, in bytes.
 pub const KMALLOC_MIN_SIZE: usize = 8;
-/// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned to itself, up to a page.
+/// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned to itself, up to 2 MiB.
 pub const ARCH_KMALLOC_MINALIGN: usize = 8;
 /// Alignment of the objects of all caches, at least, in bytes.
 pub const ARCH_SLAB_MINALIGN: usize = 8;

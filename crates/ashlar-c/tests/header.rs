@@ -79,7 +79,8 @@ fn polish(text: &str) -> String {
         if rest.is_empty() && out.ends_with("\n\n") {
             continue;
         }
-        while rest.len() > 110 && !rest.contains("//") {
+        // Lines of comments are as long as their authors want them.
+        while rest.len() > 110 && !rest.contains("//") && !rest.starts_with(" *") {
             let at = rest[..110].rfind(", ").map_or(rest.len(), |comma| comma + 1);
             out.push_str(&rest[..at]);
             rest = rest[at..].trim_start();

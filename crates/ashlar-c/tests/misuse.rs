@@ -14,6 +14,7 @@ fn bad_input_is_named() {
     let bits = "expected a combination of the __GFP_ bits of ashlar.h";
     let no_ctor = "__GFP_ZERO: expected a cache without constructor";
     let name = "name: expected 1 to 47 bytes without control characters";
+    let ids: Vec<&str> = core_ashlar::Engine::ALL.iter().map(|engine| engine.id()).collect();
     let cases: Vec<(&str, String, &str)> = vec![
         ("create-name-null", "ashlar: kmem_cache_create(?): name: expected a string in UTF-8".into(), "NULL EINVAL"),
         ("create-name-bytes", "ashlar: kmem_cache_create(?): name: expected a string in UTF-8".into(), "NULL EINVAL"),
@@ -37,6 +38,7 @@ fn bad_input_is_named() {
         ("create-max-order", format!("{CREATE}max_order: expected 0 to 9"), "NULL EINVAL"),
         ("create-min-order", format!("{CREATE}min_order: expected 0 to 9"), "NULL EINVAL"),
         ("create-orders", format!("{CREATE}min_order: expected at most max_order"), "NULL EINVAL"),
+        ("create-engine", format!("{CREATE}expected engine= and one of the ids {}", ids.join(" ")), "NULL EINVAL"),
         ("gfp-kmalloc", format!("ashlar: kmalloc: gfp flags 0x2: {bits}"), "NULL EINVAL"),
         ("gfp-alloc", format!("ashlar: kmem_cache_alloc: gfp flags 0x40000000: {bits}"), "NULL EINVAL"),
         ("gfp-bulk", format!("ashlar: kmem_cache_alloc_bulk: gfp flags 0x4: {bits}"), "NULL EINVAL"),

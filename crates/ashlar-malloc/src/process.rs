@@ -5,41 +5,19 @@
 //! every other handler ran, and released before any other runs, and all of them may allocate. Allocation before
 //! this constructor needs none of it. At exit the table that `ASHLAR_STATS` asks for is printed.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::figures;
 use crate::text::to_stderr;
 
-extern "C" fn prepare() {
-    ashlar::fork::prepare();
-}
-
-extern "C" fn parent() {
-    // SAFETY: the C library calls this in the thread that it called `prepare` in.
-    unsafe { ashlar::fork::after_in_parent() };
-}
-
-extern "C" fn child() {
-    // SAFETY: as above; this is the child's copy of that thread.
-    unsafe { ashlar::fork::after_in_child() };
-}
-
 unsafe extern "C" {
-    /// POSIX; in the C library's static part where it is not in the shared one.
-    fn pthread_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-    ) -> c_int;
-
     /// glibc and musl: `getenv` that knows set-user-ID.
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
 extern "C" fn at_load() {
-    // SAFETY: the handlers are functions of this library, which is never unloaded while memory of it is in use.
-    if unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) } != 0 {
+    if !ashlar::fork::register() {
         to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
     }
     read_wish();

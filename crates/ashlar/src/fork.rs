@@ -58,6 +58,34 @@ pub unsafe fn after_in_child() {
     crate::cache::reaper::after_fork_in_child();
 }
 
+/// Has the C library call the three functions above at each fork from now on; false when it has no memory for that. The
+/// handlers of `prepare` run in reverse order of registration and the others in order: whoever registers first takes the
+/// locks after every other handler ran, and releases them before any other runs, so that all of them may allocate.
+#[cfg(feature = "os")]
+pub fn register() -> bool {
+    extern "C" fn before() {
+        prepare();
+    }
+    extern "C" fn parent() {
+        // SAFETY: the C library calls this in the thread that it called `before` in.
+        unsafe { after_in_parent() };
+    }
+    extern "C" fn child() {
+        // SAFETY: as above; this is the child's copy of that thread.
+        unsafe { after_in_child() };
+    }
+    unsafe extern "C" {
+        /// POSIX; in the C library's static part where it is not in the shared one.
+        fn pthread_atfork(
+            prepare: Option<extern "C" fn()>,
+            parent: Option<extern "C" fn()>,
+            child: Option<extern "C" fn()>,
+        ) -> core::ffi::c_int;
+    }
+    // SAFETY: the handlers are functions of this library; where that can be unloaded, the C library forgets them then.
+    unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) == 0 }
+}
+
 /// The calling thread's rseq area, where critical sections rely on one; null otherwise. What `vfork` needs: its child runs
 /// on the parent's thread pointer, and so in the parent's area, but without a registration, so nobody would abort its
 /// sections or keep its CPU number true. A `vfork` that unregisters the area before, and registers it again in

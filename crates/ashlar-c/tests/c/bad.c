@@ -50,6 +50,8 @@ static void creation(const char *kind)
         args.use_min_order = true, args.min_order = 300;
     else if (strcmp(kind, "orders") == 0)
         args.use_min_order = true, args.min_order = 5, args.use_max_order = true, args.max_order = 4;
+    else if (strcmp(kind, "engine") == 0)
+        args.engine = "slab+";
     else if (strcmp(kind, "panic") == 0)
         size = 0, flags = SLAB_PANIC;
     said(kmem_cache_create(name, size, &args, flags));

@@ -114,7 +114,7 @@ static void arguments(void)
     s = kmem_cache_create("arguments", 24, &args, SLAB_NO_MERGE | SLAB_ACCOUNT);
     CHECK(s != NULL);
     ashlar_cache_info(s, &info);
-    CHECK(strcmp(info.name, "arguments") == 0);
+    CHECK(strcmp(info.name, "arguments") == 0 && info.engine[0] != 0);
     CHECK(info.object_size == 24 && info.stride == 256 && info.align == 256);
     CHECK(info.sheaf_capacity == 7 && info.min_partial == 3 && info.order >= 2);
     CHECK(info.objects_per_slab == (4096u << info.order) / 256);
@@ -124,6 +124,16 @@ static void arguments(void)
     ashlar_cache_info(s, &info);
     CHECK(info.live == 1 && info.slabs >= 1 && info.objects >= info.objects_per_slab && info.alloc_slab >= 1);
     CHECK(info.bytes == info.slabs * (4096u << info.order));
+    kmem_cache_free(s, p);
+    kmem_cache_destroy(s);
+
+    memset(&args, 0, sizeof(args));
+    args.engine = "slub-ll";
+    s = kmem_cache_create("staged", 100, &args, 0);
+    ashlar_cache_info(s, &info);
+    CHECK(strcmp(info.engine, "slub-ll") == 0);
+    p = kmem_cache_alloc(s, GFP_KERNEL);
+    CHECK(p != NULL);
     kmem_cache_free(s, p);
     kmem_cache_destroy(s);
 

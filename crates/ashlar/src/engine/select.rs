@@ -27,7 +27,7 @@ macro_rules! engines {
             pub const ALL: &'static [Engine] = &[$($engine),*];
             const NAMES: &'static [&'static str] = &[$($id),*];
             /// What the option `engine` expects.
-            pub(crate) const EXPECTED: &'static str = concat!("engine= and one of the ids", $(" ", $id),*);
+            pub const EXPECTED: &'static str = concat!("engine= and one of the ids", $(" ", $id),*);
         }
     };
 }
