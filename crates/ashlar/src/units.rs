@@ -13,6 +13,8 @@ pub(crate) const BLOCK_ORDER: u8 = 9;
 pub(crate) const BLOCK_PAGES: usize = 1 << BLOCK_ORDER;
 /// Bytes in a huge-page block.
 pub(crate) const BLOCK_SIZE: usize = PAGE_SIZE << BLOCK_ORDER;
+/// Bytes of a cache line, as all x86-64 and most aarch64 processors have it.
+pub(crate) const CACHE_LINE: usize = 64;
 /// Most objects that one slab can hold (the kernel's 15-bit `objects` field).
 pub(crate) const MAX_OBJECTS_PER_SLAB: usize = 32767;
 /// The largest kmalloc size that ever has a cache, in bytes.

@@ -2,7 +2,8 @@
 //!
 //! So at most 15 bytes, or a ninth of what is set aside, are not what was asked for.
 
-use crate::percpu::area::MALLOC_CACHES;
+use crate::percpu::area::{MALLOC_CACHES, SIDED_CACHES};
+use crate::units::CACHE_LINE;
 
 /// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most a ninth as well.
 pub const MALLOC_MAX_CACHE_SIZE: usize = 32 << 10;
@@ -11,6 +12,9 @@ pub(crate) const STEP: usize = 16;
 /// Number of classes.
 pub(crate) const CLASSES: usize = MALLOC_CACHES;
 const LINEAR: usize = 8;
+// The caches that know sides are those whose objects are shorter than two lines.
+const _: () =
+    assert!(size_of_class(SIDED_CACHES - 1) < 2 * CACHE_LINE && size_of_class(SIDED_CACHES) >= 2 * CACHE_LINE);
 
 /// The class of a size of at most 32 KiB; sizes of 0 count as 1.
 pub(crate) const fn class_of(size: usize) -> usize {
@@ -52,12 +56,6 @@ impl Code {
     #[inline]
     pub(crate) const fn entry(self) -> u8 {
         self.0
-    }
-
-    /// As [`Self::entry`], for a CPU of the given side.
-    #[inline]
-    pub(crate) const fn entry_of_side(self, side: u8) -> u8 {
-        self.0 | side
     }
 
     /// The class.

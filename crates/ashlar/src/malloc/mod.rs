@@ -128,8 +128,8 @@ fn cache(class: usize) -> &'static RawCache {
 fn alloc_class(class: usize) -> *mut u8 {
     let object = engine::alloc(cache(class));
     if !object.is_null() {
-        let side = PerCpu::side_of(percpu::this_cpu());
-        OBJECTS.enter(object as usize, Code::of_class(class).entry_of_side(side));
+        let entry = Code::of_class(class).entry();
+        OBJECTS.enter(object as usize, entry | PerCpu::side_of(percpu::this_cpu(), entry));
     }
     object
 }

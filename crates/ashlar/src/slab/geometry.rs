@@ -3,13 +3,12 @@
 //! Source of every rule: the kernel's `calculate_order`, `calculate_sizes` and `calculate_alignment`.
 
 use crate::error::CreateError;
-use crate::units::{BLOCK_ORDER, BLOCK_SIZE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
+use crate::units::{BLOCK_ORDER, BLOCK_SIZE, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 
 /// Largest object that a cache can hold, in bytes: one huge-page block.
 pub const MAX_OBJECT_SIZE: usize = BLOCK_SIZE;
 /// Bytes of a free link; also the smallest stride and alignment.
 pub(crate) const LINK_BYTES: usize = 8;
-const CACHE_LINE: usize = 64;
 
 /// Limits of the order rule; the kernel's boot parameters of the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,10 +9,8 @@
 use super::lists::index_bytes;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, IndexArray};
-use crate::units::{BLOCK_ORDER, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
+use crate::units::{BLOCK_ORDER, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 
-/// Bytes between two colours: a cache line.
-const CACHE_LINE: usize = 64;
 /// Largest order of slabs that hold more than one object, where the process does not say: the kernel's `slab_max_order`.
 const MAX_ORDER: u8 = 1;
 /// Smallest block of metadata for an array.

@@ -13,7 +13,7 @@
 //! the barn holds enough, its objects to their slabs. Two sheaves a CPU are what keeps a program that
 //! allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of 6.18 and 7.0.
 //!
-//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]). Such objects would fill few of its
+//! Small objects that malloc gave another CPU are freed to the spare (see [`crate::malloc::entry`]). Such objects would fill few of its
 //! places before the main sheaf is empty, so a spare that is less than half full is passed over while there is memory.
 //!
 //! Objects of another NUMA node are not put on sheaves: they go straight to their slab.
