@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "locks are held across fork")]
 
 use crate::cache::registry;
-use crate::engine::slab::pool;
+use crate::engine::{self, slab::pool};
 use crate::page::{direct, meta::META, zone::ZONE};
 use crate::percpu::{drain, sheaf};
 
@@ -17,6 +17,7 @@ pub fn prepare() {
     registry::lock_all();
     drain::lock_all();
     registry::for_each_locked(true);
+    engine::lock_shared();
     sheaf::lock_pool();
     pool::lock_pools();
     ZONE.lock_all();
@@ -34,6 +35,7 @@ fn release() {
         ZONE.unlock_all();
         pool::unlock_pools();
         sheaf::unlock_pool();
+        engine::unlock_shared();
         registry::for_each_locked(false);
         drain::unlock_all();
         registry::unlock_all();

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-use ashlar::{ArenaSource, CacheArgs, KmemCache, NodeId, PageSource};
+use ashlar::{ArenaSource, CacheArgs, Engine, KmemCache, NodeId, PageSource};
 use common::{Rng, check, child, fill, tell};
 
 const MIB: usize = 1 << 20;
@@ -116,11 +116,27 @@ fn exhaust(size: usize) -> usize {
     count
 }
 
+/// A live object: its place, size and token, and whether it is one of the cache.
+type Live = (*mut u8, usize, u64, bool);
+
+/// Checks an object and frees it.
+fn bury(cache: Option<&KmemCache>, (at, size, token, of_cache): Live) {
+    // SAFETY: live, freed once.
+    unsafe {
+        check(at, size, size, token);
+        match (cache, NonNull::new(at)) {
+            // What an object of `slob` belongs to only its cache knows.
+            (Some(cache), Some(at)) if of_cache && (token % 2 == 0 || cache.engine() == Engine::Slob) => cache.free(at),
+            _ => ashlar::kfree(at),
+        }
+    }
+}
+
 /// A program's life on a small heap: caches and kmalloc, some of which may be refused; nothing stays behind.
 fn life(steps: usize) {
     let cache = KmemCache::create("arena", 200, &CacheArgs::default()).ok();
     let mut rng = Rng::new(11);
-    let mut live: Vec<(*mut u8, usize, u64)> = Vec::new();
+    let mut live: Vec<Live> = Vec::new();
     for step in 0..steps {
         if rng.below(5) < 3 {
             let of_cache = cache.as_ref().filter(|_| rng.below(3) == 0);
@@ -135,15 +151,10 @@ fn life(steps: usize) {
             if !at.is_null() {
                 // SAFETY: fresh.
                 unsafe { fill(at, size, step as u64) };
-                live.push((at, size, step as u64));
+                live.push((at, size, step as u64, of_cache.is_some()));
             }
         } else if !live.is_empty() {
-            let (at, size, token) = live.swap_remove(rng.below(live.len()));
-            // SAFETY: live, freed once.
-            unsafe {
-                check(at, size, size, token);
-                ashlar::kfree(at);
-            }
+            bury(cache.as_ref(), live.swap_remove(rng.below(live.len())));
         }
     }
     let mut bulk = [core::ptr::null_mut(); 300];
@@ -151,13 +162,7 @@ fn life(steps: usize) {
         // SAFETY: live, freed once.
         unsafe { cache.free_bulk(&bulk) };
     }
-    for (at, size, token) in live {
-        // SAFETY: live, freed once.
-        unsafe {
-            check(at, size, size, token);
-            ashlar::kfree(at);
-        }
-    }
+    live.into_iter().for_each(|object| bury(cache.as_ref(), object));
     if let Some(cache) = cache {
         cache.destroy().map_err(|(_, e)| e).expect("empty");
     }
@@ -168,7 +173,7 @@ fn life(steps: usize) {
 }
 
 /// The engines that have something of their own in an arena, or all.
-const SOME: &[&str] = &["ashlar", "slab"];
+const SOME: &[&str] = &["ashlar", "slab", "slob", "slob-seg", "slob-cache"];
 fn all() -> Vec<&'static str> {
     ashlar::Engine::ALL.iter().map(|engine| engine.id()).collect()
 }
@@ -176,6 +181,12 @@ fn all() -> Vec<&'static str> {
 /// Sets the process's engine; before the start.
 fn choose(engine: &str) {
     ashlar::configure(&format!("engine={engine}")).expect("before the start");
+}
+
+/// Tenths of an arena that objects of one size should be able to fill. A page of `slob` holds 31 of kmalloc's objects of 64 bytes: they
+/// are aligned to their size and have 8 bytes before them, so that every other place is lost.
+fn tenths(engine: &str) -> usize {
+    if engine == "slob" { 3 } else { 4 }
 }
 
 fn lives_in(test: &str, engine: &str, bytes: usize, page_size: usize, skew: usize) {
@@ -193,12 +204,16 @@ fn lives_in(test: &str, engine: &str, bytes: usize, page_size: usize, skew: usiz
         }));
         assert_eq!(ashlar::start_on(source), Ok(true));
         assert!(ashlar::start_on(source).is_err(), "a second start");
+        let probe = KmemCache::create("probe", 8, &CacheArgs::default()).expect("a cache");
+        assert_eq!(probe.engine().id(), engine);
+        probe.destroy().map_err(|(_, e)| e).expect("empty");
         life(3000);
         tell("metadata", ashlar::metadata_bytes());
         for size in [64, 1000, 8192, 20_000, 64] {
             let counts = [exhaust(size), exhaust(size)];
             // Much of an arena can be had as objects, and the second time as many as the first.
-            assert!(counts[0] * size * 5 >= bytes * 2, "only {counts:?} objects of {size} bytes in {bytes}");
+            let least = bytes * tenths(engine) / 10;
+            assert!(counts[0] * size >= least, "only {counts:?} objects of {size} bytes in {bytes}");
             assert!(counts[1] * 10 >= counts[0] * 9, "{counts:?} objects of {size} bytes");
             ashlar::reap();
         }
@@ -244,12 +259,17 @@ fn a_cpu_without_an_area_gets_what_barns_hold() {
 #[test]
 fn system_pages_of_every_size_work() {
     for page_size in [4096, 16_384, 65_536] {
-        SOME.iter().for_each(|engine| lives_in("system_pages_of_every_size_work", engine, 16 * MIB, page_size, 24));
+        for &engine in SOME {
+            // A search of `slob` takes its time.
+            let size = if engine == "slob" { 4 * MIB } else { 16 * MIB };
+            lives_in("system_pages_of_every_size_work", engine, size, page_size, 24);
+        }
     }
 }
 
 /// Runs a life on an arena whose n-th request for memory, and all later ones, fail; the requests made.
 fn fails_at(test: &str, engine: &str, n: usize) -> Option<usize> {
+    let steps = if engine == "slob" { 4000 } else { 20_000 };
     let outcome = child(test, &format!("{test} {engine} {n}"), &[], || {
         choose(engine);
         // SAFETY: leaked, zeroed memory that nobody else knows.
@@ -262,13 +282,13 @@ fn fails_at(test: &str, engine: &str, n: usize) -> Option<usize> {
             // SAFETY: null is ignored.
             unsafe { ashlar::kfree(core::ptr::null_mut()) };
         }
-        life(20_000);
+        life(steps);
         tell("requests", source.requests());
         // Memory comes back: what was refused must not have broken anything.
         source.fail_from(usize::MAX);
         if started {
-            assert!(exhaust(64) * 64 > 4 * MIB, "the arena cannot be used after a refusal");
-            life(20_000);
+            assert!(exhaust(64) * 64 > tenths(engine) * MIB, "the arena cannot be used after a refusal");
+            life(steps);
         }
     });
     outcome.map(|child| child.succeeded().told("requests").parse().expect("a number"))
@@ -283,7 +303,7 @@ fn any_request_for_memory_may_fail() {
             (0..MOST).for_each(|n| _ = fails_at(test, engine, n));
             continue;
         };
-        assert!((10..MOST).contains(&requests), "{requests} requests: too few to show much, or too many for this test");
+        assert!((8..MOST).contains(&requests), "{requests} requests: too few to show much, or too many for this test");
         for n in 0..=requests {
             fails_at(test, engine, n);
         }

@@ -119,13 +119,101 @@ fn caches_of_all_engines_live_side_by_side() {
         // SAFETY: live, freed once, by its cache or by kfree.
         unsafe {
             common::check(at.as_ptr(), 72, 72, token);
-            if i % 2 == 0 { ashlar::kfree(at.as_ptr()) } else { caches[i % caches.len()].free(at) }
+            let cache = &caches[i % caches.len()];
+            // What an object of `slob` belongs to only its cache knows.
+            let by_kfree = i / caches.len() % 2 == 0 && cache.engine() != Engine::Slob;
+            if by_kfree { ashlar::kfree(at.as_ptr()) } else { cache.free(at) }
         }
     }
     for cache in caches {
         let counts = cache.info().counts;
         assert!(counts.alloc_slow > 0 && counts.locks() > 0, "{}: {counts:?}", cache.name());
         cache.destroy().map_err(|(_, e)| e).expect("empty");
+    }
+}
+
+/// What malloc gave may go back by kfree: then the object map must lose it, or free would take it a second time.
+#[test]
+fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
+    let test = "kfree_of_an_object_of_malloc_takes_it_from_the_object_map";
+    for engine in Engine::ALL {
+        let options = format!("on_error=quarantine,engine={}", engine.id());
+        let outcome = child(test, &options, &[("ASHLAR_OPTIONS", &options)], || {
+            let objects: Vec<_> = (0..3).map(|_| ashlar::malloc::malloc(100)).collect();
+            // SAFETY: live; what comes after the first free of an object is reported, and nothing else happens.
+            unsafe {
+                ashlar::kfree(objects[1]);
+                assert_eq!(ashlar::malloc::malloc_usable_size(objects[1]), 0);
+                ashlar::malloc::free(objects[1]);
+                ashlar::malloc::free(objects[0]);
+                ashlar::kfree_bulk(&objects[2..]);
+            }
+            ashlar::for_each_cache(|cache| assert_eq!(cache.usage.live, 0, "{}", cache.name()));
+        });
+        let Some(child) = outcome else { continue };
+        let child = child.succeeded();
+        let functions: Vec<_> =
+            child.stderr.lines().filter_map(|l| l.strip_prefix("ashlar: ")?.split('(').next()).collect();
+        assert_eq!(functions, ["malloc_usable_size", "free"], "{options}: {}", child.stderr);
+    }
+}
+
+/// Caches that share pages, as those of the segregated engines do: each counts what goes back to it; what kfree takes, which
+/// is not told the cache, never keeps a cache from being destroyed.
+#[test]
+fn caches_that_share_pages_count_their_own_objects() {
+    for engine in [Engine::SlobSeg, Engine::SlobCache] {
+        let args = CacheArgs { engine: Some(engine), ..CacheArgs::default() };
+        let make = |name: &str, size| KmemCache::create(name, size, &args).expect("a cache");
+        // Of one size class, and alike by the rules of merging: 126 and 128 bytes in 128.
+        let (a, b) = (make("share-a", 126), make("share-b", 128));
+        let take = |cache: &KmemCache| cache.alloc().expect("memory");
+        let (of_a, of_b): (Vec<_>, Vec<_>) = (0..50).map(|_| (take(&a), take(&b))).unzip();
+        let page = |at: &core::ptr::NonNull<u8>| at.as_ptr() as usize / 4096;
+        assert!(of_a.iter().any(|x| of_b.iter().any(|y| page(x) == page(y))), "{}: no page is shared", engine.id());
+        let live = |cache: &KmemCache| cache.info().usage.live;
+        assert_eq!((live(&a), live(&b)), (50, 50));
+        // The pages stand at one of the two.
+        let slabs = |cache: &KmemCache| cache.info().usage.slabs;
+        assert_eq!((slabs(&a) > 0, slabs(&b)), (true, 0));
+        // SAFETY: live, each freed once.
+        unsafe {
+            of_a[..20].iter().for_each(|&at| a.free(at));
+            assert_eq!((live(&a), live(&b)), (30, 50));
+            of_a[20..].iter().for_each(|at| ashlar::kfree(at.as_ptr()));
+        }
+        // All 30 may be of either; there are 50 at most.
+        assert_eq!((live(&a), live(&b)), (30, 50));
+        a.destroy().map_err(|(_, e)| e).expect("kfree took the rest");
+        // Now it is known whose the 50 are, and the pages stand at the cache that is left.
+        assert_eq!(live(&b), 50);
+        assert!(slabs(&b) > 0);
+        let ((), b) = match b.destroy() {
+            Err((b, ashlar::DestroyError::LiveObjects(50))) => ((), b),
+            other => panic!("{}: {other:?}", engine.id()),
+        };
+        let objects: Vec<_> = of_b.iter().map(|at| at.as_ptr()).collect();
+        // SAFETY: live, each freed once.
+        unsafe { ashlar::kfree_bulk(&objects) };
+        assert_eq!(live(&b), 0);
+        b.destroy().map_err(|(_, e)| e).expect("empty");
+    }
+}
+
+/// The option `min_partial` is that of the segregated engines too: the empty pages that a list keeps.
+#[test]
+fn a_list_of_pages_keeps_as_many_empty_ones_as_min_partial_says() {
+    for engine in [Engine::SlobSeg, Engine::SlobCache] {
+        for (min_partial, expected) in [(None, 1), (Some(0), 0), (Some(3), 3)] {
+            let args = CacheArgs { engine: Some(engine), min_partial, ..CacheArgs::default() };
+            let cache = KmemCache::create("kept", 700, &args).expect("a cache");
+            let objects: Vec<_> = (0..100).map(|_| cache.alloc().expect("memory")).collect();
+            // SAFETY: live, each freed once.
+            objects.into_iter().for_each(|at| unsafe { cache.free(at) });
+            assert_eq!(cache.info().usage.slabs, expected, "{} {min_partial:?}", engine.id());
+            assert!(cache.shrink());
+            cache.destroy().map_err(|(_, e)| e).expect("empty");
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! all caches hold it; allocation paths only ever try it, when the zone is about to grow.
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
-use crate::engine::{self, Constructor, Engine, EngineState, Origin, Plan, RawCache};
+use crate::engine::{self, Constructor, Engine, EngineState, Opening, Origin, Plan, RawCache};
 use crate::error::CreateError;
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::meta::META;
@@ -75,13 +75,20 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         give_slot_back();
         return Err(CreateError::OutOfMemory);
     };
-    let opened = state.open(new.engine, &new.geometry, new.noaliencache);
+    let mut geometry = new.geometry;
+    let opening = Opening {
+        engine: new.engine,
+        origin: new.origin,
+        constructed: new.ctor.is_some(),
+        noaliencache: new.noaliencache,
+    };
+    let opened = state.open(&opening, &mut geometry);
     // An entry whose engine could not be opened is entered all the same, as that of a destroyed cache: the next attempt
     // finds what this one made.
     let serial = if opened.is_ok() { registry.next_serial } else { 0 };
     let plan = Plan {
         name: new.name,
-        geometry: new.geometry,
+        geometry,
         slot,
         secret: secret(&mut registry.key, serial),
         ctor: new.ctor,
@@ -98,6 +105,9 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         place.write(RawCache::new(&plan, serial));
         &*place
     };
+    if opened.is_ok() {
+        engine::attach(cache);
+    }
     if free.is_none() {
         registry.caches[count] = place;
         registry.count += 1;

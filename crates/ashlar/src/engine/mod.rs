@@ -6,6 +6,7 @@
 //! | function | contract |
 //! |---|---|
 //! | [`alloc`] | one object, or null when memory ends |
+//! | [`alloc_sized`] | the same for kmalloc, told the size that was asked for |
 //! | [`alloc_on`] | the same, from a slab of a node |
 //! | [`free`] | takes an object of this cache back; checks and reports what is none |
 //! | [`free_in`] | the same, told the first page of the object's slab, whose owner is this cache |
@@ -47,9 +48,12 @@
 //! lock, then meta lock.
 
 pub(crate) mod cpu_slab;
+pub(crate) mod segregated;
 pub(crate) mod select;
 pub(crate) mod slab;
+pub(crate) mod slob;
 pub(crate) mod slub;
+pub(crate) mod tally;
 
 pub use cpu_slab::Stage;
 pub use select::Engine;
@@ -59,7 +63,7 @@ use crate::page::memmap::MEMMAP;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
 use crate::slab::geometry::Geometry;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::units::{NodeId, PageIndex};
 
 /// Longest cache name in bytes.
@@ -196,6 +200,16 @@ pub(crate) enum BadObject {
     Misaligned,
 }
 
+/// What an engine must know of a cache that is about to be, beside its geometry.
+pub(crate) struct Opening {
+    pub(crate) engine: Engine,
+    pub(crate) origin: Origin,
+    /// It has a constructor.
+    pub(crate) constructed: bool,
+    /// Of SLAB: objects of other nodes go straight to their slabs.
+    pub(crate) noaliencache: bool,
+}
+
 /// What the engines keep for a cache beside [`RawCache`]: each kind of state is empty until a cache in this entry of the
 /// registry first needs it. Metadata memory is never given back, so what was made once stays with the entry and serves the
 /// next cache there that needs the same.
@@ -207,24 +221,38 @@ pub(crate) struct EngineState {
     pub(crate) places: cpu_slab::Places,
     /// Of SLAB: its queues and lists.
     pub(crate) slab: slab::State,
+    /// Of engines whose caches share pages: what each counts for itself, an entry a node.
+    pub(crate) tallies: &'static [tally::Tally],
+    /// Of the segregated engines: the number of the pool.
+    pub(crate) pool: u16,
 }
 
 impl EngineState {
     pub(crate) const EMPTY: EngineState =
-        EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE };
+        EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE, tallies: &[], pool: 0 };
 
-    /// Brings what `engine` needs into the state it has at the start of a cache. Where that fails, what was made stays in the
-    /// state for the next cache. Under the registry lock.
-    pub(crate) fn open(&mut self, engine: Engine, geometry: &Geometry, noaliencache: bool) -> Result<(), CreateError> {
-        slub::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)?;
-        match engine {
-            Engine::Ashlar => Ok(()),
+    /// Brings what the engine needs into the state it has at the start of a cache. Where that fails, what was made stays in
+    /// the state for the next cache. Under the registry lock. Where objects share pages with those of other caches, `geometry`
+    /// becomes that of the pages.
+    pub(crate) fn open(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
+        match of.engine {
+            Engine::Ashlar => self.open_nodes(),
             Engine::Slub(stage) => {
+                self.open_nodes()?;
                 self.places = cpu_slab::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
                 Ok(())
             }
-            Engine::Slab => self.slab.open(geometry, noaliencache),
+            Engine::Slab => {
+                self.open_nodes()?;
+                self.slab.open(geometry, of.noaliencache)
+            }
+            Engine::Slob => tally::open(&mut self.tallies).ok_or(CreateError::OutOfMemory),
+            Engine::SlobSeg | Engine::SlobCache => segregated::open(self, of, geometry).ok_or(CreateError::OutOfMemory),
         }
+    }
+
+    fn open_nodes(&mut self) -> Result<(), CreateError> {
+        slub::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
     }
 
     /// Takes all locks in it, for fork: of every kind that was ever made.
@@ -324,6 +352,8 @@ macro_rules! of_engine {
             Engine::Ashlar => slub::$function($($argument),*),
             Engine::Slub(_) => cpu_slab::$function($($argument),*),
             Engine::Slab => slab::$function($($argument),*),
+            Engine::Slob => slob::$function($($argument),*),
+            Engine::SlobSeg | Engine::SlobCache => segregated::$function($($argument),*),
         }
     };
 }
@@ -331,7 +361,62 @@ macro_rules! of_engine {
 /// One object of `cache`, or null.
 #[inline(always)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
-    of_engine!(cache, alloc(cache))
+    #[inline(never)]
+    fn others(cache: &'static RawCache) -> *mut u8 {
+        of_engine!(cache, alloc(cache))
+    }
+    // The stages of SLUB and SLAB have a fast path, which counts: a comparison for each, and the rest out of line.
+    match cache.engine {
+        Engine::Slub(_) => cpu_slab::alloc(cache),
+        Engine::Slab => slab::alloc(cache),
+        _ => others(cache),
+    }
+}
+
+/// One object of `cache`, of kmalloc's, for a request of `size` bytes, which is at most that of the cache's objects.
+#[inline]
+pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
+    match cache.engine {
+        Engine::Slob => slob::alloc_sized(cache, size),
+        _ => alloc(cache),
+    }
+}
+
+/// Takes the locks that engines have beside those of their caches, for fork.
+pub(crate) fn lock_shared() {
+    segregated::lock_all();
+    slob::lock_all();
+}
+
+/// Releases what [`lock_shared`] took.
+///
+/// # Safety
+/// This thread, or its parent's across fork, called `lock_shared`.
+#[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
+pub(crate) unsafe fn unlock_shared() {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        slob::unlock_all();
+        segregated::unlock_all();
+    }
+}
+
+/// A key that other processes do not know, for what an engine writes beside objects.
+pub(crate) fn process_secret() -> u64 {
+    static SECRET: AtomicU64 = AtomicU64::new(0);
+    let secret = SECRET.load(Ordering::Relaxed);
+    if secret != 0 {
+        return secret;
+    }
+    #[cfg(feature = "os")]
+    let random = crate::os::random_u64();
+    #[cfg(not(feature = "os"))]
+    let random = (&raw const SECRET as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    // The first to store wins: all use the same.
+    match SECRET.compare_exchange(0, random | 1, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => random | 1,
+        Err(stored) => stored,
+    }
 }
 
 /// One object of `cache` from a slab of `node`, or of another if that has none; null when memory ends.
@@ -342,7 +427,15 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 /// Takes the object at `address` back.
 #[inline]
 pub(crate) fn free(cache: &'static RawCache, address: usize) {
-    of_engine!(cache, free(cache, address));
+    #[inline(never)]
+    fn others(cache: &'static RawCache, address: usize) {
+        of_engine!(cache, free(cache, address));
+    }
+    match cache.engine {
+        Engine::Slub(_) => cpu_slab::free(cache, address),
+        Engine::Slab => slab::free(cache, address),
+        _ => others(cache, address),
+    }
 }
 
 /// As [`free`], of an object that another CPU was given: it should not be the next that this CPU hands out.
@@ -356,7 +449,15 @@ pub(crate) fn free_foreign(cache: &'static RawCache, address: usize) {
 /// As [`free`], for whoever knows that `address` lies in the slab that starts at `slab`, and that this cache owns it.
 #[inline]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, address: usize) {
-    of_engine!(cache, free_in(cache, slab, address));
+    #[inline(never)]
+    fn others(cache: &'static RawCache, slab: PageIndex, address: usize) {
+        of_engine!(cache, free_in(cache, slab, address));
+    }
+    match cache.engine {
+        Engine::Slub(_) => cpu_slab::free_in(cache, slab, address),
+        Engine::Slab => slab::free_in(cache, slab, address),
+        _ => others(cache, slab, address),
+    }
 }
 
 /// Fills `out` with objects; false, and nothing taken, when memory ends.
@@ -403,6 +504,13 @@ pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
 /// Brings back to slabs what the stores of nodes hold, without stopping anybody: allocation paths call it.
 pub(crate) fn release(cache: &'static RawCache) {
     of_engine!(cache, release(cache));
+}
+
+/// Tells the engine of a cache that is where it stays, before anybody uses it.
+pub(crate) fn attach(cache: &'static RawCache) {
+    if matches!(cache.engine, Engine::SlobSeg | Engine::SlobCache) {
+        segregated::attach(cache);
+    }
 }
 
 /// Ends a cache that has no slab: what it had beside its entry of the registry goes back.

@@ -17,6 +17,13 @@ pub enum Engine {
     Slub(Stage),
     /// SLAB: queues of objects in front of slabs.
     Slab,
+    /// SLOB: objects of all sizes side by side in single pages, under one lock, for small memory. An object of a cache
+    /// of this engine says nothing of itself: it must go back to its cache, [`crate::kfree`] cannot take it.
+    Slob,
+    /// SLOB's first successor: pages of one size of objects, one list for each power of two and node, in constant time.
+    SlobSeg,
+    /// Its second: each cache has lists of its own; caches with objects alike share them.
+    SlobCache,
 }
 
 /// Lists the engines with their ids.
@@ -41,6 +48,9 @@ engines! {
     Engine::Slub(Stage::Lockless) => "slub-ll",
     Engine::Slub(Stage::Bulk) => "slub-bulk",
     Engine::Slab => "slab",
+    Engine::Slob => "slob",
+    Engine::SlobSeg => "slob-seg",
+    Engine::SlobCache => "slob-cache",
 }
 
 impl Engine {
@@ -67,6 +77,28 @@ impl Engine {
             Engine::Ashlar => crate::units::LARGEST_KMALLOC_CLASS,
             Engine::Slub(stage) => stage.kmalloc_max_cache(),
             Engine::Slab => 2 * crate::units::PAGE_SIZE,
+            Engine::Slob => super::slob::KMALLOC_MAX,
+            // A page and more is runs of pages, which need no list.
+            Engine::SlobSeg | Engine::SlobCache => crate::units::PAGE_SIZE,
+        }
+    }
+
+    /// Whether kmalloc has a class of this size with it.
+    pub(crate) const fn has_class(self, size: usize) -> bool {
+        !matches!(self, Engine::SlobSeg) || size.is_power_of_two()
+    }
+
+    /// Whether it gives an object of kmalloc the size that was asked for, whatever its class.
+    pub(crate) const fn wants_size(self) -> bool {
+        matches!(self, Engine::Slob)
+    }
+
+    /// Bytes that kmalloc sets aside for `size` bytes, where `class` is the size of its class.
+    pub(crate) const fn kmalloc_roundup(self, size: usize, class: usize) -> usize {
+        match self {
+            Engine::Slob => super::slob::roundup(size),
+            Engine::SlobSeg if !class.is_power_of_two() => class.next_power_of_two(),
+            _ => class,
         }
     }
 
@@ -76,6 +108,8 @@ impl Engine {
             // SLAB has a limit of free objects instead.
             Engine::Ashlar | Engine::Slab => by_size,
             Engine::Slub(stage) => stage.min_partial(by_size),
+            Engine::Slob => 0,
+            Engine::SlobSeg | Engine::SlobCache => super::segregated::KEPT,
         }
     }
 
@@ -90,7 +124,12 @@ impl Engine {
     /// The order rule of its caches, where `rule` is that of the process.
     pub(crate) const fn order_rule(self, rule: OrderRule) -> OrderRule {
         match self {
-            Engine::Ashlar => rule,
+            Engine::Ashlar | Engine::Slob | Engine::SlobSeg => rule,
+            // Single pages, as SLOB's, unless somebody wants others.
+            Engine::SlobCache => OrderRule {
+                max_order: if rule.max_order == OrderRule::DEFAULT.max_order { rule.min_order } else { rule.max_order },
+                ..rule
+            },
             Engine::Slub(stage) => stage.order_rule(rule),
             Engine::Slab => super::slab::layout::order_rule(rule),
         }

@@ -13,6 +13,7 @@ pub(crate) mod entry;
 use core::ptr::NonNull;
 
 use crate::cache::{CacheArgs, create_raw, registry};
+use crate::engine::slob::{self, Sized};
 use crate::engine::{self, Origin, RawCache};
 use crate::page::direct;
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
@@ -108,15 +109,25 @@ fn has_cache(size: usize) -> bool {
 /// Creates the kmalloc caches. Called once, by the boot.
 pub(crate) fn create_caches() -> bool {
     let engine = crate::boot::options().engine;
-    for (class, (cache, (size, name))) in CACHES.iter().zip(CLASSES).enumerate() {
-        if size > engine.kmalloc_max_cache() {
+    let mut from = 1;
+    for (class, (size, name)) in CLASSES.into_iter().enumerate() {
+        // The last one holds the largest size that the engine has caches for, if that is no class of its own.
+        if from > engine.kmalloc_max_cache() {
             break;
+        }
+        if !engine.has_class(size) {
+            continue;
         }
         // The largest power of two that divides the size: what the kernel promises.
         let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
         let args = CacheArgs { align, ..CacheArgs::default() };
         let Ok(raw) = create_raw(name, size, &args, Origin::Kmalloc, Some(slot_of(class))) else { return false };
-        cache.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+        CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+        // Sizes of a class that the engine does without go to the next.
+        if class > 0 && CACHES[class - 1].load(Ordering::Relaxed).is_null() {
+            CACHES[class - 1].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+        }
+        from = size + 1;
     }
     MAX_CACHE.store(engine.kmalloc_max_cache(), Ordering::Release);
     if engine.has_sheaves() {
@@ -125,13 +136,14 @@ pub(crate) fn create_caches() -> bool {
         entry::LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
         entry::SIZED_FREE_LIMIT.store(limit, Ordering::Release);
         MEMMAP.open_fast_path();
-    } else {
+    } else if !engine.wants_size() {
         DIRECT_MAX.store(engine.kmalloc_max_cache().min(KMALLOC_MAX_CACHE_SIZE), Ordering::Release);
     }
     true
 }
 
-/// Sizes up to this go straight to their cache, where kmalloc's engine has no sheaves; 0 where it has.
+/// Sizes up to this go straight to their cache, where kmalloc's engine has no sheaves; 0 where it has, or wants to know the
+/// size as well.
 static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
 
 fn cache(class: usize) -> &'static RawCache {
@@ -161,7 +173,7 @@ fn kmalloc_rest(size: usize) -> *mut u8 {
     if !has_cache(size) {
         return alloc_large(size, natural_align(size)).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
     }
-    engine::alloc(cache(class_of(size)))
+    engine::alloc_sized(cache(class_of(size)), size)
 }
 
 /// The cache that serves a size of 1 byte or more; `None` for sizes that are runs of pages. The allocator is up.
@@ -216,6 +228,8 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize) -> Option<
 /// What an address that a caller wants freed, or measured, turns out to be.
 enum Found {
     Object(&'static RawCache),
+    /// The same, of kmalloc and of so many bytes, whatever the cache says.
+    Sized(&'static RawCache, usize),
     Large(PageIndex, usize),
     Direct(usize),
 }
@@ -233,8 +247,22 @@ fn find(function: &str, address: usize) -> Option<Found> {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
             match cache.locate(address) {
+                // Caches of malloc may share pages; the map knows which it is.
+                Ok(_) if cache.origin == Origin::Malloc => {
+                    return Some(Found::Object(crate::malloc::cache_of_object(address).unwrap_or(cache)));
+                }
                 Ok(_) => return Some(Found::Object(cache)),
                 Err(_) => report::invalid_pointer(function, address, Some(cache.name())),
+            }
+        }
+        PageKind::Slob => {
+            if let Some(cache) = crate::malloc::cache_of_object(address) {
+                return Some(Found::Object(cache));
+            }
+            match slob::look(address) {
+                Sized::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
+                Sized::Free(size) => report::double_free(cache(class_of(size)).name(), address),
+                Sized::None => report::invalid_pointer(function, address, None),
             }
         }
         PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => {
@@ -248,9 +276,11 @@ fn find(function: &str, address: usize) -> Option<Found> {
 
 /// `kfree` when the fast path could not take the object.
 pub(crate) extern "C" fn kfree_slow(ptr: *mut u8) {
-    // Engines without sheaves have every call here; they look at the address themselves.
+    // Engines without sheaves have every call here; they look at the address themselves. But what is malloc's must leave the
+    // object map too.
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.engine.has_sheaves()
+        && cache.origin != Origin::Malloc
     {
         return engine::free_in(cache, slab, ptr as usize);
     }
@@ -272,6 +302,7 @@ fn kfree_rest(ptr: *mut u8) {
             }
             engine::free(cache, address);
         }
+        Some(Found::Sized(cache, _)) => engine::free(cache, address),
         Some(Found::Large(page, pages)) => free_large(page, pages),
         Some(Found::Direct(_)) => {
             if let Some(at) = NonNull::new(ptr) {
@@ -360,6 +391,7 @@ pub unsafe fn ksize(ptr: *const u8) -> usize {
     }
     match find("ksize", address) {
         Some(Found::Object(cache)) => cache.geometry.object_size,
+        Some(Found::Sized(cache, size)) => cache.engine.kmalloc_roundup(size, cache.geometry.object_size),
         Some(Found::Large(_, pages)) => pages * PAGE_SIZE,
         Some(Found::Direct(bytes)) => bytes,
         None => 0,
@@ -444,13 +476,11 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
 
 /// Bytes that [`kmalloc`] really sets aside for a request (the kernel's `kmalloc_size_roundup`).
 pub fn kmalloc_size_roundup(size: usize) -> usize {
-    let max = match MAX_CACHE.load(Ordering::Relaxed) {
-        0 => crate::boot::options().engine.kmalloc_max_cache(),
-        max => max,
-    };
+    let engine = crate::boot::options().engine;
+    let max = engine.kmalloc_max_cache();
     match size {
         0 => 0,
-        _ if size <= max => CLASSES[class_of(size)].0,
+        _ if size <= max => engine.kmalloc_roundup(size, CLASSES[class_of(size)].0),
         _ => crate::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
     }
 }

@@ -6,6 +6,7 @@
 
 use super::classes::{Code, size_of_class};
 use crate::cache::registry;
+use crate::engine::slob::{self, Sized};
 use crate::engine::{Origin, RawCache};
 use crate::page::direct;
 use crate::page::memmap::{MEMMAP, PageKind};
@@ -20,6 +21,8 @@ pub(super) enum Found {
     Object(Code),
     /// An object of a cache that is none of malloc's; whether it is live is not known.
     Other(&'static RawCache),
+    /// An object of kmalloc, of so many bytes, whatever the cache says.
+    Sized(&'static RawCache, usize),
     /// A run of so many pages.
     Large(PageIndex, usize),
     /// A mapping of so many bytes.
@@ -32,6 +35,7 @@ impl Found {
         match *self {
             Found::Object(code) => size_of_class(code.class()),
             Found::Other(cache) => cache.geometry.object_size,
+            Found::Sized(cache, size) => cache.engine.kmalloc_roundup(size, cache.geometry.object_size),
             Found::Large(_, pages) => pages * PAGE_SIZE,
             Found::Direct(bytes) => bytes,
         }
@@ -65,6 +69,13 @@ fn find_other(function: &str, address: usize) -> Option<Found> {
             }
             return None;
         }
+        PageKind::Slob => {
+            match slob::look(address) {
+                Sized::Live(size) => return crate::kmalloc::class_cache(size).map(|cache| Found::Sized(cache, size)),
+                _ => report::not_allocated(function, address),
+            }
+            return None;
+        }
         PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => {
             let pages = MEMMAP.head(page).state.load(Ordering::Relaxed) as usize;
             return Some(Found::Large(page, pages));
@@ -85,7 +96,7 @@ fn large_around(page: PageIndex) -> Option<usize> {
         let head = PageIndex(page.0 - back as u32);
         match MEMMAP.class_of(head).kind() {
             PageKind::Free => {}
-            PageKind::Slab => return None,
+            PageKind::Slab | PageKind::Slob => return None,
             PageKind::LargeHead => {
                 let pages = MEMMAP.head(head).state.load(Ordering::Relaxed) as usize;
                 return (back < pages).then(|| MEMMAP.address_of(head));

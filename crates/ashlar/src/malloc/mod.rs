@@ -124,6 +124,11 @@ fn cache(class: usize) -> &'static RawCache {
     unsafe { &*CACHES[class].load(Ordering::Acquire) }
 }
 
+/// The cache of the live object of malloc that starts at `address`; `None` if there is none.
+pub(crate) fn cache_of_object(address: usize) -> Option<&'static RawCache> {
+    Code::from_map(OBJECTS.code_at(address)).map(|code| cache(code.class()))
+}
+
 /// A live object of a class; null when memory ends.
 fn alloc_class(class: usize) -> *mut u8 {
     let object = engine::alloc(cache(class));
@@ -183,7 +188,7 @@ fn release(function: &str, ptr: *mut u8) {
             OBJECTS.take(ptr as usize);
             engine::free(cache(code.class()), ptr as usize);
         }
-        Some(Found::Other(cache)) => engine::free(cache, ptr as usize),
+        Some(Found::Other(cache) | Found::Sized(cache, _)) => engine::free(cache, ptr as usize),
         Some(Found::Large(page, pages)) => free_large(page, pages),
         Some(Found::Direct(_)) => {
             if let Some(at) = NonNull::new(ptr) {

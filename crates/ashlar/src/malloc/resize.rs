@@ -36,7 +36,7 @@ pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
     }
     let Some(found) = check::find("realloc", ptr as usize) else { return core::ptr::null_mut() };
     let old = match found {
-        Found::Object(_) | Found::Other(_) => {
+        Found::Object(_) | Found::Other(_) | Found::Sized(..) => {
             let have = found.bytes();
             if size <= have && (size > have / 2 || have <= 32) {
                 return ptr;

@@ -36,6 +36,8 @@ pub(crate) enum PageKind {
     Slab,
     /// The first page of a large kmalloc object; its later pages read as `Free`.
     LargeHead,
+    /// Objects of many caches and sizes: of the engine `slob`.
+    Slob,
 }
 
 /// One class word; see the table at the head of this module.
@@ -50,6 +52,7 @@ impl ClassWord {
             PageKind::Free => 0,
             PageKind::Slab => 1,
             PageKind::LargeHead => 2,
+            PageKind::Slob => 3,
         };
         ClassWord(slot as u32 | (back as u32) << 16 | kind << 25)
     }
@@ -58,6 +61,7 @@ impl ClassWord {
         match self.0 >> 25 {
             1 => PageKind::Slab,
             2 => PageKind::LargeHead,
+            3 => PageKind::Slob,
             _ => PageKind::Free,
         }
     }

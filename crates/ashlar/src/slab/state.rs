@@ -88,6 +88,18 @@ impl SlabState {
         self.with(head, self.inuse() - count, self.carved())
     }
 
+    /// After the first object of the freelist was taken; `next` is the one behind it.
+    #[inline]
+    pub(crate) const fn popped(self, next: u16) -> SlabState {
+        self.with(next, self.inuse() + 1, self.carved())
+    }
+
+    /// After one more object was carved and handed out, the freelist being empty.
+    #[inline]
+    pub(crate) const fn carved_one(self) -> SlabState {
+        self.with(NO_OBJECT, self.inuse() + 1, self.carved() + 1)
+    }
+
     /// After all objects came back and the slab forgets that it was ever carved.
     #[inline]
     pub(crate) const fn reset(self) -> SlabState {

@@ -86,6 +86,10 @@ impl Shared {
     }
 
     fn free_all(&self, held: &mut Vec<Held>, rng: &mut Rng) {
+        if self.caches[0].engine() == ashlar::Engine::Slob {
+            // Their objects say nothing of themselves: only their cache can take them.
+            held.extract_if(.., |h| h.cache.is_some()).for_each(|h| self.free(h, rng));
+        }
         if rng.below(2) == 0 {
             held.iter().for_each(Self::look);
             let objects: Vec<*mut u8> = held.drain(..).map(|h| h.at.as_ptr()).collect();

@@ -206,7 +206,7 @@ fn always() -> Result<(), String> {
 }
 
 /// All systems, in the order of the columns.
-static SYSTEMS: [SystemInfo; 27] = [
+static SYSTEMS: [SystemInfo; 30] = [
     built_in("ashlar", Kind::Ours, entry::<Called<ours::Kmalloc>>()),
     built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
     built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
@@ -218,6 +218,9 @@ static SYSTEMS: [SystemInfo; 27] = [
     engine("slub-ll"),
     engine("slub-bulk"),
     engine("slab"),
+    engine("slob"),
+    engine("slob-seg"),
+    engine("slob-cache"),
     built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>()),
     peer!("mimalloc", "peer-mimalloc", Mimalloc, sized: false),
     peer!("jemalloc", "peer-jemalloc", Jemalloc, sized: false),

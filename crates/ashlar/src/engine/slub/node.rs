@@ -269,6 +269,19 @@ impl Partial {
     /// No slab.
     pub(crate) const EMPTY: Partial = Partial { head: PageIndex::NONE, tail: PageIndex::NONE, count: 0 };
 
+    /// Makes `page`, which is on the list, its first, and those that were before it its last, in their order.
+    pub(crate) fn rotate_to_front(&mut self, heads: &impl Heads, page: PageIndex) {
+        let last = heads.head(page).prev();
+        if last == PageIndex::NONE {
+            return;
+        }
+        heads.head(self.tail).set_next(self.head);
+        heads.head(self.head).set_prev(self.tail);
+        heads.head(last).set_next(PageIndex::NONE);
+        heads.head(page).set_prev(PageIndex::NONE);
+        (self.head, self.tail) = (page, last);
+    }
+
     /// The first slab of the list.
     pub(crate) fn first(&self) -> PageIndex {
         self.head

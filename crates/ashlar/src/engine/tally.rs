@@ -1,0 +1,83 @@
+//! What a cache counts for itself where its objects share pages with those of other caches.
+//!
+//! Nobody can tell from a shared page how many of its objects belong to which cache. So each cache has a tally for each
+//! node, and every allocation and free adds one to it under the lock that it holds anyway: a load and a store.
+
+use super::{Counts, meta_slice};
+use crate::page::zone::ZONE;
+use crate::sync::{AtomicUsize, Ordering, bump};
+
+/// Counts of one cache and node; written under the lock of the pages that the object lies in.
+#[derive(Default)]
+pub(crate) struct Tally {
+    allocs: AtomicUsize,
+    frees: AtomicUsize,
+}
+
+impl Tally {
+    /// One object more is live; the caller holds the lock.
+    #[inline]
+    pub(crate) fn count_alloc(&self) {
+        bump(&self.allocs);
+    }
+
+    /// One object less; the caller holds the lock.
+    #[inline]
+    pub(crate) fn count_free(&self) {
+        bump(&self.frees);
+    }
+}
+
+/// Makes the tallies of a cache, or starts those of an earlier cache from zero.
+pub(crate) fn open(tallies: &mut &'static [Tally]) -> Option<()> {
+    if tallies.is_empty() {
+        *tallies = meta_slice(ZONE.nodes(), || Some(Tally::default()))?;
+    }
+    for tally in *tallies {
+        tally.allocs.store(0, Ordering::Relaxed);
+        tally.frees.store(0, Ordering::Relaxed);
+    }
+    Some(())
+}
+
+/// Objects allocated and not freed, as far as these tallies know; exact while nobody allocates or frees. Below zero where
+/// others' objects were freed here.
+pub(crate) fn balance(tallies: &[Tally]) -> isize {
+    // Frees first: what is freed between the two looks was allocated before.
+    let frees = tallies.iter().fold(0, |sum: usize, tally| sum.wrapping_add(tally.frees.load(Ordering::Acquire)));
+    let allocs = tallies.iter().fold(0, |sum: usize, tally| sum.wrapping_add(tally.allocs.load(Ordering::Acquire)));
+    allocs.wrapping_sub(frees) as isize
+}
+
+/// Objects that are live: the balance, where that is not below zero.
+pub(crate) fn live(tallies: &[Tally]) -> usize {
+    balance(tallies).max(0) as usize
+}
+
+/// Adds what `of` counted to `to`; the caller holds the locks of all of both.
+pub(crate) fn add(to: &[Tally], of: &[Tally]) {
+    let move_on = |to: &AtomicUsize, of: &AtomicUsize| {
+        to.store(to.load(Ordering::Relaxed).wrapping_add(of.load(Ordering::Relaxed)), Ordering::Relaxed);
+    };
+    for (to, of) in to.iter().zip(of) {
+        move_on(&to.allocs, &of.allocs);
+        move_on(&to.frees, &of.frees);
+    }
+}
+
+/// Allocations and frees so far: whether a cache is in use.
+pub(crate) fn calls(tallies: &[Tally]) -> usize {
+    let counts = counts(tallies);
+    (counts.alloc_slow + counts.free_slow) as usize
+}
+
+/// The figures of [`super::counts`]: there is no fast path, and every call takes one lock.
+pub(crate) fn counts(tallies: &[Tally]) -> Counts {
+    let mut sum = Counts::default();
+    for tally in tallies {
+        sum.alloc_slow += tally.allocs.load(Ordering::Relaxed) as u64;
+        sum.free_slow += tally.frees.load(Ordering::Relaxed) as u64;
+    }
+    sum.list_locks = sum.alloc_slow + sum.free_slow;
+    sum
+}

@@ -1,0 +1,202 @@
+//! What `slob-seg` and `slob-cache` promise: a bound on the instructions of a call, whatever the heap looks like, and a bound
+//! on the memory for so many live bytes, whatever the program does.
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use core::ptr::NonNull;
+
+use ashlar::{CacheArgs, KmemCache};
+use common::{Rng, child, step::stepped, tell};
+
+const ENGINES: [&str; 2] = ["slob-seg", "slob-cache"];
+
+/// Instructions of a call that the lists serve, those of the caller's few and the step counter's own among them.
+const LISTS: usize = 300;
+/// Instructions of a call that takes a page from the zone, or gives one back.
+const PAGES: usize = 900;
+
+/// Instructions of `operation`, and whether it took a zone lock.
+fn measured<R>(operation: impl FnOnce() -> R) -> (R, usize, bool) {
+    let zone_locks = || ashlar::total_counts().zone_locks;
+    let before = zone_locks();
+    let mut count = 0;
+    let result = stepped(&mut |_| count += 1, operation);
+    (result, count, zone_locks() != before)
+}
+
+/// Most instructions seen, of calls that the lists served and of those that went to the zone.
+#[derive(Default)]
+struct Worst {
+    lists: usize,
+    pages: usize,
+}
+
+impl Worst {
+    fn see(&mut self, count: usize, zone: bool) {
+        let worst = if zone { &mut self.pages } else { &mut self.lists };
+        *worst = count.max(*worst);
+    }
+}
+
+/// Takes objects and gives them back, one call at a time, and keeps the worst of each.
+struct Calls {
+    cache: KmemCache,
+    alloc: Worst,
+    free: Worst,
+    /// Whether the next calls are counted, which takes thousands of times as long.
+    counted: bool,
+}
+
+/// A live object, and whether it is one of the cache.
+type Object = (*mut u8, bool);
+
+impl Calls {
+    /// By `kmalloc`, or from the cache for size 0.
+    fn alloc(&mut self, size: usize) -> Object {
+        let cache = &self.cache;
+        let of_cache = || cache.alloc().map_or(core::ptr::null_mut(), NonNull::as_ptr);
+        let (at, count, zone) = match (size, self.counted) {
+            (0, true) => measured(of_cache),
+            (_, true) => measured(|| ashlar::kmalloc(size)),
+            (0, false) => (of_cache(), 0, false),
+            (_, false) => (ashlar::kmalloc(size), 0, false),
+        };
+        assert!(!at.is_null());
+        self.alloc.see(count, zone);
+        (at, size == 0)
+    }
+
+    fn free(&mut self, (at, of_cache): Object) {
+        let object = NonNull::new(at).expect("live");
+        // SAFETY: live, freed once.
+        let free = || unsafe { if of_cache { self.cache.free(object) } else { ashlar::kfree(at) } };
+        let ((), count, zone) = if self.counted { measured(free) } else { (free(), 0, false) };
+        self.free.see(count, zone);
+    }
+}
+
+/// Heaps of three sizes, four hundred times as large as each other, freed at random so that every page has holes; then single
+/// calls: those that find an object, that take the last of a page, that open a page, that make a full page one with room, and that
+/// give a page back.
+fn on_fragmented_heaps() {
+    let mut rng = Rng::new(5);
+    let cache = KmemCache::create("bounds", 300, &CacheArgs::default()).expect("a cache");
+    let mut calls = Calls { cache, alloc: Worst::default(), free: Worst::default(), counted: false };
+    for live in [100, 2000, 40_000] {
+        (calls.alloc, calls.free, calls.counted) = Default::default();
+        let sizes = [8, 64, 200, 1000, 0];
+        let mut objects: Vec<Object> = (0..2 * live).map(|i| calls.alloc(sizes[i % sizes.len()])).collect();
+        for _ in 0..live {
+            calls.free(objects.swap_remove(rng.below(objects.len())));
+        }
+        calls.counted = true;
+        let sizes = [8, 64, 200, 1000, 2000, 0];
+        for i in 0..400 {
+            objects.push(calls.alloc(sizes[i % sizes.len()]));
+            calls.free(objects.swap_remove(rng.below(objects.len())));
+        }
+        while let Some(object) = objects.pop() {
+            calls.counted = objects.len() < 600;
+            calls.free(object);
+        }
+        for size in [8, 64, 200, 1000, 2000, 4096, 0] {
+            let object = calls.alloc(size);
+            calls.free(object);
+        }
+        for (name, worst) in [("alloc", &calls.alloc), ("free", &calls.free)] {
+            tell(&format!("{live} live, {name}"), format_args!("lists {} pages {}", worst.lists, worst.pages));
+            assert!(worst.lists > 20 && worst.lists <= LISTS, "{name}, {live} live: {} instructions", worst.lists);
+            // What goes to the zone was seen, and what it took.
+            assert!(worst.pages > worst.lists, "{name}, {live} live: no page");
+            assert!(worst.pages <= PAGES, "{name} with a page, {live} live: {} instructions", worst.pages);
+        }
+    }
+}
+
+#[test]
+fn no_call_takes_more_instructions_on_a_larger_heap() {
+    let test = "no_call_takes_more_instructions_on_a_larger_heap";
+    for engine in ENGINES {
+        let options = format!("percpu=emulate,reaper=off,engine={engine}");
+        if let Some(child) = child(test, engine, &[("ASHLAR_OPTIONS", &options)], on_fragmented_heaps) {
+            let child = child.succeeded();
+            child.stdout.lines().filter(|line| line.contains("live, ")).for_each(|line| println!("{engine}: {line}"));
+        }
+    }
+}
+
+/// A page.
+const PAGE: usize = 4096;
+/// Bytes that the program has live at most.
+const LIVE: usize = 1 << 20;
+
+/// Bytes in pages of kmalloc's caches.
+fn footprint() -> usize {
+    let mut bytes = 0;
+    ashlar::for_each_cache(|cache| bytes += cache.usage.slabs * PAGE);
+    bytes
+}
+
+/// Robson's adversary: fills the memory with objects of one size, frees all but one of each page, and goes on to the next size,
+/// so that the pages of every size stay. Of each class it asks for the smallest size, which wastes most.
+fn adversary() {
+    let (mut kept, mut live) = (Vec::<(*mut u8, usize)>::new(), 0);
+    let (mut most, mut classes, mut rounding) = (0, 0, 1.0f64);
+    for size in [8usize, 9, 17, 33, 65, 129, 257, 513, 1025, 2049] {
+        let class = ashlar::kmalloc_size_roundup(size);
+        let per_page = PAGE / class;
+        rounding = rounding.max(PAGE as f64 / (per_page * size) as f64);
+        classes += 1;
+        let mut round = Vec::new();
+        while live + size <= LIVE {
+            let at = ashlar::kmalloc(size);
+            assert!(!at.is_null());
+            round.push(at);
+            live += size;
+        }
+        // No page is opened while another has room: so, when the last was opened, all others were full of live objects.
+        let bound = classes as f64 * (rounding * LIVE as f64 + PAGE as f64);
+        most = most.max(footprint());
+        assert!(most as f64 <= bound, "{most} bytes in pages, for {LIVE} live: more than {bound}");
+        round.sort_unstable();
+        let mut page = 0;
+        for at in round {
+            if at as usize / PAGE == page {
+                // SAFETY: live, freed once.
+                unsafe { ashlar::kfree(at) };
+                live -= size;
+            } else {
+                page = at as usize / PAGE;
+                kept.push((at, size));
+            }
+        }
+    }
+    tell(
+        "bytes in pages for one live",
+        format_args!(
+            "{:.2} of at most {:.2}",
+            most as f64 / LIVE as f64,
+            f64::from(classes) * (rounding + PAGE as f64 / LIVE as f64)
+        ),
+    );
+    assert!(most > 4 * LIVE, "no adversary: only {most} bytes");
+    for (at, _) in kept {
+        // SAFETY: live, freed once.
+        unsafe { ashlar::kfree(at) };
+    }
+    // One empty page of each class is kept, and no more.
+    assert!(footprint() <= classes as usize * PAGE, "{} bytes stay", footprint());
+}
+
+#[test]
+fn the_memory_for_the_live_bytes_of_an_adversary_is_bounded() {
+    let test = "the_memory_for_the_live_bytes_of_an_adversary_is_bounded";
+    for engine in ENGINES {
+        let options = format!("reaper=off,engine={engine}");
+        if let Some(child) = child(test, engine, &[("ASHLAR_OPTIONS", &options)], adversary) {
+            let child = child.succeeded();
+            println!("{engine}: {}", child.told("bytes in pages for one live"));
+        }
+    }
+}
