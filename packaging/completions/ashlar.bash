@@ -31,11 +31,17 @@ _ashlar() {
             ashlar__subcmd__bench,programs)
                 cmd="ashlar__subcmd__bench__subcmd__programs"
                 ;;
+            ashlar__subcmd__bench,worst)
+                cmd="ashlar__subcmd__bench__subcmd__worst"
+                ;;
             ashlar__subcmd__bench__subcmd__help,help)
                 cmd="ashlar__subcmd__bench__subcmd__help__subcmd__help"
                 ;;
             ashlar__subcmd__bench__subcmd__help,programs)
                 cmd="ashlar__subcmd__bench__subcmd__help__subcmd__programs"
+                ;;
+            ashlar__subcmd__bench__subcmd__help,worst)
+                cmd="ashlar__subcmd__bench__subcmd__help__subcmd__worst"
                 ;;
             ashlar__subcmd__help,bench)
                 cmd="ashlar__subcmd__help__subcmd__bench"
@@ -48,6 +54,9 @@ _ashlar() {
                 ;;
             ashlar__subcmd__help__subcmd__bench,programs)
                 cmd="ashlar__subcmd__help__subcmd__bench__subcmd__programs"
+                ;;
+            ashlar__subcmd__help__subcmd__bench,worst)
+                cmd="ashlar__subcmd__help__subcmd__bench__subcmd__worst"
                 ;;
             *)
                 ;;
@@ -70,7 +79,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --nodes --rounds --json --csv --style --by --check-targets --published --from --help programs help"
+            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --rounds --json --csv --style --by --check-targets --published --from --help programs worst help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -93,6 +102,10 @@ _ashlar() {
                     return 0
                     ;;
                 --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fragmented)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -128,7 +141,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench__subcmd__help)
-            opts="programs help"
+            opts="programs worst help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -156,6 +169,20 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench__subcmd__help__subcmd__programs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__bench__subcmd__help__subcmd__worst)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -215,6 +242,48 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__bench__subcmd__worst)
+            opts="-h --systems --sizes --live --samples --cold --sweep --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --systems)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --live)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cold)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sweep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help)
             opts="bench run help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -230,7 +299,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help__subcmd__bench)
-            opts="programs"
+            opts="programs worst"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -244,6 +313,20 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help__subcmd__bench__subcmd__programs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__bench__subcmd__worst)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -29,24 +29,26 @@ complete -c ashlar -n "__fish_ashlar_needs_command" -s V -l version -d 'Print ve
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "run" -d 'Run a program with its malloc on ashlar'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l systems -d 'Systems, separated by commas, or `all`' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l objects -d 'Objects for each CPU and pass' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l json -d 'Write host and records as JSON' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l csv -d 'Write the records as comma-separated values' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l style -d '`table`: one block for each test; `kernel`: the lines that the kernel\'s test module prints' -r -f -a "table\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l systems -d 'Systems, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l objects -d 'Objects for each CPU and pass' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l fragmented -d 'Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every second is freed' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l csv -d 'Write the records as comma-separated values' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l style -d '`table`: one block for each test; `kernel`: the lines that the kernel\'s test module prints' -r -f -a "table\t''
 kernel\t''"
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
 median\t''"
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l systems -d 'Systems, separated by commas, or `all`' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l workloads -d 'Workloads, separated by commas; `all`, `synthetic` and `real` stand for many' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l rounds -d 'Measured rounds; each runs every workload once on every system' -r
@@ -59,7 +61,16 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_sub
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l list -d 'Print workloads and systems, and what is missing here; run nothing'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l check-targets -d 'Judge the targets of the project; exit code 1 if one is missed'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l systems -d 'Engines of ashlar, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l sizes -d 'Object sizes in bytes, 16 or more, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l live -d 'Objects of the fragmented heap, of which every second is freed' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l samples -d 'Calls of each kind that are timed with warm caches' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l cold -d 'Calls of each kind that are timed with cold caches' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l sweep -d 'MiB that are read before each of those, to make the caches cold' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l json -d 'Write machine and figures as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l engine -d 'The strategy of the caches (option `engine`)' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l option -d 'An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times' -r
@@ -70,3 +81,4 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run help" -f -a "run" -d 'Run a program with its malloc on ashlar'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'

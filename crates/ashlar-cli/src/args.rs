@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// One measured process; the lab starts these itself
     #[command(hide = true)]
     BenchChild { system: String },
+    /// One measured process of `bench worst`, which starts these itself
+    #[command(hide = true)]
+    BenchWorstChild { plan: String },
     /// Fixed work on the malloc of this process; `bench programs` starts these itself
     #[command(hide = true)]
     Workload(WorkloadArgs),
@@ -98,6 +101,41 @@ pub(crate) enum BenchCommand {
     /// Run whole programs on ashlar and its peers, by preloading each library
     #[command(after_help = "Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
     Programs(ProgramsArgs),
+    /// Time each call by itself on heaps made to be bad, and print the worst
+    #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
+    Worst(WorstArgs),
+}
+
+/// Options of `ashlar bench worst`.
+#[derive(Debug, Args)]
+pub(crate) struct WorstArgs {
+    /// Engines of ashlar, separated by commas, or `all`
+    #[arg(long, value_name = "LIST", default_value = "slob-seg,slob-cache,slob,ashlar")]
+    pub(crate) systems: String,
+
+    /// Object sizes in bytes, 16 or more, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH
+    #[arg(long, value_name = "LIST", default_value = "64,4096", value_parser = parse_sizes)]
+    pub(crate) sizes: SizeList,
+
+    /// Objects of the fragmented heap, of which every second is freed
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) live: u32,
+
+    /// Calls of each kind that are timed with warm caches
+    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) samples: u32,
+
+    /// Calls of each kind that are timed with cold caches
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) cold: u32,
+
+    /// MiB that are read before each of those, to make the caches cold
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) sweep: u16,
+
+    /// Write machine and figures as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// Options of `ashlar bench programs`.
@@ -176,6 +214,11 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) nodes: Option<u8>,
 
+    /// Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every
+    /// second is freed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) fragmented: Option<u32>,
+
     /// Measured rounds; each asks every system in turn for each test and size, several times where that is cheap
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
@@ -205,7 +248,7 @@ pub(crate) struct BenchArgs {
     pub(crate) published: bool,
 
     /// Do not measure: take the records of an earlier run from this JSON file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "nodes", "rounds", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "nodes", "fragmented", "rounds", "json"])]
     pub(crate) from: Option<PathBuf>,
 }
 

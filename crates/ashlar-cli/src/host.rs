@@ -54,6 +54,7 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
         objects: plan.objects,
         nodes: plan.nodes,
         nodes_with_cpus,
+        fragmented: plan.fragmented,
         rounds: plan.rounds,
         warm_up: "one round of everything, and two to twelve passes right before each measured pass".to_owned(),
         systems: plan.systems.iter().map(|info| info.id.to_owned()).collect(),
@@ -140,7 +141,7 @@ pub(crate) fn glibc() -> String {
 
 /// Frequency of the time-stamp counter against the monotonic clock.
 #[cfg(target_arch = "x86_64")]
-fn tsc_mhz() -> Option<f64> {
+pub(crate) fn tsc_mhz() -> Option<f64> {
     use crate::bench::ticks;
     use core::time::Duration;
     use std::time::Instant;
@@ -150,8 +151,9 @@ fn tsc_mhz() -> Option<f64> {
     Some((cycles as f64 / elapsed.as_secs_f64() / 1e5).round() / 10.0)
 }
 
+/// Absent where there is no time-stamp counter.
 #[cfg(not(target_arch = "x86_64"))]
-fn tsc_mhz() -> Option<f64> {
+pub(crate) fn tsc_mhz() -> Option<f64> {
     None
 }
 

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Run(args) => run::run(&args),
         Command::BenchChild { system } => bench::child::main(&system),
+        Command::BenchWorstChild { plan } => bench::worst::child::main(&plan),
         Command::Workload(args) => workload::main(&args),
     };
     match outcome {

@@ -31,6 +31,20 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--nodes", "0"], "--nodes"),
         (&["--nodes", "65"], "--nodes"),
         (&["--from", "x.json", "--nodes", "2"], "--nodes"),
+        (&["--fragmented", "0"], "--fragmented"),
+        (&["--fragmented", "100", "--sizes", "8"], "--fragmented: size 8: expected sizes above 8 bytes"),
+        (&["--from", "x.json", "--fragmented", "2"], "--fragmented"),
+        (
+            &["worst", "--systems", "glibc"],
+            "--systems: `glibc` is no engine of ashlar; expected `all` or some of ashlar, slub",
+        ),
+        (&["worst", "--sizes", "8"], "--sizes: size 8: expected at least 16 bytes"),
+        (&["worst", "--sizes", "big"], "`big` is not a size"),
+        (&["worst", "--samples", "0"], "--samples"),
+        (&["worst", "--cold", "0"], "--cold"),
+        (&["worst", "--sweep", "2000"], "--sweep"),
+        (&["worst", "--live", "many"], "--live"),
+        (&["worst", "--json", "/no/such/directory/out.json"], "--json: cannot write"),
         (&["--published", "--style", "kernel"], "--published"),
         (&["--style", "fancy"], "--style"),
         (&["--by", "max"], "--by"),
@@ -168,6 +182,55 @@ fn a_system_that_cannot_run_is_told_by_name_and_the_run_fails() {
     let out = ashlar(&args);
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("limit: cannot map"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn worst_cases_have_every_call_of_every_engine_warm_and_cold() {
+    let json = scratch("worst.json");
+    let path = json.to_str().unwrap();
+    let args = ["bench", "worst", "--systems", "slob,slob-seg,slob-cache", "--sizes", "64,4096", "--live", "300"];
+    let more = ["--samples", "700", "--cold", "20", "--sweep", "1", "--json", path];
+    let out = ashlar(&[&args[..], &more].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let _ = std::fs::remove_file(&json);
+    assert!(run["clock"].is_u64() && run["unit"].is_string() && run["plan"]["live"] == 300);
+    let records = run["records"].as_array().unwrap();
+    assert_eq!(records.len(), 3 * 2 * 4 * 2);
+    let table = text(&out.stdout);
+    for system in ["slob", "slob-seg", "slob-cache"] {
+        assert!(table.contains(&format!("\n  {system} ")), "{table}");
+        for call in ["kmalloc", "kfree", "kmem_cache_alloc", "kmem_cache_free"] {
+            for (caches, samples) in [("warm", 700), ("cold", 20)] {
+                for size in [64, 4096] {
+                    assert!(table.contains(&format!("{call}, {size} bytes, {caches}, {samples} calls")), "{table}");
+                    let found: Vec<_> = records
+                        .iter()
+                        .filter(|r| r["system"] == system && r["call"] == call && r["caches"] == caches)
+                        .filter(|r| r["size"] == size && r["samples"] == samples)
+                        .collect();
+                    assert_eq!(found.len(), 1, "{system} {call} {caches} {size}");
+                    let at = |key: &str| found[0][key].as_u64().unwrap();
+                    let order = [at("min"), at("p50"), at("p99"), at("p99_9"), at("max")];
+                    assert!(order.is_sorted() && order[4] > 0, "{order:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fragmented_heap_is_told_in_the_table_and_the_json() {
+    let json = scratch("fragmented.json");
+    let args = ["bench", "A", "--systems", "slob,ashlar-cache,glibc", "--sizes", "64", "--objects", "100"];
+    let more = ["--rounds", "1", "--fragmented", "500", "--json", json.to_str().unwrap()];
+    let out = ashlar(&[&args[..], &more].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains("fragmented heap: for each size 500 objects"), "{}", text(&out.stdout));
+    let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let _ = std::fs::remove_file(&json);
+    assert_eq!(run["host"]["fragmented"], 500);
+    assert_eq!(run["records"].as_array().unwrap().len(), 3);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::harness::{SpinBarrier, allowed_cpus, pin};
 use super::kernel_tests::{Pass, Slots, Ticks, run};
 use super::protocol::{Counts, Reply, Request, Setup};
-use super::systems::{self, Serve, System};
+use super::systems::{self, Handle, Serve, System};
 use super::{Group, harness};
 use crate::error::CliError;
 
@@ -43,6 +43,10 @@ pub(crate) fn serve<S: System>() -> Result<(), CliError> {
             return Ok(());
         }
     };
+    if let Err(message) = fragment(&*system, &setup) {
+        say(&Reply::Failed(message))?;
+        return Ok(());
+    }
     let slots: Arc<[Slots]> = (0..threads).map(|_| Slots::new(setup.objects)).collect();
     let (done, results) = channel();
     let allowed = allowed_cpus();
@@ -66,6 +70,30 @@ pub(crate) fn serve<S: System>() -> Result<(), CliError> {
         };
         let reply = measure(group, size, &setup, allowed.len(), &workers, &results, || system.counts());
         say(&reply)?;
+    }
+    Ok(())
+}
+
+/// Bytes by which the objects of a fragmented heap are smaller than those measured.
+pub(crate) const LESS: usize = 8;
+
+/// Makes the heap that the set-up asks for: holes between objects of the sizes `holes`, each too small for what is measured, wherever
+/// objects of several sizes lie side by side.
+fn fragment<S: System>(system: &S, setup: &Setup) -> Result<(), String> {
+    for &size in &setup.holes {
+        let mut handle = system.handle(0, size);
+        let mut objects = Vec::with_capacity(setup.fragmented);
+        for _ in 0..setup.fragmented {
+            let object = harness::hide(handle.alloc());
+            if object.is_null() {
+                return Err(format!("an allocation of {size} bytes failed"));
+            }
+            // SAFETY: fresh, of at least one byte. A program writes what it allocates.
+            unsafe { object.write_volatile(1) };
+            objects.push(object);
+        }
+        // SAFETY: allocated above by this handle, each freed once; the others stay as long as the process.
+        objects.into_iter().skip(1).step_by(2).for_each(|object| unsafe { handle.free(object) });
     }
     Ok(())
 }

@@ -2,6 +2,10 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+/// Unit of [`ticks`].
+pub(crate) const UNIT_OF_TICKS: &str =
+    if cfg!(target_arch = "x86_64") { "cycles of the time-stamp counter" } else { "ns" };
+
 /// Unit of [`ticks`] divided by operations, as it appears in the records.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const UNIT: &str = "tsc_cycles_per_op";

@@ -13,6 +13,7 @@ mod protocol;
 pub(crate) mod published;
 pub(crate) mod record;
 pub(crate) mod systems;
+pub(crate) mod worst;
 
 use std::fs::File;
 use std::path::Path;
@@ -92,8 +93,10 @@ impl Group {
 
 /// `ashlar bench`.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
-    if let Some(BenchCommand::Programs(programs)) = &args.command {
-        return crate::programs::run(programs);
+    match &args.command {
+        Some(BenchCommand::Programs(programs)) => return crate::programs::run(programs),
+        Some(BenchCommand::Worst(worst)) => return worst::run(worst),
+        None => {}
     }
     // Outputs are opened before the run: a wrong path must not cost two minutes.
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
@@ -162,9 +165,18 @@ fn measure(args: &BenchArgs) -> Result<(Report, Vec<String>), CliError> {
         cpus: args.cpus.map_or(allowed.len(), usize::from),
         allowed: allowed.len(),
         nodes: args.nodes.map(usize::from),
+        fragmented: args.fragmented.map(|objects| objects as usize),
         rounds: args.rounds as usize,
     };
+    if let Some(size) = plan.sizes.iter().find(|&&size| plan.fragmented.is_some() && size <= child::LESS) {
+        let less = child::LESS;
+        return Err(CliError::option("--fragmented", format_args!("size {size}: expected sizes above {less} bytes")));
+    }
     for info in plan.systems.iter().filter(|info| info.kind == systems::Kind::Linux) {
+        if plan.fragmented.is_some() {
+            let error = format_args!("the kernel `{}` has no fragmented heap; expected other systems", info.id);
+            return Err(CliError::option("--fragmented", error));
+        }
         linux::part(&plan.tests, &plan.sizes, plan.objects)
             .map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", info.id)))?;
     }

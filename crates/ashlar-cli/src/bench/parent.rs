@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::child::LESS;
 use super::harness::UNIT;
 use super::linux;
 use super::protocol::{Counts, Reply, Request, Setup};
@@ -32,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) allowed: usize,
     /// NUMA nodes that ashlar and its engines are told to pretend.
     pub(crate) nodes: Option<usize>,
+    /// Objects of the fragmented heap that each process begins with, for each size.
+    pub(crate) fragmented: Option<usize>,
     pub(crate) rounds: usize,
 }
 
@@ -360,7 +363,10 @@ impl Connection {
             return Err(fail("the child has no output".to_owned()));
         };
         let mut connection = Self { child, requests, replies };
-        let setup = Setup { objects: plan.objects, cpus: plan.cpus, sizes: plan.sizes.clone() };
+        let sizes = plan.sizes.clone();
+        let holes = if plan.fragmented.is_some() { sizes.iter().map(|size| size - LESS).collect() } else { Vec::new() };
+        let fragmented = plan.fragmented.unwrap_or(0);
+        let setup = Setup { objects: plan.objects, cpus: plan.cpus, sizes, fragmented, holes };
         match connection.ask(&Request::Setup(setup)).map_err(fail)? {
             Reply::Ready(note) => Ok((connection, note)),
             Reply::Failed(message) => Err(fail(message)),
@@ -420,6 +426,7 @@ mod tests {
             cpus: 3,
             allowed: 2,
             nodes: None,
+            fragmented: None,
             rounds: 1,
         }
     }

@@ -27,6 +27,10 @@ pub(crate) struct Setup {
     pub(crate) cpus: usize,
     /// All sizes that will be asked for.
     pub(crate) sizes: Vec<usize>,
+    /// Objects of each of `holes` that are allocated before anything else; every second is freed.
+    pub(crate) fragmented: usize,
+    /// Their sizes.
+    pub(crate) holes: Vec<usize>,
 }
 
 /// What a system counts, for one operation.

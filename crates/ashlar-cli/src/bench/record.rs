@@ -77,6 +77,9 @@ pub(crate) struct Host {
     /// How many of those have a CPU of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nodes_with_cpus: Option<usize>,
+    /// Objects of the fragmented heap for each size, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fragmented: Option<usize>,
     pub(crate) rounds: usize,
     /// What was not counted.
     pub(crate) warm_up: String,

@@ -62,6 +62,12 @@ pub(crate) fn header(run: &Report) -> String {
         let note = if peer.note.is_empty() { String::new() } else { format!(", {}", peer.note) };
         let _ = writeln!(text, "  {id}: {}, {}{note}", peer.version, peer.build);
     }
+    if let Some(objects) = host.fragmented {
+        let _ = writeln!(
+            text,
+            "fragmented heap: for each size {objects} objects of 8 bytes less, of which every second is freed"
+        );
+    }
     if let Some(nodes) = host.nodes {
         let _ = writeln!(
             text,

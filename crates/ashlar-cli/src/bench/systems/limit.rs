@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     fn setup() -> Setup {
-        Setup { objects: 50, cpus: 2, sizes: vec![3, 8, 4096] }
+        Setup { objects: 50, cpus: 2, sizes: vec![3, 8, 4096], fragmented: 0, holes: Vec::new() }
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl System for Caches {
                 .map(|cache| (size, cache))
                 .map_err(|error| format!("cannot create a cache for objects of {size} bytes: {error}"))
         };
-        setup.sizes.iter().map(create).collect::<Result<_, _>>().map(Self)
+        setup.sizes.iter().chain(&setup.holes).map(create).collect::<Result<_, _>>().map(Self)
     }
 
     fn handle(&self, _me: usize, size: usize) -> CacheHandle<'_> {
