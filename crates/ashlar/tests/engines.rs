@@ -165,8 +165,8 @@ fn caches_that_share_pages_count_their_own_objects() {
     for engine in [Engine::SlobSeg, Engine::SlobCache] {
         let args = CacheArgs { engine: Some(engine), ..CacheArgs::default() };
         let make = |name: &str, size| KmemCache::create(name, size, &args).expect("a cache");
-        // Of one size class, and alike by the rules of merging: 126 and 128 bytes in 128.
-        let (a, b) = (make("share-a", 126), make("share-b", 128));
+        // Of one size class, and alike by the rules of merging. No other test of this process has such ones.
+        let (a, b) = (make("share-a", 254), make("share-b", 256));
         let take = |cache: &KmemCache| cache.alloc().expect("memory");
         let (of_a, of_b): (Vec<_>, Vec<_>) = (0..50).map(|_| (take(&a), take(&b))).unzip();
         let page = |at: &core::ptr::NonNull<u8>| at.as_ptr() as usize / 4096;
