@@ -116,7 +116,7 @@ impl PerCpu {
         }
         for cpu in 0..cpus {
             let sides = self.slot(CpuId(cpu), SIDES as u16).cast::<u8>();
-            for entry in 0..=u8::MAX.min((MALLOC_SLOTS - SIDES - 1) as u8) {
+            for entry in 0..(MALLOC_SLOTS - SIDES) as u8 {
                 // SAFETY: bytes of the committed areas that are only written here, before anybody reads them.
                 unsafe { sides.add(usize::from(entry)).write_volatile(Self::side_of(CpuId(cpu), entry)) };
             }
