@@ -6,8 +6,11 @@
 //! rounds as they do. Loops, clock, touches and warm-up are those of `kernel_tests`; what differs is said in
 //! `lab/linux/README.md`: one CPU, and interrupt flags that are variables.
 
+use core::time::Duration;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 
 use super::Test;
 use super::systems::SystemInfo;
@@ -94,20 +97,44 @@ fn memory(objects: usize, sizes: &[usize]) -> usize {
     128 + (objects.saturating_mul(largest) >> 20).saturating_mul(3) / 2
 }
 
+/// No boot takes longer than this; the slowest seen took a tenth of it.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Runs a command to its end, or for `longest` at most.
+fn run(mut command: Command, longest: Duration) -> Result<Output, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| format!("cannot start: {error}"))?;
+    let pid = child.id().cast_signed();
+    let (done, ended) = mpsc::channel::<()>();
+    let watch = thread::spawn(move || {
+        let late = ended.recv_timeout(longest) == Err(RecvTimeoutError::Timeout);
+        if late {
+            // SAFETY: takes numbers only. The child's is its own until it was waited for, and then `done` is dropped.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        late
+    });
+    let output = child.wait_with_output().map_err(|error| error.to_string());
+    drop(done);
+    match watch.join() {
+        Ok(true) => Err(format!("did not end in {} s and was killed", longest.as_secs())),
+        _ => output,
+    }
+}
+
 /// Boots the kernel of a system and waits for its end.
 pub(crate) fn boot(info: &SystemInfo, job: &Job) -> Result<Boot, String> {
     let path = file(info.id).ok_or("cannot find the directory of the tool")?;
     let sizes: Vec<String> = job.sizes.iter().map(usize::to_string).collect();
-    let output = Command::new(&path)
+    let mut command = Command::new(&path);
+    command
         .arg(format!("mem={}M", memory(job.objects, &job.sizes)))
         // The console is the standard output, and nothing is read; a panic ends the process.
         .args(["con=null", "con0=null,fd:1", "panic=-1"])
         .arg(format!("ashlar_bench.objects={}", job.objects))
         .arg(format!("ashlar_bench.rounds={}", job.rounds))
-        .arg(format!("ashlar_bench.sizes={}", sizes.join(",")))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot start {}: {error}", path.display()))?;
+        .arg(format!("ashlar_bench.sizes={}", sizes.join(",")));
+    let output = run(command, LONGEST).map_err(|error| format!("{}: {error}", path.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     parse(&text, info.id, job).map_err(|error| {
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -171,6 +198,17 @@ mod tests {
 
     fn job() -> Job {
         Job { objects: 10_000, rounds: 2, sizes: vec![64, 1024] }
+    }
+
+    #[test]
+    fn a_kernel_that_hangs_is_killed() {
+        let sleep = |seconds: &str| {
+            let mut command = Command::new("sleep");
+            command.arg(seconds);
+            run(command, Duration::from_secs(2))
+        };
+        assert!(sleep("0").expect("ends by itself").status.success());
+        assert_eq!(sleep("100").expect_err("killed"), "did not end in 2 s and was killed");
     }
 
     #[test]
