@@ -133,3 +133,21 @@ fn a_drain_of_partial_slabs_beside_a_free_lists_the_slab_once() {
         assert_eq!(bench.listed(), [PAGE]);
     });
 }
+
+/// A free to a full slab that its CPU gives up meanwhile: it becomes the freeing CPU's only if it was given up before.
+#[test]
+fn a_free_to_a_slab_that_is_given_up_full_freezes_it_only_afterwards() {
+    explore(|| {
+        let (bench, [_kept, _own, remote]) = frozen();
+        let one = bench.clone();
+        let (froze, (), ()) =
+            race(move || one.free_freezing(vec![remote]), || (), || bench.thaw(LOCKLESS, PAGE, vec![]));
+        bench.audit();
+        assert_eq!(bench.listed().is_empty(), froze, "a slab has one place");
+        if froze {
+            bench.thaw(LOCKLESS, PAGE, vec![]);
+            bench.audit();
+            assert_eq!(bench.listed(), [PAGE]);
+        }
+    });
+}

@@ -89,7 +89,7 @@ static CPU_TO_NODE: [crate::sync::AtomicU8; MAPPED_CPUS] = [const { crate::sync:
 static NEXT_SLOT: AtomicU32 = AtomicU32::new(FIRST_FREE_SLOT as u32);
 /// Offsets given back by destroyed caches, as a stack threaded through this table.
 static FREE_SLOTS: crate::sync::SpinLock<u16> = crate::sync::SpinLock::new(0);
-static FREE_LINKS: [AtomicU16; MAX_CACHES + 2] = [const { AtomicU16::new(0) }; MAX_CACHES + 2];
+static FREE_LINKS: [AtomicU16; AREA_BYTES / SLOT_BYTES] = [const { AtomicU16::new(0) }; AREA_BYTES / SLOT_BYTES];
 
 impl PerCpu {
     /// Reserves and commits areas for `cpus` CPUs. Called once, by the boot.
