@@ -59,6 +59,7 @@ static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
 /// For each size up to 8 KiB the slot offset of its cache; 0 (the slot that is always empty) for size 0.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
 pub(crate) static SIZE_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE + 1] = {
     let mut table = [0; KMALLOC_MAX_CACHE_SIZE + 1];
     let (mut size, mut class) = (1, 0);

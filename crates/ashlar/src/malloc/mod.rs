@@ -43,6 +43,7 @@ static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::pt
 /// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot of its cache.
 pub(crate) const SLOT_OF_CODE_0: usize = MALLOC_SLOTS - 8 * Code::of_class(0).entry() as usize;
 /// For each size up to 32 KiB the code of its class.
+#[cfg(any(test, all(target_arch = "x86_64", feature = "os")))]
 pub(crate) static SIZE_CODE: [u8; MALLOC_MAX_CACHE_SIZE + 1] = {
     let mut table = [0; MALLOC_MAX_CACHE_SIZE + 1];
     let (mut size, mut class) = (0, 0);
