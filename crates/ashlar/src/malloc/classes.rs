@@ -2,8 +2,7 @@
 //!
 //! So at most 15 bytes, or a ninth of what is set aside, are not what was asked for.
 
-use crate::percpu::area::{MALLOC_CACHES, SIDED_CACHES};
-use crate::units::CACHE_LINE;
+use crate::percpu::area::MALLOC_CACHES;
 
 /// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most a ninth as well.
 pub const MALLOC_MAX_CACHE_SIZE: usize = 32 << 10;
@@ -12,10 +11,6 @@ pub(crate) const STEP: usize = 16;
 /// Number of classes.
 pub(crate) const CLASSES: usize = MALLOC_CACHES;
 const LINEAR: usize = 8;
-// The caches that know sides are those whose objects are shorter than two lines.
-const _: () =
-    assert!(size_of_class(SIDED_CACHES - 1) < 2 * CACHE_LINE && size_of_class(SIDED_CACHES) >= 2 * CACHE_LINE);
-
 /// The class of a size of at most 32 KiB; sizes of 0 count as 1.
 pub(crate) const fn class_of(size: usize) -> usize {
     if size <= LINEAR * STEP {

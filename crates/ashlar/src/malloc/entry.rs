@@ -6,8 +6,7 @@
 //! object is taken off the map exactly once, by who saw it there.
 //!
 //! # Sides
-//! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs have different ones,
-//! where objects are so small that they share cache lines. For larger ones all CPUs are on one side.
+//! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs have different ones.
 //! `free` pushes an object of its own side on the main sheaf, where the next `malloc` finds it, hot in the cache; an object
 //! of the other side on the spare. So two threads on two CPUs that were handed neighbours in one cache line do not go on
 //! reusing them (passive false sharing): each has what its own CPU was given. The bit is advice. A thread that was moved
@@ -24,7 +23,7 @@ mod fast {
     use super::LIMIT;
     use crate::malloc::{SIZE_CODE, SLOT_OF_CODE_0, free_slow, free_taken, malloc_slow};
     use crate::page::objmap::{GRAIN, OBJECTS, ObjectMap};
-    use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu, SIDES};
+    use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu, SIDE_OFFSET};
     use crate::percpu::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
     use core::arch::naked_asm;
     use core::mem::offset_of;
@@ -52,7 +51,7 @@ mod fast {
             "jz {slow}",
             "add qword ptr [rcx + rsi*8], 8",
             section_close!("{slow}"),
-            "or sil, [rcx + rsi + {sides}]",
+            "or esi, [rcx + {side}]",
             "mov rcx, rax",
             "shr rcx, {grain}",
             "mov rdx, [rip + {objects} + {bias}]",
@@ -70,7 +69,7 @@ mod fast {
             slots = const offset_of!(ObjectMap, slots),
             bias = const offset_of!(ObjectMap, bias),
             grain = const GRAIN.ilog2(),
-            sides = const SIDES as isize - SLOT_OF_CODE_0 as isize,
+            side = const SIDE_OFFSET - SLOT_OF_CODE_0,
             slow = sym malloc_slow,
         )
     }
@@ -100,7 +99,7 @@ mod fast {
             section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
-            "xor sil, [rcx + rsi + {sides}]",
+            "xor esi, [rcx + {side}]",
             "mov rax, [rcx + rsi*8]",
             "test eax, {full}",
             "jz {taken}",
@@ -121,7 +120,7 @@ mod fast {
             gate = const GATE,
             shift = const AREA_SHIFT,
             full = const FULL_MASK,
-            sides = const SIDES as isize - SLOT_OF_CODE_0 as isize,
+            side = const SIDE_OFFSET - SLOT_OF_CODE_0,
             slow = sym free_slow,
             taken = sym free_taken,
         )

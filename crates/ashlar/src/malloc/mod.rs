@@ -135,7 +135,7 @@ fn alloc_class(class: usize) -> *mut u8 {
     let object = engine::alloc(cache(class));
     if !object.is_null() {
         let entry = Code::of_class(class).entry();
-        OBJECTS.enter(object as usize, entry | PerCpu::side_of(percpu::this_cpu(), entry));
+        OBJECTS.enter(object as usize, entry | PerCpu::side_of(percpu::this_cpu()));
     }
     object
 }

@@ -8,10 +8,9 @@
 //! | 1 | spare | the same for the spare sheaf; 0 when there is none |
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
-//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Then
-//! follow a table of bytes that says on which *side* the CPU is for each entry of malloc's object map (see
-//! [`crate::malloc::entry`]), the slots of malloc's and kmalloc's caches, at places that are known when the library is
-//! built, so that their tables are constants, and the slots of all others.
+//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode, and the
+//! CPU's *side*: see [`crate::malloc::entry`]. Then follow the slots of malloc's and kmalloc's caches, at places that are
+//! known when the library is built, so that their tables are constants; then those of all others.
 //!
 //! Who writes a slot: code that runs on its CPU inside a critical section (rseq), or that holds the CPU's
 //! lock (portable), or that has stopped every critical section (drain).
@@ -30,12 +29,10 @@ pub(crate) const SLOT_BYTES: usize = 16;
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Caches of malloc.
 pub(crate) const MALLOC_CACHES: usize = 72;
-/// The first of them, whose objects have neighbours in their cache line, and which know sides.
-pub(crate) const SIDED_CACHES: usize = 7;
-/// Offset of the table of sides: two bytes for each cache of malloc, as many for none.
-pub(crate) const SIDES: usize = 2 * SLOT_BYTES;
+/// Offset of the word that holds the CPU's side, 0 or 1: behind the lock.
+pub(crate) const SIDE_OFFSET: usize = LOCK_OFFSET + 8;
 /// Offset of the first of malloc's slots.
-pub(crate) const MALLOC_SLOTS: usize = (SIDES + 2 * (MALLOC_CACHES + 1)).next_multiple_of(SLOT_BYTES);
+pub(crate) const MALLOC_SLOTS: usize = 2 * SLOT_BYTES;
 /// Offset of the first of kmalloc's slots.
 pub(crate) const KMALLOC_SLOTS: usize = MALLOC_SLOTS + MALLOC_CACHES * SLOT_BYTES;
 /// Caches of kmalloc.
@@ -115,20 +112,17 @@ impl PerCpu {
             self.clear_slot(offset as u16);
         }
         for cpu in 0..cpus {
-            let sides = self.slot(CpuId(cpu), SIDES as u16).cast::<u8>();
-            for entry in 0..(MALLOC_SLOTS - SIDES) as u8 {
-                // SAFETY: bytes of the committed areas that are only written here, before anybody reads them.
-                unsafe { sides.add(usize::from(entry)).write_volatile(Self::side_of(CpuId(cpu), entry)) };
-            }
+            let side = self.slot(CpuId(cpu), SIDE_OFFSET as u16);
+            // SAFETY: a word of the committed areas that is only written here, before anybody reads it.
+            unsafe { side.write_volatile(usize::from(Self::side_of(CpuId(cpu)))) };
         }
         true
     }
 
-    /// The side, 0 or 1, on which a CPU is for an entry of the object map: neighbours are on different ones. All are on
-    /// one for objects that share no cache line.
+    /// The side of a CPU, 0 or 1: neighbours are on different ones.
     #[inline]
-    pub(crate) fn side_of(cpu: CpuId, entry: u8) -> u8 {
-        if usize::from(entry / 2) <= SIDED_CACHES { (cpu.0 & 1) as u8 } else { 0 }
+    pub(crate) fn side_of(cpu: CpuId) -> u8 {
+        (cpu.0 & 1) as u8
     }
 
     /// The slot of `cpu` at `offset`.

@@ -13,8 +13,8 @@
 //! the barn holds enough, its objects to their slabs. Two sheaves a CPU are what keeps a program that
 //! allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of 6.18 and 7.0.
 //!
-//! Small objects that malloc gave another CPU are freed to the spare (see [`crate::malloc::entry`]). Such objects would fill few of its
-//! places before the main sheaf is empty, so a spare that is less than half full is passed over while there is memory.
+//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]). For objects that share cache lines a
+//! spare that is less than half full is passed over while there is memory.
 //!
 //! Objects of another NUMA node are not put on sheaves: they go straight to their slab.
 //!
@@ -41,7 +41,7 @@ use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
 use crate::sync::Ordering;
-use crate::units::{CpuId, NodeId, PageIndex};
+use crate::units::{CACHE_LINE, CpuId, NodeId, PageIndex};
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
@@ -96,8 +96,10 @@ enum Refreshed {
 
 /// Gives this CPU, whose main sheaf is empty, one with objects in it.
 fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
-    if percpu::has_half(view.spare) {
-        return swap(cache, view);
+    if (percpu::has_half(view.spare) || !shares_lines(cache))
+        && let Some(swapped) = use_spare(cache, view)
+    {
+        return swapped;
     }
     // What else the spare holds came from other CPUs (see `free_foreign`): it waits until there is more of it, or until
     // nothing else is left.
@@ -142,6 +144,11 @@ fn swap(cache: &'static RawCache, view: &View) -> Refreshed {
     let old = if view.main == null_top() { 0 } else { view.main };
     percpu::exchange(cache.slot, view, view.spare, old);
     Refreshed::Again
+}
+
+/// Whether the cache's objects are so small that they have neighbours in their cache line.
+fn shares_lines(cache: &'static RawCache) -> bool {
+    cache.geometry.stride < 2 * CACHE_LINE
 }
 
 /// As [`swap`], if the spare holds anything.
