@@ -95,7 +95,11 @@ fn what_waits_on_the_spare_is_had_when_memory_ends() {
             // SAFETY: live, freed once.
             unsafe { ashlar::testing::free_foreign(&cache, object.as_ptr()) };
         }
-        let again: HashSet<_> = core::iter::from_fn(|| cache.alloc()).collect();
+        assert!(ashlar::testing::cpu_pop(&cache).is_null(), "the main sheaf is empty: they wait on the spare");
+        let flushes = cache.info().slow.sheaf_flush;
+        let again: HashSet<_> = (0..WAITING).filter_map(|_| cache.alloc()).collect();
+        assert_eq!(cache.info().slow.sheaf_flush, flushes, "nothing had to be drained for them");
+        assert!(cache.alloc().is_none(), "memory has ended");
         assert_eq!(again, all[..WAITING].iter().copied().collect(), "every waiting object, and no other");
     });
     if let Some(child) = outcome {

@@ -465,6 +465,19 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     of_engine!(cache, alloc_bulk(cache, out))
 }
 
+/// [`alloc_bulk`] of engines that have no better way.
+fn alloc_one_by_one(cache: &'static RawCache, out: &mut [usize]) -> bool {
+    for got in 0..out.len() {
+        let object = alloc(cache);
+        if object.is_null() {
+            free_bulk(cache, &out[..got]);
+            return false;
+        }
+        out[got] = object as usize;
+    }
+    true
+}
+
 /// Takes objects back.
 pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     of_engine!(cache, free_bulk(cache, objects));

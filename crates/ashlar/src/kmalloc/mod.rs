@@ -477,7 +477,11 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
 
 /// Bytes that [`kmalloc`] really sets aside for a request (the kernel's `kmalloc_size_roundup`).
 pub fn kmalloc_size_roundup(size: usize) -> usize {
-    let engine = crate::boot::options().engine;
+    // The options are behind a lock; a cache knows its engine.
+    let engine = match MAX_CACHE.load(Ordering::Acquire) {
+        0 => crate::boot::options().engine,
+        _ => cache(0).engine,
+    };
     let max = engine.kmalloc_max_cache();
     match size {
         0 => 0,

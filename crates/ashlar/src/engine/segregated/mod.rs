@@ -260,15 +260,7 @@ fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16
 
 /// See [`super::alloc_bulk`]: one by one.
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    for got in 0..out.len() {
-        let object = alloc(cache);
-        if object.is_null() {
-            free_bulk(cache, &out[..got]);
-            return false;
-        }
-        out[got] = object as usize;
-    }
-    true
+    super::alloc_one_by_one(cache, out)
 }
 
 /// See [`super::free_bulk`].

@@ -402,15 +402,7 @@ pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize)
 
 /// See [`super::alloc_bulk`]: one by one, as in the kernel.
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    for got in 0..out.len() {
-        let object = alloc(cache);
-        if object.is_null() {
-            free_bulk(cache, &out[..got]);
-            return false;
-        }
-        out[got] = object as usize;
-    }
-    true
+    super::alloc_one_by_one(cache, out)
 }
 
 /// See [`super::free_bulk`].

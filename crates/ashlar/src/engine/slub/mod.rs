@@ -258,30 +258,10 @@ pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
     free(cache, object);
 }
 
-/// Gives this CPU, whose spare sheaf is full or missing, one with room and with `object` on it; false when the slot has
-/// changed or there is no sheaf.
+/// Gives this CPU, whose spare sheaf is full or missing, one with `object` on it; false when the slot has changed or there is
+/// no sheaf.
 fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
-    let (_, node) = node_of_cpu(cache, view.cpu);
-    node.barn(view.cpu).count_free();
-    let capacity = tunable(&cache.sheaf_capacity);
-    if capacity == 0 {
-        return false;
-    }
-    let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else { return false };
-    sheaf.push(object);
-    let top = sheaf.into_top();
-    if !percpu::exchange(cache.slot, view, view.main, top) {
-        // SAFETY: the sheaf came from `into_top` and was not stored.
-        let mut sheaf = unsafe { Sheaf::from_top(top) };
-        sheaf.pop();
-        put_empty(node, view.cpu, sheaf);
-        return false;
-    }
-    // SAFETY: the exchange took the old spare out of the slot.
-    if let Some(full) = unsafe { percpu::owned(view.spare) } {
-        store_full(cache, node, view.cpu, full);
-    }
-    true
+    put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare)
 }
 
 fn is_local(cache: &'static RawCache, object: usize) -> bool {
@@ -297,6 +277,20 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
         percpu::exchange(cache.slot, view, view.spare, old);
         return false;
     }
+    // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
+    let (spare, leaving) = if view.main == null_top() { (view.spare, 0) } else { (view.main, view.spare) };
+    put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving)
+}
+
+/// Puts `object` on a sheaf that was empty and makes `pair` of it this CPU's main and spare; `leaving` of the view goes to the
+/// barn. False when the slot has changed or there is no sheaf.
+fn put_on_new_sheaf(
+    cache: &'static RawCache,
+    view: &View,
+    object: usize,
+    pair: impl FnOnce(usize) -> (usize, usize),
+    leaving: usize,
+) -> bool {
     let (_, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_free();
     let capacity = tunable(&cache.sheaf_capacity);
@@ -305,17 +299,16 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
     }
     let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else { return false };
     sheaf.push(object);
-    // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
-    let (spare, leaving) = if view.main == null_top() { (view.spare, 0) } else { (view.main, view.spare) };
     let top = sheaf.into_top();
-    if !percpu::exchange(cache.slot, view, top, spare) {
+    let (main, spare) = pair(top);
+    if !percpu::exchange(cache.slot, view, main, spare) {
         // SAFETY: the sheaf came from `into_top` and was not stored.
         let mut sheaf = unsafe { Sheaf::from_top(top) };
         sheaf.pop();
         put_empty(node, view.cpu, sheaf);
         return false;
     }
-    // SAFETY: the exchange took the old spare out of the slot.
+    // SAFETY: the exchange took it out of the slot.
     if let Some(full) = unsafe { percpu::owned(leaving) } {
         store_full(cache, node, view.cpu, full);
     }
