@@ -13,16 +13,7 @@ use ashlar::{CacheArgs, Engine, IndexArray, KmemCache, QueueInfo, QueueTunables,
 use common::{Rng, check, child, cpus, fill, pin};
 use proptest::prelude::*;
 
-const ARGS: CacheArgs = CacheArgs {
-    align: 0,
-    hwcache_align: false,
-    ctor: None,
-    sheaf_capacity: None,
-    min_partial: None,
-    min_order: None,
-    max_order: None,
-    engine: Some(Engine::Slab),
-};
+const ARGS: CacheArgs = CacheArgs { engine: Some(Engine::Slab), ..CacheArgs::DEFAULT };
 
 fn create(name: &str, size: usize, args: CacheArgs) -> KmemCache {
     KmemCache::create(name, size, &args).expect("a cache")

@@ -8,16 +8,7 @@ use std::collections::BTreeSet;
 use ashlar::{CacheArgs, CreateError, Engine, KmemCache, QueueTunables};
 use common::{child, tell};
 
-const ARGS: CacheArgs = CacheArgs {
-    align: 0,
-    hwcache_align: false,
-    ctor: None,
-    sheaf_capacity: None,
-    min_partial: None,
-    min_order: None,
-    max_order: None,
-    engine: Some(Engine::Slab),
-};
+const ARGS: CacheArgs = CacheArgs { engine: Some(Engine::Slab), ..CacheArgs::DEFAULT };
 
 fn create(name: &str, size: usize) -> KmemCache {
     KmemCache::create(name, size, &ARGS).expect("a cache")

@@ -42,6 +42,20 @@ pub struct CacheArgs {
     pub engine: Option<Engine>,
 }
 
+impl CacheArgs {
+    /// All defaults, for constants.
+    pub const DEFAULT: CacheArgs = CacheArgs {
+        align: 0,
+        hwcache_align: false,
+        ctor: None,
+        sheaf_capacity: None,
+        min_partial: None,
+        min_order: None,
+        max_order: None,
+        engine: None,
+    };
+}
+
 /// A cache of objects of one size: the kernel's `struct kmem_cache`.
 ///
 /// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they are;

@@ -86,16 +86,7 @@ const SHAPES: [(usize, CacheArgs); 9] = [
     (8, CacheArgs { sheaf_capacity: Some(3), min_order: Some(0), max_order: Some(0), ..DEFAULT }),
     (20_000, CacheArgs { align: 4096, min_order: Some(5), max_order: Some(9), ..DEFAULT }),
 ];
-const DEFAULT: CacheArgs = CacheArgs {
-    align: 0,
-    hwcache_align: false,
-    ctor: None,
-    sheaf_capacity: None,
-    min_partial: None,
-    min_order: None,
-    max_order: None,
-    engine: None,
-};
+const DEFAULT: CacheArgs = CacheArgs::DEFAULT;
 
 struct Object {
     size: usize,
