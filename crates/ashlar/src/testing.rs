@@ -33,11 +33,19 @@ pub unsafe fn cpu_push(cache: &KmemCache, object: *mut u8) -> bool {
     percpu::push(cache.raw_cache().slot, object as usize)
 }
 
-/// Frees an object as one that another CPU was given, wherever it is from.
+/// Frees an object as malloc's `free` does with one that another CPU was given, wherever it is from.
 ///
 /// # Safety
 /// As for [`KmemCache::free`].
 pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    if percpu::mode() == percpu::Mode::Rseq {
+        // The spare's word is the second of the slot; one that is missing counts as full.
+        let spare = percpu::slot0(cache.raw_cache().slot) + size_of::<usize>();
+        if percpu::sections::push(spare, percpu::sections::rseq_offset(), object as usize) {
+            return;
+        }
+    }
     crate::engine::free_foreign(cache.raw_cache(), object as usize);
 }
 
