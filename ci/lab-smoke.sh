@@ -9,6 +9,13 @@ lab=(cargo run --quiet --release --)
 "${lab[@]}" bench --from "$out/out.json" --style kernel | grep -q 'kmalloc(64)'
 # Every system that was built starts and answers.
 "${lab[@]}" bench C --systems all --sizes 64 --objects 1000 --rounds 1
+# Simulations need two CPUs to measure on.
+if (($(nproc) >= 2)); then
+    "${lab[@]}" simulate --systems slab,ashlar --sizes 64 --objects 500 --cpus 2,8 --nodes 1,2 --json "$out/sim.json"
+    "${lab[@]}" simulate --from "$out/sim.json" --cpus 1024 --nodes 16 | grep -q SIMULATED
+else
+    echo "SKIPPED: simulate needs two CPUs"
+fi
 # Bad input is named and ends with code 2.
 code=0
 "${lab[@]}" bench --sizes 0 2>"$out/err" || code=$?

@@ -28,6 +28,7 @@ complete -c ashlar -n "__fish_ashlar_needs_command" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_needs_command" -s V -l version -d 'Print version'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l systems -d 'Systems, separated by commas, or `all`' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
@@ -77,8 +78,19 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l option -d 'An opti
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l stats -d 'Print the caches, resident memory and the mode on standard error when the program ends' -r -f -a "text\t''
 json\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run help" -f -a "run" -d 'Run a program with its malloc on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l systems -d 'Engines of ashlar, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l cpus -d 'Numbers of CPUs to predict for, 2 to 1024, separated by commas' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l nodes -d 'Numbers of NUMA nodes to predict for, 1 to 16, separated by commas; where there are more nodes than CPUs, nothing is predicted' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l far -d 'What a cache line from another node costs over one of the same, which cannot be measured on a machine with one node' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l objects -d 'Objects for each CPU and measured pass' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l seed -d 'Start of the random numbers: the same measurements and the same seed give the same predictions' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l json -d 'Write machine, records, measured inputs and errors as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l from -d 'Do not measure: predict from the inputs of an earlier run\'s JSON file' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate help" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate help" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'

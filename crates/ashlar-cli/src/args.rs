@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::Test;
+use crate::simulate::SimulateArgs;
 
 /// Largest object size of the lab: larger ones measure the system's mmap, not an allocator.
 pub(crate) const MAX_SIZE: usize = 1 << 20;
@@ -29,6 +30,12 @@ pub(crate) enum Command {
     #[command(after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
         127 no such program.")]
     Run(RunArgs),
+    /// Predict tests D and F for machines with more CPUs and nodes, from what is measured here
+    #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
+    Simulate(SimulateArgs),
+    /// One measured process of `simulate`, which starts these itself
+    #[command(hide = true)]
+    SimulateChild { plan: String },
     /// One measured process; the lab starts these itself
     #[command(hide = true)]
     BenchChild { system: String },
@@ -297,7 +304,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
     }
 }
 
-fn parse_sizes(text: &str) -> Result<SizeList, String> {
+pub(crate) fn parse_sizes(text: &str) -> Result<SizeList, String> {
     let mut sizes = Vec::new();
     for part in text.split(',') {
         let Some((low, high)) = part.split_once("..") else {

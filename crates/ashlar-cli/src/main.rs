@@ -10,6 +10,7 @@ mod report;
 mod run;
 #[cfg(test)]
 mod shipped;
+mod simulate;
 mod workload;
 
 use std::io::Write;
@@ -26,6 +27,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::BenchChild { system } => bench::child::main(&system),
         Command::BenchWorstChild { plan } => bench::worst::child::main(&plan),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::SimulateChild { plan } => simulate::child_main(&plan),
         Command::Workload(args) => workload::main(&args),
     };
     match outcome {

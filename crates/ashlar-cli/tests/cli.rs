@@ -68,6 +68,62 @@ fn bad_input_is_named_and_exits_with_2() {
 }
 
 #[test]
+fn bad_input_of_simulate_is_named_and_exits_with_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--systems", "glibc"], "--systems: `glibc` is no engine of ashlar; expected `all` or some of ashlar, slub"),
+        (&["--sizes", "0"], "--sizes"),
+        (&["--cpus", "1"], "--cpus"),
+        (&["--cpus", "2,2000"], "expected numbers from 2 to 1024"),
+        (&["--nodes", "0"], "--nodes"),
+        (&["--nodes", "17"], "expected numbers from 1 to 16"),
+        (&["--far", "0.1"], "--far"),
+        (&["--objects", "5"], "--objects"),
+        (&["--seed", "x"], "--seed"),
+        (&["--json", "/no/such/directory/out.json"], "--json: cannot write"),
+        (&["--from", "/no/such/file.json"], "--from: /no/such/file.json: cannot read"),
+        (&["--from", "x.json", "--systems", "slab"], "--systems"),
+    ];
+    for (args, expected) in cases {
+        let out = ashlar(&["simulate"].iter().chain(*args).copied().collect::<Vec<_>>());
+        let message = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.contains(expected), "{args:?}: no `{expected}` in: {message}");
+        assert!(out.stdout.is_empty(), "{args:?} printed a result");
+    }
+}
+
+#[test]
+fn a_small_simulation_measures_predicts_and_can_be_repeated() {
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        eprintln!("SKIPPED: simulate needs two CPUs");
+        return;
+    }
+    let json = scratch("simulate.json");
+    let path = json.to_str().unwrap();
+    let measured = ["--systems", "slab,slob-seg", "--sizes", "64", "--objects", "500", "--json", path];
+    let machines = ["--cpus", "2,8", "--nodes", "1,2", "--seed", "5"];
+    let out = ashlar(&["simulate"].iter().chain(&measured).chain(&machines).copied().collect::<Vec<_>>());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let records = run["records"].as_array().unwrap();
+    // Two engines; tests D and F; 2 and 8 CPUs; one node and two.
+    assert_eq!(records.iter().filter(|r| r["simulated"] == true).count(), 16);
+    assert!(records.iter().all(|r| r["median"].as_f64().unwrap() > 0.0), "{records:?}");
+    let inputs = &run["inputs"].as_array().unwrap()[1]["inputs"];
+    assert!(inputs["line"].as_f64().unwrap() > 0.0);
+    let locks = inputs["one_node"]["alloc"]["list_locks"].as_f64().unwrap();
+    assert!((locks - 1.0).abs() < 0.05, "slob-seg takes list_lock for each allocation, {locks} were counted");
+    let errors = run["validation"].as_array().unwrap();
+    assert_eq!(errors.len(), 10);
+
+    // The same inputs and seed give the same predictions.
+    let again = ashlar(&["simulate", "--from", path].iter().chain(&machines).copied().collect::<Vec<_>>());
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    assert_eq!(text(&again.stdout), text(&out.stdout));
+    let _ = std::fs::remove_file(json);
+}
+
+#[test]
 fn an_unknown_system_is_answered_with_the_known_ones() {
     let message = text(&ashlar(&["bench", "--systems", "glibc,gnulibc"]).stderr);
     for id in ["ashlar", "ashlar-cache", "glibc", "mimalloc", "limit-called"] {

@@ -22,7 +22,7 @@
 //! | 4 | `engine` | strategies; `slub`: barns, partial slabs, refill and flush |
 //! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
 //! | 6 | `kmalloc` `malloc` `prefill` `numa` | size classes and large objects; C's allocator; reserves; memory of a node |
-//! | 7 | `global` `fork` `boot` | faces, fork handlers, start |
+//! | 7 | `global` `fork` `probe` `boot` | faces, fork handlers, locks seen from outside, start |
 //!
 //! ## Lock order
 //! registry lock, drain lock, CPU locks (mode `lock` only), list_lock or barn lock (never both, but for fork, which
@@ -92,6 +92,8 @@ mod percpu {
 #[cfg(not(ashlar_loom))]
 mod prefill;
 #[cfg(not(ashlar_loom))]
+mod probe;
+#[cfg(not(ashlar_loom))]
 mod report;
 mod slab;
 mod sync;
@@ -128,6 +130,7 @@ mod api {
     pub use crate::percpu::area::MAX_CACHES;
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
     pub use crate::prefill::PrefilledSheaf;
+    pub use crate::probe::{LockProbe, LocksHeld};
     pub use crate::slab::{IndexArray, MAX_OBJECT_SIZE, OrderRule};
     pub use crate::units::NodeId;
 

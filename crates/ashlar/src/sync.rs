@@ -83,6 +83,11 @@ mod lock {
             core::mem::forget(self.lock());
         }
 
+        /// Whether somebody holds the lock at this moment. For observers: the answer may be old when it arrives.
+        pub(crate) fn is_held(&self) -> bool {
+            self.locked.load(Ordering::Relaxed) != 0
+        }
+
         /// How often the lock was taken since [`Self::reset_taken`]; wraps around.
         pub(crate) fn taken(&self) -> usize {
             self.taken.load(Ordering::Relaxed)

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::{BenchArgs, BenchCommand, Style};
 use crate::error::CliError;
 use crate::{host, report};
-pub(crate) use harness::{allowed_cpus, hide, ticks};
+pub(crate) use harness::{SpinBarrier, UNIT, UNIT_OF_TICKS, allowed_cpus, hide, pin, ticks};
 pub(crate) use protocol::Counts;
 use published::Published;
 use record::Report;

@@ -33,7 +33,7 @@ pub(crate) fn geometric_mean(ratios: &[f64]) -> f64 {
 }
 
 /// As many digits as the size of the figure deserves.
-fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 

@@ -536,6 +536,11 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     of_engine!(cache, counts(cache))
 }
 
+/// Whether a list_lock that guards its objects is held at this moment, of any node.
+pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
+    of_engine!(cache, list_lock_held(cache))
+}
+
 /// What happened at its barns, and on the way between them and slabs.
 pub(crate) fn slow_path_stats(cache: &'static RawCache) -> (slub::barn::BarnStats, slub::counters::SlowPathStats) {
     of_engine!(cache, stats(cache))

@@ -76,7 +76,7 @@ struct Answer {
 }
 
 /// The engines of `list`, in its order, each once.
-fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
+pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
     let known = || Engine::ALL.iter().map(|engine| engine.id()).collect::<Vec<_>>().join(", ");
     if list == "all" {
         return Ok(Engine::ALL.to_vec());

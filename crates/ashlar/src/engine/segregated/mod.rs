@@ -317,6 +317,11 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     tally::counts(cache.state.tallies)
 }
 
+/// See [`super::list_lock_held`]; here that is the lock of the pool's pages.
+pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
+    slub::list_lock_held(&pool_of(cache).pages)
+}
+
 /// See [`super::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     let pool: &Pool = pool_of(cache);

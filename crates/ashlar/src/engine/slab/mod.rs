@@ -408,6 +408,11 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     sum
 }
 
+/// See [`super::list_lock_held`].
+pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
+    queues(cache).nodes.iter().any(|node| node.lists.is_held())
+}
+
 /// See [`super::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     slub::stats(cache)

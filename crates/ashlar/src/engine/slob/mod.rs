@@ -448,6 +448,11 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     tally::counts(cache.state.tallies)
 }
 
+/// See [`super::list_lock_held`]; here that is slob_lock.
+pub(crate) fn list_lock_held(_cache: &'static RawCache) -> bool {
+    SLOB.is_held()
+}
+
 /// See [`super::slow_path_stats`].
 pub(crate) fn stats(_cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     Default::default()

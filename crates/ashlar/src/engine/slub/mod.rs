@@ -428,6 +428,11 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     sum
 }
 
+/// See [`super::list_lock_held`].
+pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
+    cache.state.nodes.iter().any(|node| node.list.raw().is_held())
+}
+
 /// See [`super::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (barn::BarnStats, counters::SlowPathStats) {
     let (mut barns, mut slow) = Default::default();

@@ -397,6 +397,11 @@ impl Zone {
         self.node[..self.nodes()].iter().map(SpinLock::taken).sum()
     }
 
+    /// Whether the lock of any node is held at this moment.
+    pub(crate) fn lock_held(&self) -> bool {
+        self.node[..self.nodes()].iter().any(SpinLock::is_held)
+    }
+
     /// Takes every zone lock, for fork.
     pub(crate) fn lock_all(&self) {
         for node in &self.node[..self.nodes()] {
