@@ -67,7 +67,7 @@ struct kmem_cache_args {
     // Start of the part of an object that may be copied to user space. Checked, and then without use: nothing
     // here copies to user space.
     unsigned int useroffset;
-    // Bytes of that part.
+    // Bytes of that part. A cache with one is not merged.
     unsigned int usersize;
     // Called once for each object when it is first carved from a slab. Objects must come back in the state that it
     // leaves. It must not allocate from its own cache.
@@ -102,6 +102,8 @@ struct ashlar_cache_info {
     char name[ASHLAR_NAME_SIZE];
     // Id of the engine, as a string.
     char engine[ASHLAR_ENGINE_SIZE];
+    // Caches that share these slabs and figures; more than 1 where caches were merged. ashlar_for_each_alias tells their names.
+    size_t refcount;
     // Bytes that the user may use.
     size_t object_size;
     // Bytes from one object to the next.
@@ -150,6 +152,16 @@ struct ashlar_cache_info {
     uint64_t free_slab;
     // Slabs of a smaller order than wanted, where pages were short.
     uint64_t order_fallback;
+};
+
+// A cache without slabs of its own: one that was merged, or whose engine lets caches share pages.
+struct ashlar_alias_info {
+    // Its name, as a string.
+    char name[ASHLAR_NAME_SIZE];
+    // Name of the cache whose slabs serve it.
+    char cache[ASHLAR_NAME_SIZE];
+    // Bytes of an object that were asked for under this name.
+    size_t object_size;
 };
 
 // Memory for DMA. Accepted; here all memory is alike, as in a kernel without that zone.
@@ -275,7 +287,9 @@ struct ashlar_cache_info {
 // Accepted; nothing looks for leaks here.
 #define SLAB_NOLEAKTRACE (1 << 23)
 
-// The cache shares its slabs with no other. Always so: caches are never merged.
+// The cache shares its slabs with no other. Without, caches of objects alike are merged, by the kernel's rules; but
+// for the option merge=off. Of the flags of debugging, and SLAB_NOLEAKTRACE and SLAB_FAILSLAB, each keeps a cache from being
+// merged as well.
 #define SLAB_NO_MERGE (1 << 24)
 
 // Accepted; no failures are injected.
@@ -297,7 +311,8 @@ struct ashlar_cache_info {
 extern "C" {
 #endif // __cplusplus
 
-// A cache named name (up to 47 bytes, copied) for objects of object_size bytes, 1 to 2 MiB. args may be null.
+// A cache named name (up to 47 bytes, copied) for objects of object_size bytes, 1 to 2 MiB. args may be null. It may
+// share the slabs of another whose objects are alike: see SLAB_NO_MERGE.
 //
 // Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or ENOMEM; with
 // SLAB_PANIC the program ends instead.
@@ -308,7 +323,8 @@ extern "C" {
 struct kmem_cache *kmem_cache_create(const char *name, unsigned int object_size,
     const struct kmem_cache_args *args, slab_flags_t flags);
 
-// Ends a cache; a null pointer is no cache and nothing happens. While objects are in use the cache stays as it is,
+// Ends a cache; a null pointer is no cache and nothing happens. Where caches were merged only this one's name goes, and the last
+// of them ends all. While objects are in use the cache stays as it is,
 // a line on standard error says so, and errno is EBUSY.
 //
 // The caller promises:
@@ -354,7 +370,7 @@ void kmem_cache_free_bulk(struct kmem_cache *s, size_t size, void **p);
 // s is a live cache.
 int kmem_cache_shrink(struct kmem_cache *s);
 
-// Bytes of an object that its user may use.
+// Bytes of an object that its user may use; of merged caches the most that one of them asked for.
 //
 // The caller promises:
 // s is a live cache.
@@ -523,6 +539,13 @@ void ashlar_cache_info(const struct kmem_cache *s, struct ashlar_cache_info *inf
 // The caller promises:
 // each may be called with arg.
 void ashlar_for_each_cache(void (*each)(const struct ashlar_cache_info*, void*), void *arg);
+
+// Calls each for every cache without slabs of its own, with arg: who was merged with whom. It may allocate, and create
+// and destroy caches.
+//
+// The caller promises:
+// each may be called with arg.
+void ashlar_for_each_alias(void (*each)(const struct ashlar_alias_info*, void*), void *arg);
 
 // Brings every cached object back to its slab and gives all free memory back to the system, at once. Returns the
 // number of 4 KiB pages given back.

@@ -7,7 +7,10 @@ use core::ptr::NonNull;
 use core_ashlar::{CacheArgs, CreateError, DestroyError, Engine, KmemCache, MAX_OBJECT_SIZE};
 use libc::{EBUSY, EINVAL, ENOMEM};
 
-use crate::flags::{__GFP_ZERO, CACHE_FLAGS, PLAIN, SLAB_HWCACHE_ALIGN, SLAB_PANIC, allocate, gfp_t, slab_flags_t};
+use crate::flags::{
+    __GFP_ZERO, CACHE_FLAGS, NEVER_MERGE, PLAIN, SLAB_HWCACHE_ALIGN, SLAB_PANIC, allocate, gfp_t, merge_group,
+    slab_flags_t,
+};
 use crate::report::{null, panic, set_errno, warn};
 
 /// A cache: objects of one size with a name.
@@ -26,7 +29,7 @@ pub struct kmem_cache_args {
     /// Start of the part of an object that may be copied to user space. Checked, and then without use: nothing
     /// here copies to user space.
     pub useroffset: c_uint,
-    /// Bytes of that part.
+    /// Bytes of that part. A cache with one is not merged.
     pub usersize: c_uint,
     /// Called once for each object when it is first carved from a slab. Objects must come back in the state that it
     /// leaves. It must not allocate from its own cache.
@@ -129,6 +132,8 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
         max_order: order("max_order", args.use_max_order, args.max_order)?,
         // SAFETY: null or a string: the promise of `kmem_cache_create`.
         engine: unsafe { engine(args.engine) }?,
+        no_merge: flags & NEVER_MERGE != 0 || args.usersize != 0,
+        merge_group: merge_group(flags),
     })
 }
 
@@ -138,7 +143,8 @@ fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_
     KmemCache::create(name, size, &args).map_err(Refusal::Core)
 }
 
-/// A cache named `name` (up to 47 bytes, copied) for objects of `object_size` bytes, 1 to 2 MiB. `args` may be null.
+/// A cache named `name` (up to 47 bytes, copied) for objects of `object_size` bytes, 1 to 2 MiB. `args` may be null. It may
+/// share the slabs of another whose objects are alike: see SLAB_NO_MERGE.
 ///
 /// Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or ENOMEM; with
 /// SLAB_PANIC the program ends instead.
@@ -181,7 +187,8 @@ pub unsafe extern "C" fn kmem_cache_create(
     core::ptr::null_mut()
 }
 
-/// Ends a cache; a null pointer is no cache and nothing happens. While objects are in use the cache stays as it is,
+/// Ends a cache; a null pointer is no cache and nothing happens. Where caches were merged only this one's name goes, and the last
+/// of them ends all. While objects are in use the cache stays as it is,
 /// a line on standard error says so, and errno is EBUSY.
 ///
 /// # Safety
@@ -341,7 +348,7 @@ pub unsafe extern "C" fn kmem_cache_shrink(s: *mut kmem_cache) -> c_int {
     c_int::from(!unsafe { &*s }.inner.shrink())
 }
 
-/// Bytes of an object that its user may use.
+/// Bytes of an object that its user may use; of merged caches the most that one of them asked for.
 ///
 /// # Safety
 /// `s` is a live cache.

@@ -23,6 +23,8 @@ pub struct ashlar_cache_info {
     pub name: [c_char; ASHLAR_NAME_SIZE],
     /// Id of the engine, as a string.
     pub engine: [c_char; ASHLAR_ENGINE_SIZE],
+    /// Caches that share these slabs and figures; more than 1 where caches were merged. ashlar_for_each_alias tells their names.
+    pub refcount: usize,
     /// Bytes that the user may use.
     pub object_size: usize,
     /// Bytes from one object to the next.
@@ -86,6 +88,7 @@ fn translate(info: &CacheInfo) -> ashlar_cache_info {
     ashlar_cache_info {
         name: string(info.name()),
         engine: string(info.engine.id()),
+        refcount: info.refcount,
         object_size: info.object_size,
         stride: info.stride,
         align: info.align,
@@ -137,6 +140,40 @@ pub unsafe extern "C" fn ashlar_for_each_cache(
         let info = translate(info);
         // SAFETY: by the caller's promise.
         unsafe { each(&raw const info, arg) };
+    });
+}
+
+/// A cache without slabs of its own: one that was merged, or whose engine lets caches share pages.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ashlar_alias_info {
+    /// Its name, as a string.
+    pub name: [c_char; ASHLAR_NAME_SIZE],
+    /// Name of the cache whose slabs serve it.
+    pub cache: [c_char; ASHLAR_NAME_SIZE],
+    /// Bytes of an object that were asked for under this name.
+    pub object_size: usize,
+}
+
+/// Calls `each` for every cache without slabs of its own, with `arg`: who was merged with whom. It may allocate, and create
+/// and destroy caches.
+///
+/// # Safety
+/// `each` may be called with `arg`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_for_each_alias(
+    each: Option<unsafe extern "C" fn(*const ashlar_alias_info, *mut c_void)>,
+    arg: *mut c_void,
+) {
+    let Some(each) = each else { return };
+    core_ashlar::for_each_alias(|alias| {
+        let alias = ashlar_alias_info {
+            name: string(alias.name()),
+            cache: string(alias.cache()),
+            object_size: alias.object_size,
+        };
+        // SAFETY: by the caller's promise.
+        unsafe { each(&raw const alias, arg) };
     });
 }
 

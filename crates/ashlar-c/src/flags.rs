@@ -99,7 +99,9 @@ pub const SLAB_TRACE: slab_flags_t = 1 << 21;
 pub const SLAB_DEBUG_OBJECTS: slab_flags_t = 1 << 22;
 /// Accepted; nothing looks for leaks here.
 pub const SLAB_NOLEAKTRACE: slab_flags_t = 1 << 23;
-/// The cache shares its slabs with no other. Always so: caches are never merged.
+/// The cache shares its slabs with no other. Without, caches of objects alike are merged, by the kernel's rules; but
+/// for the option merge=off. Of the flags of debugging, and SLAB_NOLEAKTRACE and SLAB_FAILSLAB, each keeps a cache from being
+/// merged as well.
 pub const SLAB_NO_MERGE: slab_flags_t = 1 << 24;
 /// Accepted; no failures are injected.
 pub const SLAB_FAILSLAB: slab_flags_t = 1 << 25;
@@ -149,6 +151,23 @@ pub(crate) const CACHE_FLAGS: slab_flags_t = SLAB_CONSISTENCY_CHECKS
     | SLAB_KASAN
     | SLAB_NO_USER_FLAGS
     | SLAB_SKIP_KFENCE;
+
+/// Flags of which each keeps a cache from being merged: the kernel's SLAB_NEVER_MERGE.
+pub(crate) const NEVER_MERGE: slab_flags_t = SLAB_CONSISTENCY_CHECKS
+    | SLAB_RED_ZONE
+    | SLAB_POISON
+    | SLAB_STORE_USER
+    | SLAB_TRACE
+    | SLAB_NOLEAKTRACE
+    | SLAB_FAILSLAB
+    | SLAB_KASAN
+    | SLAB_NO_MERGE;
+
+/// The number of the group of caches that may be merged: the kernel's flags that must be equal (SLAB_MERGE_SAME).
+pub(crate) fn merge_group(flags: slab_flags_t) -> u8 {
+    let same = [SLAB_RECLAIM_ACCOUNT, SLAB_CACHE_DMA, SLAB_ACCOUNT];
+    same.iter().enumerate().map(|(at, &flag)| u8::from(flags & flag != 0) << at).sum()
+}
 
 /// True if no bit is unknown; reports those that are, under the function's name.
 pub(crate) fn known(function: &str, flags: gfp_t) -> bool {

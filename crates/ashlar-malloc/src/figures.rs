@@ -147,6 +147,17 @@ fn each_cache(mut visit: impl FnMut(&ashlar::CacheInfo) -> fmt::Result) -> fmt::
     result
 }
 
+/// Visits every cache that has no slabs of its own, until a visit fails; none is in the table of [`each_cache`] for itself.
+fn each_alias(mut visit: impl FnMut(&ashlar::AliasInfo) -> fmt::Result) -> fmt::Result {
+    let mut result = Ok(());
+    ashlar::for_each_alias(|alias| {
+        if result.is_ok() {
+            result = visit(alias);
+        }
+    });
+    result
+}
+
 /// `malloc_stats(3)`: the table of all caches on standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
@@ -212,7 +223,8 @@ fn table(out: &mut impl Write) -> fmt::Result {
             u.slabs,
             u.cached
         )
-    })
+    })?;
+    each_alias(|alias| writeln!(out, "{:<24} {:>10} {}", alias.name(), "in", alias.cache()))
 }
 
 /// A cache name as the inside of a JSON string; control characters are refused at creation.
@@ -262,5 +274,38 @@ fn json(out: &mut impl Write) -> fmt::Result {
         comma = ",";
         Ok(())
     })?;
+    write!(out, "],\"aliases\":[")?;
+    comma = "";
+    each_alias(|alias| {
+        let (name, cache) = (Quoted(alias.name()), Quoted(alias.cache()));
+        write!(out, "{comma}{{\"name\":\"{name}\",\"cache\":\"{cache}\",\"objsize\":{}}}", alias.object_size)?;
+        comma = ",";
+        Ok(())
+    })?;
     writeln!(out, "]}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::prelude::rust_2024::*;
+
+    #[test]
+    fn merged_caches_stand_behind_the_table() {
+        let args = ashlar::CacheArgs::DEFAULT;
+        let [one, two] = ["figures-one", "figures-\"two\""].map(|name| ashlar::KmemCache::create(name, 200, &args));
+        let (one, two) = (one.expect("a cache"), two.expect("a cache"));
+        let object = two.alloc().expect("memory");
+        let (mut text, mut line) = (String::new(), String::new());
+        table(&mut text).expect("strings grow");
+        json(&mut line).expect("strings grow");
+        // SAFETY: allocated above.
+        unsafe { two.free(object) };
+        let row = text.lines().find(|row| row.starts_with("figures-\"two\"")).expect("the alias has a row");
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["figures-\"two\"", "in", "figures-one"]);
+        assert!(text.lines().any(|row| row.starts_with("figures-one ")), "{text}");
+        let aliases = line.split("\"aliases\":").nth(1).expect("a list of aliases");
+        assert!(aliases.contains(r#"{"name":"figures-\"two\"","cache":"figures-one","objsize":200}"#), "{aliases}");
+        assert_eq!(one.info().refcount, 2);
+    }
 }

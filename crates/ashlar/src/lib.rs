@@ -109,7 +109,8 @@ pub use api::*;
 mod api {
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::{
-        Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_cache, total_counts,
+        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_alias,
+        for_each_cache, total_counts,
     };
     pub use crate::engine::slab::{QueueInfo, QueueTunables};
     pub use crate::engine::slub::barn::BarnStats;

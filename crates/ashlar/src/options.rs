@@ -29,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) min_partial: Option<usize>,
     /// Free objects in a CPU's partial slabs; `None`: by object size.
     pub(crate) cpu_partial: Option<usize>,
+    /// Whether caches of objects alike share slabs.
+    pub(crate) merge: bool,
     /// Whether frees of the engine `slab` to other nodes go there one by one.
     pub(crate) noaliencache: bool,
     pub(crate) on_error: OnError,
@@ -47,6 +49,7 @@ impl Options {
         barn: 64 << 20,
         min_partial: None,
         cpu_partial: None,
+        merge: true,
         noaliencache: false,
         on_error: OnError::Abort,
     };
@@ -75,7 +78,7 @@ impl core::fmt::Display for OptionError<'_> {
 impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, decay, reaper, min_order, max_order, \
-                    min_objects, sheaf, barn, min_partial, cpu_partial, noaliencache, on_error";
+                    min_objects, sheaf, barn, min_partial, cpu_partial, merge, noaliencache, on_error";
 
 /// Applies `text` to `options`; calls `bad` for each part that is none, and leaves that option as it was.
 pub(crate) fn parse<'a>(text: &'a str, options: &mut Options, mut bad: impl FnMut(OptionError<'a>)) {
@@ -132,6 +135,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         "cpu_partial" => {
             options.cpu_partial = Some(number(value, 0, 1 << 20).ok_or("cpu_partial=0 to 1048576 (objects)")?);
         }
+        "merge" => options.merge = switch(value).ok_or("merge=on or merge=off")?,
         "noaliencache" => {
             options.noaliencache = switch(value).ok_or("noaliencache=on or noaliencache=off")?;
         }

@@ -12,7 +12,7 @@ use common::{child, conformance, tell};
 const NAME: &str = "misuse";
 
 fn cache() -> KmemCache {
-    KmemCache::create(NAME, 64, &CacheArgs::default()).expect("a cache")
+    KmemCache::create(NAME, 64, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache")
 }
 
 fn take(cache: &KmemCache) -> NonNull<u8> {
@@ -146,7 +146,7 @@ misuses! {
         cache.shrink();
     };
     freed_to_another_cache but for "slob" "slob-seg" "slob-cache": "cache misuse: {} is no object of this cache", || {
-        let other = KmemCache::create("other", 64, &CacheArgs::default()).expect("a cache");
+        let other = KmemCache::create("other", 64, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache");
         let cache = cache();
         let object = take(&other);
         culprit(object.as_ptr() as usize);

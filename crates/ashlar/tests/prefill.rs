@@ -9,6 +9,9 @@ use ashlar::{CacheArgs, KmemCache, NodeId};
 use common::{Rng, child};
 use proptest::prelude::*;
 
+/// Without the objects of other caches, whose counts would be in the way.
+const ALONE: CacheArgs = CacheArgs { no_merge: true, ..CacheArgs::DEFAULT };
+
 /// Takes all memory there is, in ever smaller pieces.
 fn exhaust() -> Vec<NonNull<u8>> {
     // Allocated before, not while memory ends: the vector's memory is the C library's.
@@ -35,7 +38,7 @@ fn a_reserve_lasts_when_memory_has_ended() {
         let mut rng = Rng::new(7);
         for round in 0..12 {
             let size = 8 + rng.below(1000);
-            let cache = KmemCache::create("reserve", size, &CacheArgs::default()).expect("memory for a cache");
+            let cache = KmemCache::create("reserve", size, &ALONE).expect("memory for a cache");
             let first = 1 + rng.below(300);
             let wanted = first + rng.below(300);
             let mut reserve = cache.prefill_sheaf(first).expect("memory for a reserve");
@@ -90,7 +93,7 @@ proptest! {
     /// Whatever is done with a reserve: it holds what it says, never hands an object out twice, and counts as live.
     #[test]
     fn a_reserve_agrees_with_a_set(first in 0usize..300, steps in proptest::collection::vec(step(), 0..60)) {
-        let cache = KmemCache::create("model", 40, &CacheArgs::default()).expect("memory");
+        let cache = KmemCache::create("model", 40, &ALONE).expect("memory");
         let mut reserve = cache.prefill_sheaf(first).expect("memory");
         let (mut len, mut live) = (first, Vec::new());
         for step in steps {
@@ -156,7 +159,7 @@ fn a_reserve_of_constructed_objects_is_constructed() {
 
 #[test]
 fn a_reserve_may_be_used_and_returned_by_another_thread() {
-    let cache = KmemCache::create("moved reserve", 64, &CacheArgs::default()).expect("memory");
+    let cache = KmemCache::create("moved reserve", 64, &ALONE).expect("memory");
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let reserve = cache.prefill_sheaf(100).expect("memory");
@@ -178,7 +181,7 @@ fn memory_is_of_the_node_that_was_asked_for() {
     let env = [("ASHLAR_OPTIONS", "nodes=4")];
     let child = child("memory_is_of_the_node_that_was_asked_for", "run", &env, || {
         assert_eq!(ashlar::nodes(), 4);
-        let cache = KmemCache::create("nodes", 100, &CacheArgs::default()).expect("memory");
+        let cache = KmemCache::create("nodes", 100, &ALONE).expect("memory");
         for node in (0..4).map(NodeId) {
             let object = cache.alloc_on(node).expect("memory");
             assert_eq!(ashlar::node_of(object.as_ptr()), Some(node));

@@ -13,7 +13,7 @@ use ashlar::{CacheArgs, Engine, IndexArray, KmemCache, QueueInfo, QueueTunables,
 use common::{Rng, check, child, cpus, fill, pin};
 use proptest::prelude::*;
 
-const ARGS: CacheArgs = CacheArgs { engine: Some(Engine::Slab), ..CacheArgs::DEFAULT };
+const ARGS: CacheArgs = CacheArgs { engine: Some(Engine::Slab), no_merge: true, ..CacheArgs::DEFAULT };
 
 fn create(name: &str, size: usize, args: CacheArgs) -> KmemCache {
     KmemCache::create(name, size, &args).expect("a cache")

@@ -221,6 +221,71 @@ static void figures(void)
     CHECK(strchr(ashlar_version(), '.') != NULL);
 }
 
+struct names {
+    int count;
+    const char *name, *cache;
+    size_t object_size;
+};
+
+static void look_at_alias(const struct ashlar_alias_info *alias, void *arg)
+{
+    struct names *names = (struct names *)arg;
+
+    names->count += strcmp(alias->name, names->name) == 0 && strcmp(alias->cache, names->cache) == 0 &&
+                    alias->object_size == names->object_size;
+}
+
+static int is_alias(const char *name, const char *cache, size_t object_size)
+{
+    struct names names = { 0, name, cache, object_size };
+
+    ashlar_for_each_alias(look_at_alias, &names);
+    return names.count;
+}
+
+static unsigned long references(struct kmem_cache *s)
+{
+    struct ashlar_cache_info info;
+
+    ashlar_cache_info(s, &info);
+    return info.refcount;
+}
+
+static void merging(void)
+{
+    static const slab_flags_t never[] = {
+        SLAB_CONSISTENCY_CHECKS, SLAB_RED_ZONE, SLAB_POISON, SLAB_STORE_USER, SLAB_TRACE, SLAB_NOLEAKTRACE,
+        SLAB_FAILSLAB, SLAB_KASAN, SLAB_NO_MERGE, SLAB_RECLAIM_ACCOUNT, SLAB_CACHE_DMA, SLAB_ACCOUNT,
+    };
+    struct kmem_cache *s = kmem_cache_create("merged-one", 1000, NULL, 0);
+    struct kmem_cache *t = kmem_cache_create("merged-two", 993, NULL, SLAB_NO_USER_FLAGS), *u;
+    struct kmem_cache_args args = ASHLAR_CACHE_ARGS_INIT;
+    struct ashlar_cache_info info;
+    unsigned int i;
+    void *p;
+
+    CHECK(is_alias("merged-two", "merged-one", 993) == 1);
+    CHECK(references(s) == 2 && references(t) == 2 && kmem_cache_size(t) == 1000);
+    ashlar_cache_info(t, &info);
+    CHECK(strcmp(info.name, "merged-two") == 0);
+    p = kmem_cache_alloc(t, GFP_KERNEL);
+    kmem_cache_destroy(t);
+    CHECK(is_alias("merged-two", "merged-one", 993) == 0 && references(s) == 1);
+    /* The objects of a name that is gone are those of the others. */
+    kmem_cache_free(s, p);
+    for (i = 0; i < sizeof(never) / sizeof(never[0]); i++) {
+        u = kmem_cache_create("merged-never", 1000, NULL, never[i]);
+        CHECK(u != NULL && references(u) == 1 && references(s) == 1);
+        kmem_cache_destroy(u);
+    }
+    args.usersize = 8;
+    u = kmem_cache_create("merged-copied", 1000, &args, 0);
+    CHECK(u != NULL && references(u) == 1 && references(s) == 1);
+    kmem_cache_destroy(u);
+    ashlar_for_each_alias(NULL, NULL);
+    kmem_cache_destroy(s);
+}
+
 static void memory_goes_back(void)
 {
     struct kmem_cache *s = kmem_cache_create("gone", 1000, NULL, 0);
@@ -239,6 +304,7 @@ int main(void)
     arguments();
     sheaves();
     figures();
+    merging();
     memory_goes_back();
     puts("well");
     return 0;

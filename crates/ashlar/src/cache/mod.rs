@@ -2,24 +2,30 @@
 //!
 //! * [`KmemCache`]: a cache of objects of one size.
 //! * [`Cache`]: the same for one Rust type, with [`CacheBox`] that drops back into it.
+//! * [`info`]: what a cache looks like from outside. [`merge`]: caches of objects alike that are one.
 //! * [`registry`]: all caches; [`reaper`]: giving memory back in the background.
 
+mod info;
+mod merge;
 pub(crate) mod reaper;
 pub(crate) mod registry;
 mod typed;
 
+pub use info::{CacheInfo, for_each_cache, total_counts};
+pub use merge::{AliasInfo, for_each_alias};
 pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;
 
-use crate::engine::slab::{self, QueueInfo, QueueTunables};
-use crate::engine::{self, Constructor, Counts, Engine, MAX_NAME, Origin, RawCache, Usage, tunable};
+use crate::engine::slab::{self, QueueTunables};
+use crate::engine::{self, Constructor, Engine, MAX_NAME, Origin, RawCache};
 use crate::error::{CreateError, DestroyError, TuneError};
 use crate::options::Options;
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
+use merge::Alias;
 
 /// How a cache is made; the kernel's `kmem_cache_args` and flags.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +46,12 @@ pub struct CacheArgs {
     pub max_order: Option<u8>,
     /// The strategy; `None`: the option `engine` of the process.
     pub engine: Option<Engine>,
+    /// The cache shares its slabs with no other (`SLAB_NO_MERGE`). Without, caches of objects alike are one cache with several
+    /// names, unless the option of the process says `merge=off`; a cache with a constructor, or with any of the five
+    /// fields before `engine`, is never merged. The engines `slob` and `slob-seg` share pages all the same: they know no caches.
+    pub no_merge: bool,
+    /// Only caches with the same number here are merged: what the kernel has in flags that must be equal.
+    pub merge_group: u8,
 }
 
 impl CacheArgs {
@@ -53,10 +65,15 @@ impl CacheArgs {
         min_order: None,
         max_order: None,
         engine: None,
+        no_merge: false,
+        merge_group: 0,
     };
 }
 
 /// A cache of objects of one size: the kernel's `struct kmem_cache`.
+///
+/// Caches of objects alike may be merged: [`CacheArgs::no_merge`]. Then each has its name, and all have the slabs, figures and tunables
+/// of one, as in the kernel.
 ///
 /// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they are;
 /// [`destroy`](KmemCache::destroy) ends it.
@@ -64,6 +81,8 @@ impl CacheArgs {
 pub struct KmemCache {
     raw: &'static RawCache,
     hot: Hot,
+    /// The name, where that is not the first one of the slabs.
+    alias: Option<&'static Alias>,
 }
 
 /// What the critical sections of one cache need; constant.
@@ -135,14 +154,14 @@ fn min_partial(stride: usize) -> usize {
     (stride.ilog2() as usize / 2).clamp(5, 10)
 }
 
-/// Creates a cache and enters it, at `slot` if the caller has claimed one for it.
-pub(crate) fn create_raw(
+/// Creates a cache and enters it, at `slot` if the caller has claimed one for it; or merges it into another.
+fn create_or_merge(
     name: &str,
     size: usize,
     args: &CacheArgs,
     origin: Origin,
     slot: Option<u16>,
-) -> Result<&'static RawCache, CreateError> {
+) -> Result<KmemCache, CreateError> {
     if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
         return Err(CreateError::Name);
     }
@@ -168,7 +187,7 @@ pub(crate) fn create_raw(
     let partial =
         args.min_partial.or(options.min_partial).unwrap_or_else(|| engine.min_partial(min_partial(geometry.stride)));
     let barn_limit = barn_limit(&options, capacity, geometry.stride);
-    registry::register(&registry::NewCache {
+    let (raw, alias) = registry::register(&registry::NewCache {
         name,
         geometry,
         ctor: args.ctor,
@@ -179,8 +198,21 @@ pub(crate) fn create_raw(
         engine,
         noaliencache: options.noaliencache,
         origin,
+        merge: merge::rule(args, origin, &options),
         slot,
-    })
+    })?;
+    Ok(KmemCache { raw, hot: Hot::of(raw), alias })
+}
+
+/// Creates a cache of the library's own, which is never merged, at `slot` if the caller has claimed one for it.
+pub(crate) fn create_raw(
+    name: &str,
+    size: usize,
+    args: &CacheArgs,
+    origin: Origin,
+    slot: Option<u16>,
+) -> Result<&'static RawCache, CreateError> {
+    create_or_merge(name, size, args, origin, slot).map(|cache| cache.raw)
 }
 
 fn barn_limit(options: &Options, capacity: usize, stride: usize) -> usize {
@@ -188,11 +220,10 @@ fn barn_limit(options: &Options, capacity: usize, stride: usize) -> usize {
 }
 
 fn order_rule(rule: OrderRule, args: &CacheArgs) -> Result<OrderRule, CreateError> {
-    let rule = OrderRule {
-        min_order: args.min_order.unwrap_or(rule.min_order),
-        max_order: args.max_order.unwrap_or(rule.max_order),
-        ..rule
-    };
+    let min_order = args.min_order.unwrap_or(rule.min_order);
+    // Who asks only for the smallest order need not know the engine's largest.
+    let max_order = args.max_order.unwrap_or(rule.max_order.max(min_order));
+    let rule = OrderRule { min_order, max_order, ..rule };
     if rule.max_order > 9 {
         return Err(CreateError::Option("max_order: expected 0 to 9"));
     }
@@ -211,11 +242,7 @@ impl KmemCache {
         if !crate::boot::ensure() {
             return Err(CreateError::OutOfMemory);
         }
-        create_raw(name, size, args, Origin::Program, None).map(KmemCache::from_raw)
-    }
-
-    pub(crate) fn from_raw(raw: &'static RawCache) -> KmemCache {
-        KmemCache { raw, hot: Hot::of(raw) }
+        create_or_merge(name, size, args, Origin::Program, None)
     }
 
     /// What the engine knows of this cache.
@@ -248,7 +275,7 @@ impl KmemCache {
         #[expect(unsafe_code, reason = "clears fresh memory")]
         // SAFETY: the object is `object_size` writable bytes that were just allocated.
         unsafe {
-            object.as_ptr().write_bytes(0, self.raw.geometry.object_size);
+            object.as_ptr().write_bytes(0, self.raw.object_size());
         }
         Some(object)
     }
@@ -299,7 +326,8 @@ impl KmemCache {
         left == 0
     }
 
-    /// Ends the cache (`kmem_cache_destroy`).
+    /// Ends the cache (`kmem_cache_destroy`). Where caches are merged only this handle and its name go, and whatever objects they
+    /// have stay as they are: nobody can tell whose each is. The last handle ends the cache.
     ///
     /// # Errors
     /// With live objects nothing is lost: a line on standard error reports them and the handle comes back.
@@ -308,7 +336,7 @@ impl KmemCache {
             return Err((self, DestroyError::BuiltIn));
         }
         let mut drained = false;
-        let gone = registry::unregister_if(self.raw, || {
+        let gone = registry::unregister_if(self.raw, self.alias, || {
             drained = engine::flush(self.raw);
             engine::shrink(self.raw) == 0
         });
@@ -324,14 +352,20 @@ impl KmemCache {
         Err((self, DestroyError::LiveObjects(live)))
     }
 
-    /// Name of the cache.
+    /// Name of the cache: that it was created with, merged or not.
     pub fn name(&self) -> &str {
-        self.raw.name()
+        self.alias.map_or(self.raw.name(), Alias::name)
     }
 
-    /// Bytes of an object that the user may use (`kmem_cache_size`).
+    /// Bytes of an object that the user may use (`kmem_cache_size`); of merged caches the most that one of them asked for.
     pub fn object_size(&self) -> usize {
-        self.raw.geometry.object_size
+        self.raw.object_size()
+    }
+
+    /// Whether the objects of this cache and of `other` come from the same slabs: they were merged, or their engine lets
+    /// caches share pages.
+    pub fn shares_slabs_with(&self, other: &KmemCache) -> bool {
+        core::ptr::eq(self.raw, other.raw) || engine::share_pages(self.raw, other.raw)
     }
 
     /// Sets the queue tunables of a cache of the engine `slab`, at any time; objects that do not fit any more go back
@@ -355,98 +389,6 @@ impl KmemCache {
 
     /// Shape, tunables and figures of this moment.
     pub fn info(&self) -> CacheInfo {
-        info(self.raw)
-    }
-}
-
-/// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
-#[derive(Clone, Copy)]
-pub struct CacheInfo {
-    name: [u8; MAX_NAME],
-    name_len: usize,
-    /// The strategy.
-    pub engine: Engine,
-    /// Bytes that the user may use.
-    pub object_size: usize,
-    /// Bytes from one object to the next.
-    pub stride: usize,
-    /// Alignment of objects in bytes.
-    pub align: usize,
-    /// Objects in a slab.
-    pub objects_per_slab: usize,
-    /// Order of a slab: 2^order pages of 4 KiB.
-    pub order: u8,
-    /// Objects in a sheaf.
-    pub sheaf_capacity: usize,
-    /// Full sheaves that each barn may hold.
-    pub barn_limit: usize,
-    /// Empty slabs that each node keeps.
-    pub min_partial: usize,
-    /// Slabs, objects, bytes.
-    pub usage: Usage,
-    /// What happened at the barns.
-    pub barn: crate::engine::slub::barn::BarnStats,
-    /// What happened on the slow paths.
-    pub slow: crate::engine::slub::counters::SlowPathStats,
-    /// Locks taken, slow paths entered.
-    pub counts: Counts,
-    /// The queues of a cache of the engine `slab`.
-    pub queues: Option<QueueInfo>,
-}
-
-impl CacheInfo {
-    /// Name of the cache.
-    pub fn name(&self) -> &str {
-        core::str::from_utf8(&self.name[..self.name_len]).unwrap_or("?")
-    }
-}
-
-impl core::fmt::Debug for CacheInfo {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}: {:?}", self.name(), self.usage)
-    }
-}
-
-fn info(raw: &'static RawCache) -> CacheInfo {
-    let mut name = [0; MAX_NAME];
-    name[..raw.name().len()].copy_from_slice(raw.name().as_bytes());
-    let (barn, slow) = engine::slow_path_stats(raw);
-    CacheInfo {
-        name,
-        name_len: raw.name().len(),
-        engine: raw.engine,
-        object_size: raw.geometry.object_size,
-        stride: raw.geometry.stride,
-        align: raw.geometry.align,
-        objects_per_slab: usize::from(raw.geometry.objects(raw.geometry.order)),
-        order: raw.geometry.order.0,
-        sheaf_capacity: tunable(&raw.sheaf_capacity),
-        barn_limit: tunable(&raw.barn_limit),
-        min_partial: tunable(&raw.min_partial),
-        usage: engine::usage(raw),
-        barn,
-        slow,
-        counts: engine::counts(raw),
-        queues: (raw.engine == Engine::Slab).then(|| slab::queue_info(raw)),
-    }
-}
-
-/// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking counts for nothing.
-pub fn total_counts() -> Counts {
-    let mut sum = Counts { zone_locks: crate::page::zone::ZONE.locks_taken() as u64, ..Counts::default() };
-    registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
-    sum
-}
-
-/// Calls `each` for every cache, in order of their entries. No lock is held meanwhile: `each` may allocate, and
-/// create and destroy caches.
-pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
-    let mut index = 0;
-    // A cache that is destroyed meanwhile is seen whole or not at all.
-    while let Some(seen) = registry::nth(index, info) {
-        if let Some(info) = seen {
-            each(&info);
-        }
-        index += 1;
+        info::info(self.raw).named(self.name())
     }
 }

@@ -4,7 +4,8 @@
 //! all caches hold it; allocation paths only ever try it, when the zone is about to grow.
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
-use crate::engine::{self, Constructor, Engine, EngineState, Opening, Origin, Plan, RawCache};
+use super::merge::{self, Alias};
+use crate::engine::{self, Constructor, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache};
 use crate::error::CreateError;
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::meta::META;
@@ -19,14 +20,23 @@ struct Registry {
     next_serial: u32,
     /// What the keys of free links are made from; 0 before the first.
     key: u64,
+    /// The names of merged caches, the youngest first, and the records of those that were given up.
+    aliases: *mut Alias,
+    free_aliases: *mut Alias,
 }
 
 // SAFETY: the entries point to caches in metadata memory, which any thread may use; the table itself is
 // reached under the lock only.
 unsafe impl Send for Registry {}
 
-static REGISTRY: SpinLock<Registry> =
-    SpinLock::new(Registry { caches: [core::ptr::null_mut(); MAX_CACHES], count: 0, next_serial: 1, key: 0 });
+static REGISTRY: SpinLock<Registry> = SpinLock::new(Registry {
+    caches: [core::ptr::null_mut(); MAX_CACHES],
+    count: 0,
+    next_serial: 1,
+    key: 0,
+    aliases: core::ptr::null_mut(),
+    free_aliases: core::ptr::null_mut(),
+});
 
 /// What the registry cannot know of a new cache.
 pub(crate) struct NewCache<'a> {
@@ -40,13 +50,73 @@ pub(crate) struct NewCache<'a> {
     pub(crate) engine: Engine,
     pub(crate) noaliencache: bool,
     pub(crate) origin: Origin,
+    pub(crate) merge: Merge,
     /// One of the slots that are set aside for malloc and kmalloc; `None`: any.
     pub(crate) slot: Option<u16>,
 }
 
-/// Enters a new cache.
-pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateError> {
+impl Registry {
+    /// The caches that exist, in order of their entries.
+    fn live(&self) -> impl DoubleEndedIterator<Item = &'static RawCache> {
+        let caches = self.caches[..self.count].iter();
+        // SAFETY: entries below `count` point to caches that are never unmapped.
+        caches.map(|&cache| unsafe { &*cache }).filter(|cache| cache.serial.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Makes `new` one more name of a cache that it can be merged with, of several the youngest. `None` without such, and without
+    /// memory: then it becomes a cache of its own.
+    fn merged(&mut self, new: &NewCache<'_>) -> Option<(&'static RawCache, &'static Alias)> {
+        let alike = self.live().filter(|cache| merge::fits(new, cache));
+        let cache = alike.max_by_key(|cache| cache.serial.load(Ordering::Relaxed))?;
+        let place = if self.free_aliases.is_null() {
+            META.alloc(size_of::<Alias>(), align_of::<Alias>())?.as_ptr().cast::<Alias>()
+        } else {
+            let place = self.free_aliases;
+            // SAFETY: records of the list were written when they were made, and are never unmapped.
+            self.free_aliases = unsafe { (*place).next.load(Ordering::Relaxed) };
+            place
+        };
+        // SAFETY: memory for a record that nobody refers to.
+        let alias = unsafe {
+            place.write(Alias::new(new.name, cache, new.geometry.object_size, self.aliases));
+            &*place
+        };
+        self.aliases = place;
+        cache.refcount.fetch_add(1, Ordering::Relaxed);
+        cache.raise_object_size(new.geometry.object_size);
+        Some((cache, alias))
+    }
+
+    /// The names of merged caches.
+    fn aliases(&self) -> impl Iterator<Item = &'static Alias> {
+        // SAFETY: null, or a record: those are never unmapped, and are written again only when they are on no list.
+        let record = |at: *mut Alias| unsafe { at.as_ref() };
+        core::iter::successors(record(self.aliases), move |alias| record(alias.next.load(Ordering::Relaxed)))
+    }
+
+    /// Takes a name off the list.
+    fn forget(&mut self, alias: &'static Alias) {
+        let after = alias.next.load(Ordering::Relaxed);
+        match self.aliases().take_while(|other| !core::ptr::eq(*other, alias)).last() {
+            Some(before) => before.next.store(after, Ordering::Relaxed),
+            None => self.aliases = after,
+        }
+        alias.next.store(self.free_aliases, Ordering::Relaxed);
+        self.free_aliases = core::ptr::from_ref(alias).cast_mut();
+    }
+}
+
+/// What `look` says of the name in place `index` of the list, under the registry lock: `None` behind the end.
+pub(super) fn nth_alias<R>(index: usize, look: impl FnOnce(&'static Alias) -> R) -> Option<R> {
+    REGISTRY.lock().aliases().nth(index).map(look)
+}
+
+/// Enters a new cache, or makes it a name of one that it is merged with.
+pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
     let mut registry = REGISTRY.lock();
+    if let Some((cache, alias)) = registry.merged(new) {
+        return Ok((cache, Some(alias)));
+    }
     // An entry of a destroyed cache is used again, with its node entries, which are empty.
     let count = registry.count;
     let free = registry.caches[..count].iter().copied().find(|&c| {
@@ -79,7 +149,8 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
     let opening = Opening {
         engine: new.engine,
         origin: new.origin,
-        constructed: new.ctor.is_some(),
+        alone: new.ctor.is_some() || (new.origin == Origin::Program && !new.merge.mergeable),
+        group: new.merge.group,
         noaliencache: new.noaliencache,
     };
     let opened = state.open(&opening, &mut geometry);
@@ -99,6 +170,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         engine: new.engine,
         state,
         origin: new.origin,
+        merge: new.merge,
     };
     // SAFETY: the place is unused memory of a cache's size and alignment; written before anyone can see it.
     let cache = unsafe {
@@ -117,7 +189,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<&'static RawCache, CreateEr
         return Err(error);
     }
     registry.next_serial = serial.wrapping_add(1).max(1);
-    Ok(cache)
+    Ok((cache, None))
 }
 
 /// A key for the free links of one cache: the process's random key, mixed with the cache's number (the finaliser of
@@ -137,17 +209,30 @@ fn secret(key: &mut u64, serial: u32) -> u64 {
     (z ^ (z >> 31)) | 1 << 63
 }
 
-/// Removes a cache if `empty` finds that it holds no slabs and no sheaves. Runs under the registry lock, so that no
-/// reaper has a sheaf of the cache in hand meanwhile.
-pub(crate) fn unregister_if(cache: &'static RawCache, empty: impl FnOnce() -> bool) -> bool {
-    let _registry = REGISTRY.lock();
-    let gone = empty();
-    if gone {
+/// Gives up a handle of a cache, and its name if that is an alias. The last one removes the cache, if `empty` finds that it holds
+/// no slabs and no sheaves: that runs under the registry lock, so that no reaper has a sheaf of the cache in hand meanwhile.
+/// False, and nothing given up, if it does hold some.
+pub(crate) fn unregister_if(
+    cache: &'static RawCache,
+    alias: Option<&'static Alias>,
+    empty: impl FnOnce() -> bool,
+) -> bool {
+    let mut registry = REGISTRY.lock();
+    let last = cache.refcount.load(Ordering::Relaxed) == 1;
+    if last && !empty() {
+        return false;
+    }
+    if let Some(alias) = alias {
+        registry.forget(alias);
+    }
+    if last {
         engine::close(cache);
         PERCPU.release_slot(cache.slot);
         cache.serial.store(0, Ordering::Relaxed);
+    } else {
+        cache.refcount.fetch_sub(1, Ordering::Relaxed);
     }
-    gone
+    true
 }
 
 /// What `look` says of the cache in place `index` of the table, under the registry lock: `None` behind the end,
@@ -161,28 +246,15 @@ pub(crate) fn nth<R>(index: usize, look: impl FnOnce(&'static RawCache) -> R) ->
 }
 
 /// Calls `each` for every cache, in order of creation of their entries, under the registry lock.
-pub(crate) fn for_each(mut each: impl FnMut(&'static RawCache)) {
-    let registry = REGISTRY.lock();
-    for &cache in &registry.caches[..registry.count] {
-        // SAFETY: entries below `count` point to caches that are never unmapped.
-        let cache = unsafe { &*cache };
-        if cache.serial.load(Ordering::Relaxed) != 0 {
-            each(cache);
-        }
-    }
+pub(crate) fn for_each(each: impl FnMut(&'static RawCache)) {
+    REGISTRY.lock().live().for_each(each);
 }
 
 /// As [`for_each`], if nobody holds the lock; false, and nothing done, otherwise. For allocation paths, which may run
 /// inside something that holds it.
-pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
+pub(crate) fn try_for_each(each: impl FnMut(&'static RawCache)) -> bool {
     let Some(registry) = REGISTRY.try_lock() else { return false };
-    for &cache in &registry.caches[..registry.count] {
-        // SAFETY: entries below `count` point to caches that are never unmapped.
-        let cache = unsafe { &*cache };
-        if cache.serial.load(Ordering::Relaxed) != 0 {
-            each(cache);
-        }
-    }
+    registry.live().for_each(each);
     true
 }
 

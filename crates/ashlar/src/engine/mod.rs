@@ -48,6 +48,7 @@
 //! lock, then meta lock.
 
 pub(crate) mod cpu_slab;
+mod figures;
 pub(crate) mod segregated;
 pub(crate) mod select;
 pub(crate) mod slab;
@@ -56,6 +57,7 @@ pub(crate) mod slub;
 pub(crate) mod tally;
 
 pub use cpu_slab::Stage;
+pub use figures::{Counts, Usage};
 pub use select::Engine;
 
 use crate::error::CreateError;
@@ -100,11 +102,17 @@ pub(crate) struct RawCache {
     pub(crate) min_partial: AtomicUsize,
     /// Free objects that a CPU's partial slabs may have; 0: it keeps none. Of one stage of SLUB.
     pub(crate) cpu_partial: AtomicUsize,
-    /// What the reaper saw when it looked last, for engines that tell their use by their counts.
-    pub(crate) looked: AtomicUsize,
+    /// What the reaper saw when it looked last, cut to its low half, for engines that tell their use by their counts.
+    pub(crate) looked: AtomicU32,
     /// What the engines keep for it.
     pub(crate) state: EngineState,
     pub(crate) origin: Origin,
+    /// What other caches must be like to share its slabs.
+    pub(crate) merge: Merge,
+    /// Handles that the program has of it, its aliases' among them. Changed under the registry lock.
+    pub(crate) refcount: AtomicU32,
+    /// Bytes that the user may use: of the largest of the caches that share it. See [`Self::object_size`].
+    object_size: AtomicU32,
     name: [u8; MAX_NAME + 1],
     name_len: u8,
     /// Creation number; 0 while the entry is free.
@@ -113,8 +121,17 @@ pub(crate) struct RawCache {
 
 impl core::fmt::Debug for RawCache {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} ({} bytes)", self.name(), self.geometry.object_size)
+        write!(f, "{} ({} bytes)", self.name(), self.object_size())
     }
+}
+
+/// Whether and with which others a cache may be merged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Merge {
+    /// At all.
+    pub(crate) mergeable: bool,
+    /// Only with caches of the same group.
+    pub(crate) group: u8,
 }
 
 /// What goes into a new [`RawCache`]; the rest is derived.
@@ -131,6 +148,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) engine: Engine,
     pub(crate) state: EngineState,
     pub(crate) origin: Origin,
+    pub(crate) merge: Merge,
 }
 
 impl RawCache {
@@ -148,9 +166,12 @@ impl RawCache {
             barn_limit: AtomicUsize::new(plan.barn_limit),
             min_partial: AtomicUsize::new(plan.min_partial),
             cpu_partial: AtomicUsize::new(plan.cpu_partial),
-            looked: AtomicUsize::new(0),
+            looked: AtomicU32::new(0),
             state: plan.state,
             origin: plan.origin,
+            merge: plan.merge,
+            refcount: AtomicU32::new(1),
+            object_size: AtomicU32::new(plan.geometry.object_size as u32),
             name,
             name_len: len as u8,
             serial: AtomicU32::new(serial),
@@ -160,6 +181,17 @@ impl RawCache {
     pub(crate) fn name(&self) -> &str {
         // Cut at a character boundary by the check at creation; an empty name would be a bug, not a crash.
         core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
+    }
+
+    /// Bytes of an object that the user may use; the most that was asked for by one of the caches that are merged in it.
+    #[inline]
+    pub(crate) fn object_size(&self) -> usize {
+        self.object_size.load(Ordering::Relaxed) as usize
+    }
+
+    /// Another cache is merged into this one, and its objects have `bytes` bytes.
+    pub(crate) fn raise_object_size(&self, bytes: usize) {
+        self.object_size.fetch_max(bytes as u32, Ordering::Relaxed);
     }
 
     /// The slot offset that this cache's pages carry in the memmap: 0, the slow path, where frees must look
@@ -204,8 +236,10 @@ pub(crate) enum BadObject {
 pub(crate) struct Opening {
     pub(crate) engine: Engine,
     pub(crate) origin: Origin,
-    /// It has a constructor.
-    pub(crate) constructed: bool,
+    /// It shares pages with no other, where its engine leaves it the choice.
+    pub(crate) alone: bool,
+    /// With which others it may share pages.
+    pub(crate) group: u8,
     /// Of SLAB: objects of other nodes go straight to their slabs.
     pub(crate) noaliencache: bool,
 }
@@ -285,64 +319,6 @@ pub(crate) fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -
     }
     // SAFETY: all values were just initialised and the memory is never given back.
     Some(unsafe { core::slice::from_raw_parts(memory, count) })
-}
-
-/// Figures of a cache at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Slabs in existence.
-    pub slabs: usize,
-    /// Objects that those slabs can hold.
-    pub objects: usize,
-    /// Objects allocated and not freed. Exact while nobody allocates or frees.
-    pub live: usize,
-    /// Free objects in the stores of CPUs and nodes: sheaves, or whatever the engine has in their place.
-    pub cached: usize,
-    /// Bytes of slab space.
-    pub bytes: usize,
-    /// Slabs on partial lists.
-    pub partial: usize,
-}
-
-/// What happened at a cache since it was created; the columns of the comparison of engines. The fast paths of the default
-/// count nothing; counters of CPUs are added to without a lock, so that two threads that meet on a CPU may count as one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Allocations that went beyond the fast path.
-    pub alloc_slow: u64,
-    /// Frees that went beyond the fast path.
-    pub free_slow: u64,
-    /// Locks of single CPUs taken: the stand-in for disabling interrupts.
-    pub cpu_locks: u64,
-    /// Locks of single slabs taken.
-    pub slab_locks: u64,
-    /// list_locks taken.
-    pub list_locks: u64,
-    /// Barn locks taken.
-    pub barn_locks: u64,
-    /// Locks of alien caches taken.
-    pub alien_locks: u64,
-    /// Zone locks taken; of no single cache, so only in [`crate::total_counts`].
-    pub zone_locks: u64,
-}
-
-impl Counts {
-    /// Locks of any kind.
-    pub fn locks(&self) -> u64 {
-        self.cpu_locks + self.slab_locks + self.list_locks + self.barn_locks + self.alien_locks + self.zone_locks
-    }
-
-    /// Adds these figures to `sum`.
-    pub(crate) fn add_to(&self, sum: &mut Counts) {
-        sum.alloc_slow += self.alloc_slow;
-        sum.free_slow += self.free_slow;
-        sum.cpu_locks += self.cpu_locks;
-        sum.slab_locks += self.slab_locks;
-        sum.list_locks += self.list_locks;
-        sum.barn_locks += self.barn_locks;
-        sum.alien_locks += self.alien_locks;
-        sum.zone_locks += self.zone_locks;
-    }
 }
 
 /// Calls a function of the module of the cache's engine.
@@ -531,6 +507,20 @@ pub(crate) fn close(cache: &'static RawCache) {
     of_engine!(cache, close(cache));
 }
 
+/// The cache under whose name the pages of this one stand, if it shares them with that and has none of its own.
+pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
+    match cache.engine {
+        Engine::SlobSeg | Engine::SlobCache => segregated::home(cache),
+        _ => None,
+    }
+}
+
+/// Whether two caches take their objects from the same pages, as far as engines arrange that.
+pub(crate) fn share_pages(one: &RawCache, other: &RawCache) -> bool {
+    let segregated = matches!(one.engine, Engine::SlobSeg | Engine::SlobCache);
+    one.engine == other.engine && (one.engine == Engine::Slob || (segregated && one.state.pool == other.state.pool))
+}
+
 /// What happened at the cache.
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     of_engine!(cache, counts(cache))
@@ -551,3 +541,6 @@ pub(crate) fn slow_path_stats(cache: &'static RawCache) -> (slub::barn::BarnStat
 pub(crate) fn tunable(value: &AtomicUsize) -> usize {
     value.load(Ordering::Relaxed)
 }
+
+// Metadata memory comes in lines, and a small arena has little of it.
+const _: () = assert!(size_of::<RawCache>() <= 4 * crate::units::CACHE_LINE);

@@ -88,6 +88,11 @@ impl Engine {
         !matches!(self, Engine::SlobSeg) || size.is_power_of_two()
     }
 
+    /// Whether caches of objects alike are merged into one. The others arrange for themselves which caches share pages.
+    pub(crate) const fn merges(self) -> bool {
+        matches!(self, Engine::Ashlar | Engine::Slub(_) | Engine::Slab)
+    }
+
     /// Whether it gives an object of kmalloc the size that was asked for, whatever its class.
     pub(crate) const fn wants_size(self) -> bool {
         matches!(self, Engine::Slob)

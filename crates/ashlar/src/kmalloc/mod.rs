@@ -391,8 +391,8 @@ pub unsafe fn ksize(ptr: *const u8) -> usize {
         return 0;
     }
     match find("ksize", address) {
-        Some(Found::Object(cache)) => cache.geometry.object_size,
-        Some(Found::Sized(cache, size)) => cache.engine.kmalloc_roundup(size, cache.geometry.object_size),
+        Some(Found::Object(cache)) => cache.object_size(),
+        Some(Found::Sized(cache, size)) => cache.engine.kmalloc_roundup(size, cache.object_size()),
         Some(Found::Large(_, pages)) => pages * PAGE_SIZE,
         Some(Found::Direct(bytes)) => bytes,
         None => 0,

@@ -34,8 +34,8 @@ impl Found {
     pub(super) fn bytes(&self) -> usize {
         match *self {
             Found::Object(code) => size_of_class(code.class()),
-            Found::Other(cache) => cache.geometry.object_size,
-            Found::Sized(cache, size) => cache.engine.kmalloc_roundup(size, cache.geometry.object_size),
+            Found::Other(cache) => cache.object_size(),
+            Found::Sized(cache, size) => cache.engine.kmalloc_roundup(size, cache.object_size()),
             Found::Large(_, pages) => pages * PAGE_SIZE,
             Found::Direct(bytes) => bytes,
         }

@@ -142,6 +142,18 @@ impl Geometry {
         })
     }
 
+    /// Whether slabs of this geometry serve a cache of the `wanted` one, which has no constructor: the kernel's rules of
+    /// merging (`find_mergeable`). The wanted size, rounded up, loses less than a word, and each object lies on a multiple of
+    /// the wanted alignment: slabs start on pages, so a stride that is one will do; where slabs have colours
+    /// (`coloured`, the engine `slab`), their own alignment must be one too.
+    pub(crate) fn serves(&self, wanted: &Geometry, coloured: bool) -> bool {
+        let size = align_up(align_up(wanted.object_size, LINK_BYTES), wanted.align);
+        size <= self.stride
+            && self.stride - size < LINK_BYTES
+            && self.stride.is_multiple_of(wanted.align)
+            && (!coloured || self.align.is_multiple_of(wanted.align))
+    }
+
     /// Objects in a slab of `order`.
     pub(crate) const fn objects(&self, order: Order) -> u16 {
         let n = order.bytes() / self.stride;

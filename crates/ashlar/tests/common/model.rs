@@ -86,7 +86,8 @@ const SHAPES: [(usize, CacheArgs); 9] = [
     (8, CacheArgs { sheaf_capacity: Some(3), min_order: Some(0), max_order: Some(0), ..DEFAULT }),
     (20_000, CacheArgs { align: 4096, min_order: Some(5), max_order: Some(9), ..DEFAULT }),
 ];
-const DEFAULT: CacheArgs = CacheArgs::DEFAULT;
+/// Of its own: the model knows of no other's objects.
+const DEFAULT: CacheArgs = CacheArgs { no_merge: true, ..CacheArgs::DEFAULT };
 
 struct Object {
     size: usize,

@@ -301,7 +301,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut now = Counts::default();
     local::add_counts(cache, &mut now);
-    let entries = (now.alloc_slow + now.free_slow) as usize;
+    let entries = (now.alloc_slow + now.free_slow) as u32;
     cache.looked.swap(entries, Ordering::Relaxed) != entries
 }
 

@@ -23,7 +23,7 @@
 
 pub(crate) mod pools;
 
-pub(crate) use pools::{attach, close, lock_all, open, unlock_all};
+pub(crate) use pools::{attach, close, home, lock_all, open, unlock_all};
 
 use super::slub::counters::{SlowPathStats, count};
 use super::slub::{self, Node, barn::BarnStats, carve, class_word};
@@ -300,7 +300,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
 
 /// See [`super::reap`].
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let calls = tally::calls(cache.state.tallies);
+    let calls = tally::calls(cache.state.tallies) as u32;
     cache.looked.swap(calls, Ordering::Relaxed) != calls
 }
 

@@ -6,8 +6,8 @@
 //! reason, where it accounts for them: whoever frees by the address alone must find who is charged.)
 //!
 //! * `slob-seg`: the pool of a cache is that of the next power of two.
-//! * `slob-cache`: an existing pool whose objects are alike (the kernel's rules of merging: no constructor, less than 8 bytes lost,
-//!   a fitting alignment), or a new one.
+//! * `slob-cache`: an existing pool whose objects are alike ([`Geometry::serves`]), or a new one; a cache that is not to be merged
+//!   has a pool of its own.
 //!
 //! Pools are made, joined and left under the registry lock, which fork holds too. Their memory is never given back; one that no cache
 //! uses and that has no pages serves the next cache that needs one.
@@ -17,13 +17,13 @@
 //! takes back in a pool of several caches is counted at the pool itself, as *unknown*. While there is any, a cache can say only how many
 //! live objects it has at most, and is destroyed if all of them may be among the unknown. A cache that goes leaves its counts to the pool.
 
-use super::super::{Engine, EngineState, Opening, Origin, Plan, RawCache, slub, tally};
+use super::super::{Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, slub, tally};
 use crate::page::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, LINK_BYTES, MAX_OBJECT_SIZE};
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::units::{PAGE_SIZE, align_up};
+use crate::units::PAGE_SIZE;
 
 /// The pages of one size of objects.
 pub(crate) struct Pool {
@@ -33,8 +33,6 @@ pub(crate) struct Pool {
     members: AtomicUsize,
     /// The one of them that shows the figures of the pages; null after that was destroyed, until another is asked for its figures.
     home: AtomicPtr<RawCache>,
-    /// Objects of other caches may come.
-    shared: bool,
 }
 
 static POOLS: [AtomicPtr<Pool>; MAX_CACHES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CACHES];
@@ -85,16 +83,9 @@ impl Pool {
         tally::balance(self.pages.state.tallies).min(0).unsigned_abs()
     }
 
-    /// The kernel's rules of merging.
+    /// See [`Geometry::serves`].
     fn serves(&self, wanted: &Geometry) -> bool {
-        let own = &self.pages.geometry;
-        let size = align_up(align_up(wanted.object_size, LINK_BYTES), wanted.align);
-        self.shared
-            && size <= own.stride
-            && own.stride - size < LINK_BYTES
-            && own.stride.is_multiple_of(wanted.align)
-            && own.align >= wanted.align
-            && own.order == wanted.order
+        self.pages.merge.mergeable && self.pages.geometry.serves(wanted, false)
     }
 }
 
@@ -108,7 +99,7 @@ fn power_of_two(wanted: &Geometry) -> Option<Geometry> {
 
 /// Finds, or makes, the pool of a cache that is about to be; gives it its geometry.
 pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometry) -> Option<()> {
-    let &Opening { engine, origin, constructed, .. } = of;
+    let &Opening { engine, origin, alone, group, .. } = of;
     tally::open(&mut state.tallies)?;
     let of_pool = if engine == Engine::SlobSeg { power_of_two(geometry)? } else { *geometry };
     let alike = |pool: &Pool| {
@@ -117,14 +108,14 @@ pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometr
             && if engine == Engine::SlobSeg {
                 pool.pages.geometry.stride == of_pool.stride
             } else {
-                pool.serves(geometry)
+                pool.pages.merge.group == group && pool.serves(geometry)
             }
     };
-    let shared = engine == Engine::SlobSeg || !constructed;
+    let shared = engine == Engine::SlobSeg || !alone;
     let found = if shared { all().find(|&(_, pool)| alike(pool)).map(|(number, _)| number) } else { None };
     let number = match found {
         Some(number) => number,
-        None => make(engine, of_pool, origin, shared)?,
+        None => make(engine, of_pool, origin, Merge { mergeable: shared, group })?,
     };
     let pool = pool_at(number)?;
     pool.members.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +126,7 @@ pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometr
     Some(())
 }
 
-fn make(engine: Engine, geometry: Geometry, origin: Origin, shared: bool) -> Option<usize> {
+fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Option<usize> {
     let unused = |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && slub::usage(&pool.pages).slabs == 0;
     let old = all().find(|&(_, pool)| unused(pool));
     let number = old.map_or_else(|| all().count(), |(number, _)| number);
@@ -150,7 +141,7 @@ fn make(engine: Engine, geometry: Geometry, origin: Origin, shared: bool) -> Opt
     };
     // Whatever object of a shared pool it is: all of its bytes may be used.
     let mut geometry = geometry;
-    if shared {
+    if merge.mergeable {
         geometry.object_size = geometry.stride;
     }
     let plan = Plan {
@@ -166,17 +157,23 @@ fn make(engine: Engine, geometry: Geometry, origin: Origin, shared: bool) -> Opt
         engine,
         state,
         origin,
+        merge,
     };
     let pool = Pool {
         pages: RawCache::new(&plan, 1),
         members: AtomicUsize::new(0),
         home: AtomicPtr::new(core::ptr::null_mut()),
-        shared,
     };
     // SAFETY: fresh memory for a pool, or one that no cache uses and no page belongs to.
     unsafe { place.write(pool) };
     entry.store(place, Ordering::Release);
     Some(number)
+}
+
+/// See [`super::super::home`].
+pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
+    let pool = pool_of(cache);
+    if pool.is_home(cache) { None } else { pool.home() }
 }
 
 /// Tells a cache's pool of it, once it is where it stays.

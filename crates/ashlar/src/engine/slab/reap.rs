@@ -96,7 +96,7 @@ pub(crate) fn set_walk(walk: Walk) {
 
 /// See [`crate::engine::reap`]: the rounds that are due. In use is a cache whose CPUs were there since the last look.
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let entries = super::counts(cache).cpu_locks as usize;
+    let entries = super::counts(cache).cpu_locks as u32;
     let used = cache.looked.swap(entries, Ordering::Relaxed) != entries;
     let now = now();
     for cpu in all_cpus() {

@@ -428,7 +428,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
 
 /// See [`super::reap`].
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let calls = tally::calls(cache.state.tallies);
+    let calls = tally::calls(cache.state.tallies) as u32;
     cache.looked.swap(calls, Ordering::Relaxed) != calls
 }
 

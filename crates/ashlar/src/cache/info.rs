@@ -1,0 +1,108 @@
+//! What a cache looks like from outside: shape, tunables, figures.
+
+use super::registry;
+use crate::engine::slab::{self, QueueInfo};
+use crate::engine::{self, Counts, Engine, MAX_NAME, RawCache, Usage, tunable};
+use crate::sync::Ordering;
+
+/// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
+#[derive(Clone, Copy)]
+pub struct CacheInfo {
+    name: [u8; MAX_NAME],
+    name_len: usize,
+    /// The strategy.
+    pub engine: Engine,
+    /// Handles of these slabs that the program has: more than 1 where caches were merged, whose other names
+    /// [`for_each_alias`] tells.
+    pub refcount: usize,
+    /// Bytes that the user may use.
+    pub object_size: usize,
+    /// Bytes from one object to the next.
+    pub stride: usize,
+    /// Alignment of objects in bytes.
+    pub align: usize,
+    /// Objects in a slab.
+    pub objects_per_slab: usize,
+    /// Order of a slab: 2^order pages of 4 KiB.
+    pub order: u8,
+    /// Objects in a sheaf.
+    pub sheaf_capacity: usize,
+    /// Full sheaves that each barn may hold.
+    pub barn_limit: usize,
+    /// Empty slabs that each node keeps.
+    pub min_partial: usize,
+    /// Slabs, objects, bytes.
+    pub usage: Usage,
+    /// What happened at the barns.
+    pub barn: crate::engine::slub::barn::BarnStats,
+    /// What happened on the slow paths.
+    pub slow: crate::engine::slub::counters::SlowPathStats,
+    /// Locks taken, slow paths entered.
+    pub counts: Counts,
+    /// The queues of a cache of the engine `slab`.
+    pub queues: Option<QueueInfo>,
+}
+
+impl CacheInfo {
+    /// Name of the cache.
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(&self.name[..self.name_len]).unwrap_or("?")
+    }
+
+    /// The same under another name.
+    pub(super) fn named(mut self, name: &str) -> CacheInfo {
+        self.name_len = name.len().min(MAX_NAME);
+        self.name[..self.name_len].copy_from_slice(&name.as_bytes()[..self.name_len]);
+        self
+    }
+}
+
+impl core::fmt::Debug for CacheInfo {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}: {:?}", self.name(), self.usage)
+    }
+}
+
+pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
+    let (barn, slow) = engine::slow_path_stats(raw);
+    let info = CacheInfo {
+        name: [0; MAX_NAME],
+        name_len: 0,
+        engine: raw.engine,
+        refcount: raw.refcount.load(Ordering::Relaxed) as usize,
+        object_size: raw.object_size(),
+        stride: raw.geometry.stride,
+        align: raw.geometry.align,
+        objects_per_slab: usize::from(raw.geometry.objects(raw.geometry.order)),
+        order: raw.geometry.order.0,
+        sheaf_capacity: tunable(&raw.sheaf_capacity),
+        barn_limit: tunable(&raw.barn_limit),
+        min_partial: tunable(&raw.min_partial),
+        usage: engine::usage(raw),
+        barn,
+        slow,
+        counts: engine::counts(raw),
+        queues: (raw.engine == Engine::Slab).then(|| slab::queue_info(raw)),
+    };
+    info.named(raw.name())
+}
+
+/// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking counts for nothing.
+pub fn total_counts() -> Counts {
+    let mut sum = Counts { zone_locks: crate::page::zone::ZONE.locks_taken() as u64, ..Counts::default() };
+    registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
+    sum
+}
+
+/// Calls `each` for every cache, in order of their entries. No lock is held meanwhile: `each` may allocate, and
+/// create and destroy caches.
+pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
+    let mut index = 0;
+    // A cache that is destroyed meanwhile is seen whole or not at all.
+    while let Some(seen) = registry::nth(index, info) {
+        if let Some(info) = seen {
+            each(&info);
+        }
+        index += 1;
+    }
+}
