@@ -8,7 +8,7 @@
 use crate::cache::registry;
 use crate::engine::{self, slab::pool};
 use crate::page::{direct, meta::META, zone::ZONE};
-use crate::percpu::{drain, sheaf};
+use crate::percpu::{drain, pages, sheaf};
 
 /// To be called before `fork`, in the forking thread.
 pub fn prepare() {
@@ -20,6 +20,7 @@ pub fn prepare() {
     engine::lock_shared();
     sheaf::lock_pool();
     pool::lock_pools();
+    pages::lock_all();
     ZONE.lock_all();
     direct::lock_all();
     META.lock_all();
@@ -33,6 +34,7 @@ fn release() {
         META.unlock_all();
         direct::unlock_all();
         ZONE.unlock_all();
+        pages::unlock_all();
         pool::unlock_pools();
         sheaf::unlock_pool();
         engine::unlock_shared();

@@ -146,7 +146,12 @@ mod api {
 
     /// Figures of the page layer.
     pub fn zone_stats() -> ZoneStats {
-        crate::page::zone::ZONE.stats()
+        let mut stats = crate::page::zone::ZONE.stats();
+        // What a CPU keeps for its next slab is nobody's.
+        let listed = crate::percpu::pages::held_pages();
+        stats.free += listed;
+        stats.dirty += listed;
+        stats
     }
 
     /// Bytes in objects too large for the zone.

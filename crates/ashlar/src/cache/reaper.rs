@@ -11,6 +11,7 @@ use super::registry;
 use crate::background::TICK_MS;
 use crate::engine;
 use crate::page::zone::ZONE;
+use crate::percpu::pages;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Barns are looked at every so many ticks: half a second.
@@ -62,19 +63,21 @@ pub(crate) fn after_fork_in_child() {
     BUSY.store(0, Ordering::Relaxed);
 }
 
-/// Called by the zone, without locks, when only fresh memory could serve a request: if barns hold more than an
-/// eighth of the zone they are emptied first; always when there is no fresh memory either (`committed_bytes` of 0).
+/// Called by the zone, without locks, when only fresh memory could serve a request: the page lists of all CPUs are emptied,
+/// and if barns hold more than an eighth of the zone they are too; always when there is no fresh memory either
+/// (`committed_bytes` of 0).
 /// True if anything came back.
 pub(crate) fn before_growth(committed_bytes: usize) -> bool {
     if BUSY.swap(1, Ordering::Acquire) != 0 {
         return false;
     }
+    let listed = pages::drain();
     let mut held = 0;
     registry::try_for_each(|cache| held += engine::held_bytes(cache));
     let bound = if committed_bytes == 0 { 0 } else { (committed_bytes / 8).max(2 << 20) };
     let worth = held > bound && registry::try_for_each(engine::release);
     BUSY.store(0, Ordering::Release);
-    worth
+    worth || listed
 }
 
 /// Calls `each` for every cache, if nobody holds the registry lock: for rounds that engines make on slow paths.
@@ -90,6 +93,7 @@ fn drain_everything() {
         }
         engine::trim(cache);
     });
+    pages::drain();
 }
 
 /// Gives everything that is free back to the system now; pages given back.

@@ -272,17 +272,23 @@ impl EngineState {
         match of.engine {
             Engine::Ashlar => self.open_nodes(),
             Engine::Slub(stage) => {
-                self.open_nodes()?;
+                self.open_nodes_and_page_lists()?;
                 self.places = cpu_slab::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
                 Ok(())
             }
             Engine::Slab => {
-                self.open_nodes()?;
+                self.open_nodes_and_page_lists()?;
                 self.slab.open(geometry, of.noaliencache)
             }
             Engine::Slob => tally::open(&mut self.tallies).ok_or(CreateError::OutOfMemory),
             Engine::SlobSeg | Engine::SlobCache => segregated::open(self, of, geometry).ok_or(CreateError::OutOfMemory),
         }
+    }
+
+    /// For engines that take one slab at a time: their CPUs keep lists of pages.
+    fn open_nodes_and_page_lists(&mut self) -> Result<(), CreateError> {
+        crate::percpu::pages::want();
+        self.open_nodes()
     }
 
     fn open_nodes(&mut self) -> Result<(), CreateError> {

@@ -18,12 +18,12 @@ use crate::engine::{self, Origin, RawCache};
 use crate::page::direct;
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::objmap::OBJECTS;
-use crate::page::zone::{DIRECT_BYTES, Place, ZONE};
-use crate::percpu;
+use crate::page::zone::{DIRECT_BYTES, Place, Run, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
+use crate::percpu::{self, pages};
 use crate::report;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::units::{LARGEST_KMALLOC_CLASS, NodeId, PAGE_SIZE, PageIndex};
+use crate::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
 /// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
@@ -212,7 +212,7 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize) -> Option<
     let take = || {
         (0..nodes).find_map(|i| {
             let node = NodeId((home.0 + i) % nodes);
-            ZONE.alloc(node, pages, place).map(|run| (run, node))
+            take_run(node, pages, place).map(|run| (run, node))
         })
     };
     let Some((run, node)) = take().or_else(|| if ZONE.ask_for_all() { take() } else { None }) else {
@@ -224,6 +224,14 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize) -> Option<
     head.state.store(pages as u64, Ordering::Relaxed);
     MEMMAP.set_class(run.first, 1, ClassWord::new(PageKind::LargeHead, 0, 0), |_| ClassWord::FREE);
     NonNull::new(MEMMAP.address_of(run.first) as *mut u8).map(|at| (at, run.zeroed))
+}
+
+/// A run for a large object; few pages, of a power of two, are taken off this CPU's page list.
+fn take_run(node: NodeId, pages: usize, place: Place) -> Option<Run> {
+    match place {
+        Place::Aligned if pages.is_power_of_two() => pages::alloc(node, Order(pages.trailing_zeros() as u8)),
+        _ => ZONE.alloc(node, pages, place),
+    }
 }
 
 /// What an address that a caller wants freed, or measured, turns out to be.
@@ -318,7 +326,10 @@ fn kfree_rest(ptr: *mut u8) {
 /// Gives the pages of a large object back.
 pub(crate) fn free_large(page: PageIndex, pages: usize) {
     MEMMAP.set_class(page, 1, ClassWord::FREE, |_| ClassWord::FREE);
-    if ZONE.free(page, pages) {
+    let listable = pages.is_power_of_two() && (page.0 as usize).is_multiple_of(pages);
+    let worth_reaping =
+        if listable { pages::free(page, Order(pages.trailing_zeros() as u8)) } else { ZONE.free(page, pages) };
+    if worth_reaping {
         crate::background::wake();
         crate::background::settle();
     }

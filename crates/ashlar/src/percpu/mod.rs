@@ -6,6 +6,7 @@
 //! * [`lock`]: the portable section, a try-lock for each CPU.
 //! * `linked`: the sections of engines whose CPUs have a slab each, not sheaves.
 //! * [`drain`]: taking the sheaves of all CPUs from one thread.
+//! * [`pages`]: free runs of pages that a CPU keeps before the zone.
 //!
 //! ## Modes
 //!
@@ -25,6 +26,8 @@ pub(crate) mod drain;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod linked;
 pub(crate) mod lock;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod pages;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod rseq;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]

@@ -10,8 +10,8 @@ use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
 use crate::engine::slub::counters::count;
 use crate::engine::{RawCache, slub, tunable};
 use crate::page::memmap::MEMMAP;
-use crate::page::zone::{Run, ZONE};
 use crate::percpu::area::PERCPU;
+use crate::percpu::pages;
 use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
@@ -172,16 +172,14 @@ fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> O
 fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
     let geometry = &cache.geometry;
     let entry = &cache.state.nodes[usize::from(node.0)];
-    let mut run = [Run { first: PageIndex::NONE, zeroed: false }];
     let mut order = geometry.order;
-    if ZONE.alloc_many(node, order, 1, &mut run) == 0 {
+    let mut run = pages::alloc(node, order);
+    if run.is_none() && order != geometry.min_order {
         order = geometry.min_order;
-        if order == geometry.order || ZONE.alloc_many(node, order, 1, &mut run) == 0 {
-            return None;
-        }
-        count(&entry.counters.order_fallback, 1);
+        run = pages::alloc(node, order);
+        count(&entry.counters.order_fallback, usize::from(run.is_some()));
     }
-    let page = run[0].first;
+    let page = run?.first;
     let objects = geometry.objects(order);
     let base = MEMMAP.address_of(page);
     let head = MEMMAP.head(page);
@@ -267,7 +265,7 @@ pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usi
     let outcome = slabs::thaw(&node.list, &MEMMAP, page, chain, min_partial, protection(switches), link);
     drop(guard);
     if outcome == Thawed::Discard {
-        slub::discard(node, &[page]);
+        slub::discard_one(node, page);
     }
 }
 

@@ -223,7 +223,7 @@ fn finish_free(cache: &'static RawCache, freed: Place, outcome: Outcome) {
     match outcome {
         Outcome::Freed(Freed::Kept) => {}
         Outcome::Freed(Freed::Discard) => {
-            slub::discard(node_of(cache, freed.page), &[freed.page]);
+            slub::discard_one(node_of(cache, freed.page), freed.page);
             crate::background::settle();
         }
         Outcome::Frozen => feed::put_cpu_partial(cache, freed.page),

@@ -238,7 +238,7 @@ fn destroy_slab(cache: &'static RawCache, page: PageIndex) {
         unsafe { super::pool::give_indices(array, array_bytes(cache)) };
     }
     let node = usize::from(MEMMAP.head(page).node()) % cache.state.nodes.len();
-    slub::discard(&cache.state.nodes[node], &[page]);
+    slub::discard_one(&cache.state.nodes[node], page);
 }
 
 /// What list_lock guards.

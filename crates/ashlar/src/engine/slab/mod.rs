@@ -44,9 +44,9 @@ use super::slub::counters::{SlowPathStats, count};
 use super::slub::{self, barn::BarnStats};
 use super::{Counts, RawCache, Usage};
 use crate::page::memmap::{MEMMAP, PageKind};
-use crate::page::zone::{Run, ZONE};
-use crate::percpu;
+use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
+use crate::percpu::{self, pages};
 use crate::report;
 use crate::slab::geometry::IndexArray;
 use crate::sync::{Ordering, bump};
@@ -123,18 +123,14 @@ fn from_nodes(cache: &'static RawCache, home: NodeId) -> *mut u8 {
 /// One object of a new slab of `node`. If this CPU is of that node its array gets a batch of others.
 fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let geometry = &cache.geometry;
-    let mut run = [Run { first: PageIndex::NONE, zeroed: false }];
-    if ZONE.alloc_many(node, geometry.order, 1, &mut run) == 0 {
-        return None;
-    }
-    let page = run[0].first;
+    let page = pages::alloc(node, geometry.order)?.first;
     let own = queues(cache).node(node);
     let colour = own.lists.lock().next_colour(geometry.colours) * geometry.colour_off;
     let head = MEMMAP.head(page);
     head.init(core::ptr::from_ref(cache) as usize, geometry.max_objects, geometry.order.0, node.0);
     head.set_colour(colour);
     if !lists::open_slab(cache, page) {
-        ZONE.free(page, geometry.order.pages());
+        pages::free(page, geometry.order);
         return None;
     }
     let first = MEMMAP.address_of(page) + colour;

@@ -41,7 +41,7 @@ use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
 use crate::sync::Ordering;
-use crate::units::{CACHE_LINE, CpuId, NodeId, PageIndex};
+use crate::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
@@ -367,6 +367,17 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
 
 /// Gives empty slabs, all of one node, back to the zone.
 pub(crate) fn discard(node: &Node, pages: &[PageIndex]) {
+    discard_to(node, pages, |runs| ZONE.free_many(runs));
+}
+
+/// Gives an empty slab back to the page list of this CPU: for engines that take their slabs there, one at a time.
+pub(crate) fn discard_one(node: &Node, page: PageIndex) {
+    discard_to(node, &[page], |runs| {
+        runs.iter().any(|&(page, pages)| percpu::pages::free(page, Order(pages.trailing_zeros() as u8)))
+    });
+}
+
+fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)]) -> bool) {
     if pages.is_empty() {
         return;
     }
@@ -380,7 +391,7 @@ pub(crate) fn discard(node: &Node, pages: &[PageIndex]) {
             MEMMAP.set_class(page, count, ClassWord::FREE, |_| ClassWord::FREE);
             *run = (page, count);
         }
-        if ZONE.free_many(&runs[..part.len()]) {
+        if to(&runs[..part.len()]) {
             crate::background::wake();
         }
     }
