@@ -7,7 +7,6 @@ use super::local::{self, NO_SLAB, Words, exchange, read};
 use super::slabs::{self, Thawed};
 use super::stage::Switches;
 use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
-use crate::engine::slub::counters::count;
 use crate::engine::{RawCache, slub, tunable};
 use crate::page::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
@@ -177,7 +176,7 @@ fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
     if run.is_none() && order != geometry.min_order {
         order = geometry.min_order;
         run = pages::alloc(node, order);
-        count(&entry.counters.order_fallback, usize::from(run.is_some()));
+        entry.counters.count_fallback(usize::from(run.is_some()));
     }
     let page = run?.first;
     let objects = geometry.objects(order);
@@ -192,9 +191,7 @@ fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
         unsafe { write_link(local::link_at(cache, base, index), cache.secret, next) };
     }
     MEMMAP.set_class(page, order.pages(), slub::class_word(cache, 0), |back| slub::class_word(cache, back));
-    count(&entry.counters.alloc_slab, 1);
-    entry.nr_slabs.fetch_add(1, Ordering::Relaxed);
-    entry.nr_objects.fetch_add(usize::from(objects), Ordering::Relaxed);
+    entry.counters.count_taken(1, usize::from(objects));
     Some(Fed { page, base, head: 0 })
 }
 

@@ -25,7 +25,7 @@ pub(crate) mod pools;
 
 pub(crate) use pools::{attach, close, home, lock_all, open, unlock_all};
 
-use super::slub::counters::{SlowPathStats, count};
+use super::slub::counters::SlowPathStats;
 use super::slub::{self, Node, barn::BarnStats, carve, class_word};
 use super::{Counts, RawCache, Usage, tally, tunable};
 use crate::page::memmap::{MEMMAP, PageKind};
@@ -101,9 +101,7 @@ fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> 
     head.state.store(SlabState::carved_from_fresh(1).0, Ordering::Relaxed);
     MEMMAP.set_class(run.first, order.pages(), class_word(pages, 0), |back| class_word(pages, back));
     let entry = &pages.state.nodes[node];
-    count(&entry.counters.alloc_slab, 1);
-    entry.nr_slabs.fetch_add(1, Ordering::Relaxed);
-    entry.nr_objects.fetch_add(usize::from(objects), Ordering::Relaxed);
+    entry.counters.count_taken(1, usize::from(objects));
     let base = MEMMAP.address_of(run.first);
     // SAFETY: as in `take`.
     unsafe { (link_at(pages, base, 0) as *mut u64).write(0) };

@@ -40,7 +40,7 @@ pub use state::QueueTunables;
 pub(crate) use state::{State, close, tune};
 
 use super::cpu_slab::{all_cpus, this_cpu};
-use super::slub::counters::{SlowPathStats, count};
+use super::slub::counters::SlowPathStats;
 use super::slub::{self, barn::BarnStats};
 use super::{Counts, RawCache, Usage};
 use crate::page::memmap::{MEMMAP, PageKind};
@@ -139,9 +139,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     }
     MEMMAP.set_class(page, geometry.order.pages(), slub::class_word(cache, 0), |back| slub::class_word(cache, back));
     let entry = &cache.state.nodes[usize::from(node.0)];
-    count(&entry.counters.alloc_slab, 1);
-    let slabs = entry.nr_slabs.fetch_add(1, Ordering::Relaxed) + 1;
-    entry.nr_objects.fetch_add(usize::from(geometry.max_objects), Ordering::Relaxed);
+    let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
     if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
         crate::background::wake();
     }
@@ -342,7 +340,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
         let mut after = After::NOTHING;
         node.lists.lock().drop_free(cache, usize::MAX, &mut after);
         after.settle(cache);
-        left += cache.state.nodes[id].nr_slabs.load(Ordering::Relaxed);
+        left += cache.state.nodes[id].counters.slabs();
     }
     left
 }
@@ -358,8 +356,8 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
         usage.cached += lists.shared.map_or(0, ArrayCache::avail);
         free += lists.free_objects;
         drop(lists);
-        usage.slabs += cache.state.nodes[id].nr_slabs.load(Ordering::Relaxed);
-        usage.objects += cache.state.nodes[id].nr_objects.load(Ordering::Relaxed);
+        usage.slabs += cache.state.nodes[id].counters.slabs();
+        usage.objects += cache.state.nodes[id].counters.objects();
     }
     for cpu in all_cpus() {
         let here = Here::of(cpu);

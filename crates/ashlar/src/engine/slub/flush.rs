@@ -5,7 +5,6 @@
 //! links are written when the group is published; not at all when the group empties its slab.
 #![allow(unsafe_code, reason = "writes free links")]
 
-use super::counters::count;
 use super::node::{Chain, Freed};
 use super::{Node, discard};
 use crate::engine::{RawCache, tunable};
@@ -72,7 +71,7 @@ pub(super) fn flush(cache: &'static RawCache, objects: &[usize]) {
 /// Frees objects of `cache`, grouped by slab, to `sink`.
 pub(crate) fn flush_to(cache: &'static RawCache, objects: &[usize], sink: &mut impl Sink) {
     for part in objects.chunks(BATCH - 1) {
-        count(&cache.state.nodes[0].counters.sheaf_flush, 1);
+        cache.state.nodes[0].counters.count_flush();
         let mut batch = Batch {
             sink,
             cache,

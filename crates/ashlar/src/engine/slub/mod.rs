@@ -395,10 +395,7 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
             crate::background::wake();
         }
     }
-    counters::count(&node.counters.free_slab, pages.len());
-    // In this order: who sees no slab left sees no object left.
-    node.nr_objects.fetch_sub(objects, Ordering::Relaxed);
-    node.nr_slabs.fetch_sub(pages.len(), Ordering::Release);
+    node.counters.count_given(pages.len(), objects);
 }
 
 /// See [`super::flush`].
@@ -421,7 +418,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
             }
         }
         node.list.lock().promote_fullest(&MEMMAP);
-        left += node.nr_slabs.load(Ordering::Relaxed);
+        left += node.counters.slabs();
     }
     left
 }
@@ -475,8 +472,8 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
             page = head.next();
         }
         drop(list);
-        usage.slabs += node.nr_slabs.load(Ordering::Relaxed);
-        usage.objects += node.nr_objects.load(Ordering::Relaxed);
+        usage.slabs += node.counters.slabs();
+        usage.objects += node.counters.objects();
         let full: usize = node.barns.iter().map(|barn| barn.full_sheaves()).sum();
         usage.cached += full * tunable(&cache.sheaf_capacity);
     }

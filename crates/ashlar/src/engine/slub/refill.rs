@@ -6,7 +6,6 @@
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
 use super::Node;
-use super::counters::count;
 use super::node::{Chain, Freed, Taken};
 use crate::engine::{RawCache, tunable};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
@@ -27,7 +26,7 @@ const NOTHING: Taken =
 pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
     let nodes = cache.state.nodes.len();
     let home = usize::from(node.0) % nodes;
-    count(&cache.state.nodes[home].counters.sheaf_refill, 1);
+    cache.state.nodes[home].counters.count_refill();
     let mut got = from_partial(cache, &cache.state.nodes[home], out);
     if got < out.len() {
         got += from_new_slabs(cache, NodeId(home as u8), &mut out[got..]);
@@ -172,12 +171,10 @@ fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> 
             debug_assert!(got > first, "a slab holds an object");
         }
         let entry = &cache.state.nodes[usize::from(node.0)];
-        count(&entry.counters.alloc_slab, slabs);
         if order != cache.geometry.order {
-            count(&entry.counters.order_fallback, slabs);
+            entry.counters.count_fallback(slabs);
         }
-        entry.nr_slabs.fetch_add(slabs, Ordering::Relaxed);
-        entry.nr_objects.fetch_add(slabs * usize::from(cache.geometry.objects(order)), Ordering::Relaxed);
+        entry.counters.count_taken(slabs, slabs * usize::from(cache.geometry.objects(order)));
     }
     got
 }

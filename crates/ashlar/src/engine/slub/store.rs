@@ -5,14 +5,14 @@
 //! other's, as a consumer that frees feeds a producer that allocates.
 
 use super::barn::Barn;
-use super::counters::Counters;
+use super::counters::{Counters, Line};
 use super::flush::flush;
 use super::node::NodeList;
 use crate::engine::{RawCache, meta_slice, tunable};
 use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::sheaf::{Sheaf, new_sheaf, retire_sheaf};
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::Ordering;
 use crate::units::CpuId;
 
 /// Most barns of a node and cache; CPUs beyond that share.
@@ -24,20 +24,12 @@ const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
 pub(crate) struct Node {
     pub(crate) list: NodeList,
     pub(crate) barns: &'static [Barn],
-    pub(crate) nr_slabs: AtomicUsize,
-    pub(crate) nr_objects: AtomicUsize,
     pub(crate) counters: Counters,
 }
 
 impl Node {
-    pub(crate) const fn new(barns: &'static [Barn]) -> Node {
-        Node {
-            list: NodeList::new(),
-            barns,
-            nr_slabs: AtomicUsize::new(0),
-            nr_objects: AtomicUsize::new(0),
-            counters: Counters::new(),
-        }
+    const fn new(barns: &'static [Barn], counters: Counters) -> Node {
+        Node { list: NodeList::new(), barns, counters }
     }
 
     /// Starts all counts from zero, for a new cache in an old place.
@@ -59,7 +51,10 @@ pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
     if nodes.is_empty() {
         let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
         let barns = cpus.clamp(1, MAX_BARNS);
-        *nodes = meta_slice(ZONE.nodes(), || Some(Node::new(meta_slice(barns, || Some(Barn::new()))?)))?;
+        *nodes = meta_slice(ZONE.nodes(), || {
+            let counters = Counters::new(meta_slice(barns, || Some(Line::default()))?);
+            Some(Node::new(meta_slice(barns, || Some(Barn::new()))?, counters))
+        })?;
     }
     nodes.iter().for_each(Node::reset_counts);
     Some(())
