@@ -76,12 +76,16 @@ struct kmem_cache_args {
     unsigned int sheaf_capacity;
     // The library's own: whether min_partial holds; otherwise by object size.
     bool use_min_partial;
+    // The library's own: whether cpu_partial holds; otherwise by object size.
+    bool use_cpu_partial;
     // The library's own: whether min_order holds; otherwise the option of that name.
     bool use_min_order;
     // The library's own: whether max_order holds; otherwise the option of that name.
     bool use_max_order;
-    // Empty slabs that each node keeps.
+    // Empty slabs that each node keeps, 0 to 1048576.
     unsigned int min_partial;
+    // Free objects that the partial slabs of a CPU may have, 0 to 1048576, of the engine slub-bulk.
+    unsigned int cpu_partial;
     // Smallest order of slabs, 0 to 9: 2^order pages of 4 KiB.
     unsigned int min_order;
     // Largest order of slabs, 0 to 9.
@@ -533,6 +537,22 @@ char *kstrndup(const char *s, size_t max, gfp_t gfp);
 // The caller promises:
 // s is a live cache; info may be written.
 void ashlar_cache_info(const struct kmem_cache *s, struct ashlar_cache_info *info);
+
+// Changes a tunable of a cache, whoever uses it meanwhile: cpu_partial, min_partial, sheaf_capacity, remote_node_defrag_ratio,
+// limit, batchcount or shared; for all names of merged caches. Returns 0; -EINVAL, after a line on standard error that names the
+// tunable and what was expected, for an unknown name, a value out of range, or an engine that has no such thing; -ENOMEM. Nothing
+// has changed then.
+//
+// The caller promises:
+// s is a live cache, name null or a string.
+int ashlar_set_tunable(struct kmem_cache *s, const char *name, size_t value);
+
+// Writes a tunable of a cache to value. Returns 0; -EINVAL for an unknown name, after a line on standard error, and, without one,
+// where the cache's engine has no such thing.
+//
+// The caller promises:
+// s is a live cache, name null or a string; value may be written.
+int ashlar_tunable(const struct kmem_cache *s, const char *name, size_t *value);
 
 // Calls each for every cache, those of kmalloc among them, with arg. It may allocate, and create and destroy caches.
 //

@@ -38,12 +38,16 @@ pub struct kmem_cache_args {
     pub sheaf_capacity: c_uint,
     /// The library's own: whether `min_partial` holds; otherwise by object size.
     pub use_min_partial: bool,
+    /// The library's own: whether `cpu_partial` holds; otherwise by object size.
+    pub use_cpu_partial: bool,
     /// The library's own: whether `min_order` holds; otherwise the option of that name.
     pub use_min_order: bool,
     /// The library's own: whether `max_order` holds; otherwise the option of that name.
     pub use_max_order: bool,
-    /// Empty slabs that each node keeps.
+    /// Empty slabs that each node keeps, 0 to 1048576.
     pub min_partial: c_uint,
+    /// Free objects that the partial slabs of a CPU may have, 0 to 1048576, of the engine slub-bulk.
+    pub cpu_partial: c_uint,
     /// Smallest order of slabs, 0 to 9: 2^order pages of 4 KiB.
     pub min_order: c_uint,
     /// Largest order of slabs, 0 to 9.
@@ -60,9 +64,11 @@ impl kmem_cache_args {
         ctor: None,
         sheaf_capacity: 0,
         use_min_partial: false,
+        use_cpu_partial: false,
         use_min_order: false,
         use_max_order: false,
         min_partial: 0,
+        cpu_partial: 0,
         min_order: 0,
         max_order: 0,
         engine: core::ptr::null(),
@@ -126,6 +132,8 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
         hwcache_align: flags & SLAB_HWCACHE_ALIGN != 0,
         // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is the same.
         ctor: args.ctor.map(|ctor| unsafe { core::mem::transmute::<Theirs, Ours>(ctor) }),
+        cpu_partial: args.use_cpu_partial.then_some(args.cpu_partial as usize),
+        remote_node_defrag_ratio: None,
         sheaf_capacity: (args.sheaf_capacity != 0).then_some(args.sheaf_capacity as usize),
         min_partial: args.use_min_partial.then_some(args.min_partial as usize),
         min_order: order("min_order", args.use_min_order, args.min_order)?,

@@ -3,11 +3,11 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write;
 
-use core_ashlar::{CacheInfo, MAX_NAME, Mode, OptionError};
-use libc::{EBUSY, EINVAL};
+use core_ashlar::{CacheInfo, MAX_NAME, Mode, OptionError, Tunable, TuneError};
+use libc::{EBUSY, EINVAL, ENOMEM};
 
 use crate::cache::kmem_cache;
-use crate::report::Line;
+use crate::report::{Line, warn};
 
 /// Bytes of a cache's name in `struct ashlar_cache_info`, with its end.
 pub const ASHLAR_NAME_SIZE: usize = 48;
@@ -124,6 +124,64 @@ fn translate(info: &CacheInfo) -> ashlar_cache_info {
 pub unsafe extern "C" fn ashlar_cache_info(s: *const kmem_cache, info: *mut ashlar_cache_info) {
     // SAFETY: by the caller's promise.
     unsafe { info.write(translate(&(*s).inner.info())) };
+}
+
+/// Why a tunable could not be told or set, in words; the result for C.
+fn refuse(function: &str, cache: &kmem_cache, why: core::fmt::Arguments<'_>, errno: c_int) -> c_int {
+    warn(format_args!("{function}({}): {why}", cache.inner.name()));
+    -errno
+}
+
+/// # Safety
+/// `name` is null or a string.
+unsafe fn tunable(name: *const c_char) -> Option<Tunable> {
+    // SAFETY: a string where it is not null, by the caller's promise.
+    let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+    name.and_then(|name| name.to_str().ok()).and_then(Tunable::from_name)
+}
+
+const TUNABLES: &str =
+    "name: expected cpu_partial, min_partial, sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared";
+
+/// Changes a tunable of a cache, whoever uses it meanwhile: cpu_partial, min_partial, sheaf_capacity, remote_node_defrag_ratio,
+/// limit, batchcount or shared; for all names of merged caches. Returns 0; -EINVAL, after a line on standard error that names the
+/// tunable and what was expected, for an unknown name, a value out of range, or an engine that has no such thing; -ENOMEM. Nothing
+/// has changed then.
+///
+/// # Safety
+/// `s` is a live cache, `name` null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_set_tunable(s: *mut kmem_cache, name: *const c_char, value: usize) -> c_int {
+    // SAFETY: by the caller's promise.
+    let (cache, which) = unsafe { (&*s, tunable(name)) };
+    let Some(which) = which else { return refuse("ashlar_set_tunable", cache, format_args!("{TUNABLES}"), EINVAL) };
+    match cache.inner.set_tunable(which, value) {
+        Ok(()) => 0,
+        Err(error) => {
+            let errno = if error == TuneError::OutOfMemory { ENOMEM } else { EINVAL };
+            refuse("ashlar_set_tunable", cache, format_args!("{error}"), errno)
+        }
+    }
+}
+
+/// Writes a tunable of a cache to `value`. Returns 0; -EINVAL for an unknown name, after a line on standard error, and, without one,
+/// where the cache's engine has no such thing.
+///
+/// # Safety
+/// `s` is a live cache, `name` null or a string; `value` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_tunable(s: *const kmem_cache, name: *const c_char, value: *mut usize) -> c_int {
+    // SAFETY: by the caller's promise.
+    let (cache, which) = unsafe { (&*s, tunable(name)) };
+    let Some(which) = which else { return refuse("ashlar_tunable", cache, format_args!("{TUNABLES}"), EINVAL) };
+    match cache.inner.tunable(which) {
+        Some(now) => {
+            // SAFETY: by the caller's promise.
+            unsafe { value.write(now) };
+            0
+        }
+        None => -EINVAL,
+    }
 }
 
 /// Calls `each` for every cache, those of kmalloc among them, with `arg`. It may allocate, and create and destroy caches.

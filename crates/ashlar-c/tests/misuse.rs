@@ -58,6 +58,23 @@ fn bad_input_is_named() {
             "NULL EINVAL",
         ),
         (
+            "tunable-name",
+            "ashlar: ashlar_set_tunable(plain): name: expected cpu_partial, min_partial, sheaf_capacity, \
+             remote_node_defrag_ratio, limit, batchcount or shared"
+                .into(),
+            "-EINVAL",
+        ),
+        (
+            "tunable-range",
+            "ashlar: ashlar_set_tunable(plain): remote_node_defrag_ratio: expected 0 to 100 (percent)".into(),
+            "-EINVAL",
+        ),
+        (
+            "tunable-engine",
+            "ashlar: ashlar_set_tunable(plain): cpu_partial: expected a cache of the engine slub-bulk".into(),
+            "-EINVAL",
+        ),
+        (
             "sheaf-of-another",
             "ashlar: kmem_cache_alloc_from_sheaf(constructed): sheaf of cache plain: expected one of this".into(),
             "NULL EINVAL",

@@ -75,8 +75,8 @@ impl core::error::Error for DestroyError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TuneError {
-    /// The cache's engine has no such queues.
-    Engine,
+    /// The cache's engine has no such tunable; the field names it and the engines that have it.
+    Engine(&'static str),
     /// A value is out of its range; the field names it and its allowed range.
     Range(&'static str),
     /// No memory for larger arrays.
@@ -86,8 +86,7 @@ pub enum TuneError {
 impl fmt::Display for TuneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TuneError::Engine => write!(f, "limit, batchcount and shared: expected a cache of the engine slab"),
-            TuneError::Range(what) => f.write_str(what),
+            TuneError::Engine(what) | TuneError::Range(what) => f.write_str(what),
             TuneError::OutOfMemory => write!(f, "out of memory"),
         }
     }

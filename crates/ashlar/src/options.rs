@@ -29,6 +29,12 @@ pub(crate) struct Options {
     pub(crate) min_partial: Option<usize>,
     /// Free objects in a CPU's partial slabs; `None`: by object size.
     pub(crate) cpu_partial: Option<usize>,
+    /// See `Tunable::RemoteNodeDefragRatio`.
+    pub(crate) defrag_ratio: usize,
+    /// The tunables of queues; `None`: by object size.
+    pub(crate) limit: Option<usize>,
+    pub(crate) batchcount: Option<usize>,
+    pub(crate) shared: Option<usize>,
     /// Whether caches of objects alike share slabs.
     pub(crate) merge: bool,
     /// Whether frees of the engine `slab` to other nodes go there one by one.
@@ -49,6 +55,10 @@ impl Options {
         barn: 64 << 20,
         min_partial: None,
         cpu_partial: None,
+        defrag_ratio: 0,
+        limit: None,
+        batchcount: None,
+        shared: None,
         merge: true,
         noaliencache: false,
         on_error: OnError::Abort,
@@ -78,7 +88,8 @@ impl core::fmt::Display for OptionError<'_> {
 impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, decay, reaper, min_order, max_order, \
-                    min_objects, sheaf, barn, min_partial, cpu_partial, merge, noaliencache, on_error";
+                    min_objects, sheaf, barn, min_partial, cpu_partial, \
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error";
 
 /// Applies `text` to `options`; calls `bad` for each part that is none, and leaves that option as it was.
 pub(crate) fn parse<'a>(text: &'a str, options: &mut Options, mut bad: impl FnMut(OptionError<'a>)) {
@@ -135,6 +146,15 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         "cpu_partial" => {
             options.cpu_partial = Some(number(value, 0, 1 << 20).ok_or("cpu_partial=0 to 1048576 (objects)")?);
         }
+        "remote_node_defrag_ratio" => {
+            let ratio = number(value, 0, 100).ok_or("remote_node_defrag_ratio=0 to 100 (percent)")?;
+            options.defrag_ratio = ratio;
+        }
+        "limit" => options.limit = Some(number(value, 1, 8192).ok_or("limit=1 to limit=8192 (objects)")?),
+        "batchcount" => {
+            options.batchcount = Some(number(value, 1, 8192).ok_or("batchcount=1 to batchcount=8192 (objects)")?);
+        }
+        "shared" => options.shared = Some(number(value, 0, 64).ok_or("shared=0 to shared=64 (batches)")?),
         "merge" => options.merge = switch(value).ok_or("merge=on or merge=off")?,
         "noaliencache" => {
             options.noaliencache = switch(value).ok_or("noaliencache=on or noaliencache=off")?;

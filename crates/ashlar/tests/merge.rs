@@ -58,10 +58,12 @@ fn never(reason: usize) -> CacheArgs {
         4 => CacheArgs { min_partial: Some(3), ..DEFAULT },
         5 => CacheArgs { min_order: Some(1), ..DEFAULT },
         6 => CacheArgs { max_order: Some(2), ..DEFAULT },
+        7 => CacheArgs { cpu_partial: Some(9), ..DEFAULT },
+        8 => CacheArgs { remote_node_defrag_ratio: Some(9), ..DEFAULT },
         _ => DEFAULT,
     }
 }
-const REASONS: usize = 6;
+const REASONS: usize = 8;
 
 impl Kind {
     fn args(&self) -> CacheArgs {

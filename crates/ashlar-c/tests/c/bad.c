@@ -99,6 +99,12 @@ int main(int argc, char **argv)
         said(kmem_cache_prefill_sheaf(plain, GFP_KERNEL, 0));
     else if (strcmp(kind, "prefill-zero") == 0)
         said(kmem_cache_prefill_sheaf(plain, GFP_KERNEL | __GFP_ZERO, 4));
+    else if (strcmp(kind, "tunable-name") == 0)
+        puts(ashlar_set_tunable(plain, "order", 1) == -EINVAL ? "-EINVAL" : "?");
+    else if (strcmp(kind, "tunable-range") == 0)
+        puts(ashlar_set_tunable(plain, "remote_node_defrag_ratio", 101) == -EINVAL ? "-EINVAL" : "?");
+    else if (strcmp(kind, "tunable-engine") == 0)
+        puts(ashlar_set_tunable(plain, "cpu_partial", 1) == -EINVAL ? "-EINVAL" : "?");
     else if (strcmp(kind, "sheaf-of-another") == 0)
         said(kmem_cache_alloc_from_sheaf(constructed, GFP_KERNEL, sheaf));
     else if (strcmp(kind, "refill-of-another") == 0)

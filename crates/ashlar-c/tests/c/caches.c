@@ -286,6 +286,32 @@ static void merging(void)
     kmem_cache_destroy(s);
 }
 
+static void tunables(void)
+{
+    struct kmem_cache *s = kmem_cache_create("tuned", 200, NULL, SLAB_NO_MERGE);
+    struct kmem_cache_args args = ASHLAR_CACHE_ARGS_INIT;
+    struct ashlar_cache_info info;
+    size_t value = 77;
+
+    CHECK(ashlar_set_tunable(s, "min_partial", 9) == 0);
+    CHECK(ashlar_tunable(s, "min_partial", &value) == 0 && value == 9);
+    /* On the engine of the process, which may be any. */
+    if (ashlar_tunable(s, "sheaf_capacity", &value) == 0) {
+        CHECK(ashlar_set_tunable(s, "sheaf_capacity", 5) == 0);
+        ashlar_cache_info(s, &info);
+        CHECK(info.sheaf_capacity == 5);
+    }
+    kmem_cache_destroy(s);
+    args.engine = "slub-bulk";
+    args.use_cpu_partial = args.use_min_partial = true;
+    args.cpu_partial = 256;
+    args.min_partial = 9;
+    s = kmem_cache_create("tuned", 256, &args, 0);
+    CHECK(s != NULL && ashlar_tunable(s, "cpu_partial", &value) == 0 && value == 256);
+    CHECK(ashlar_tunable(s, "limit", &value) == -EINVAL && value == 256);
+    kmem_cache_destroy(s);
+}
+
 static void memory_goes_back(void)
 {
     struct kmem_cache *s = kmem_cache_create("gone", 1000, NULL, 0);
@@ -305,6 +331,7 @@ int main(void)
     sheaves();
     figures();
     merging();
+    tunables();
     memory_goes_back();
     puts("well");
     return 0;

@@ -62,8 +62,8 @@ fn copied(name: &str) -> ([u8; MAX_NAME], u8) {
 
 /// With which others a new cache may be merged.
 pub(super) fn rule(args: &CacheArgs, origin: Origin, options: &Options) -> Merge {
-    let own = [args.sheaf_capacity, args.min_partial].iter().any(Option::is_some)
-        || [args.min_order, args.max_order].iter().any(Option::is_some);
+    let own = [args.sheaf_capacity, args.min_partial, args.cpu_partial, args.remote_node_defrag_ratio];
+    let own = own.iter().any(Option::is_some) || [args.min_order, args.max_order].iter().any(Option::is_some);
     let mergeable = options.merge && origin == Origin::Program && !args.no_merge && args.ctor.is_none() && !own;
     Merge { mergeable, group: args.merge_group }
 }

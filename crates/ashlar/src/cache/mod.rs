@@ -3,12 +3,14 @@
 //! * [`KmemCache`]: a cache of objects of one size.
 //! * [`Cache`]: the same for one Rust type, with [`CacheBox`] that drops back into it.
 //! * [`info`]: what a cache looks like from outside. [`merge`]: caches of objects alike that are one.
+//! * [`tune`]: what can be changed at run time.
 //! * [`registry`]: all caches; [`reaper`]: giving memory back in the background.
 
 mod info;
 mod merge;
 pub(crate) mod reaper;
 pub(crate) mod registry;
+mod tune;
 mod typed;
 
 pub use info::{CacheInfo, for_each_cache, total_counts};
@@ -17,9 +19,8 @@ pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;
 
-use crate::engine::slab::{self, QueueTunables};
-use crate::engine::{self, Constructor, Engine, MAX_NAME, Origin, RawCache};
-use crate::error::{CreateError, DestroyError, TuneError};
+use crate::engine::{self, Constructor, Engine, MAX_NAME, Origin, RawCache, Tunable, slab};
+use crate::error::{CreateError, DestroyError};
 use crate::options::Options;
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
@@ -38,8 +39,12 @@ pub struct CacheArgs {
     pub ctor: Option<Constructor>,
     /// Objects in a sheaf, 1 to 254; `None`: by object size.
     pub sheaf_capacity: Option<usize>,
-    /// Empty slabs that each node keeps; `None`: by object size.
+    /// Empty slabs that each node keeps, 0 to 1048576; `None`: by object size.
     pub min_partial: Option<usize>,
+    /// Free objects that a CPU's partial slabs may have, 0 to 1048576, of the engine `slub-bulk`; `None`: by object size.
+    pub cpu_partial: Option<usize>,
+    /// See [`Tunable::RemoteNodeDefragRatio`], 0 to 100; `None`: the option of the process.
+    pub remote_node_defrag_ratio: Option<usize>,
     /// Smallest order of slabs, 0 to 9; `None`: the option of the process.
     pub min_order: Option<u8>,
     /// Largest order of slabs, 0 to 9; `None`: the option of the process.
@@ -47,7 +52,7 @@ pub struct CacheArgs {
     /// The strategy; `None`: the option `engine` of the process.
     pub engine: Option<Engine>,
     /// The cache shares its slabs with no other (`SLAB_NO_MERGE`). Without, caches of objects alike are one cache with several
-    /// names, unless the option of the process says `merge=off`; a cache with a constructor, or with any of the five
+    /// names, unless the option of the process says `merge=off`; a cache with a constructor, or with any of the seven
     /// fields before `engine`, is never merged. The engines `slob` and `slob-seg` share pages all the same: they know no caches.
     pub no_merge: bool,
     /// Only caches with the same number here are merged: what the kernel has in flags that must be equal.
@@ -62,6 +67,8 @@ impl CacheArgs {
         ctor: None,
         sheaf_capacity: None,
         min_partial: None,
+        cpu_partial: None,
+        remote_node_defrag_ratio: None,
         min_order: None,
         max_order: None,
         engine: None,
@@ -184,6 +191,15 @@ fn create_or_merge(
         Some(n) => n,
         None => sheaf_capacity(geometry.stride),
     };
+    for (which, value) in [
+        (Tunable::MinPartial, args.min_partial),
+        (Tunable::CpuPartial, args.cpu_partial),
+        (Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio),
+    ] {
+        if value.is_some_and(|value| value > which.range().1) {
+            return Err(CreateError::Option(which.expected()));
+        }
+    }
     let partial =
         args.min_partial.or(options.min_partial).unwrap_or_else(|| engine.min_partial(min_partial(geometry.stride)));
     let barn_limit = barn_limit(&options, capacity, geometry.stride);
@@ -194,9 +210,15 @@ fn create_or_merge(
         sheaf_capacity: capacity,
         barn_limit,
         min_partial: partial,
-        cpu_partial: options.cpu_partial.unwrap_or_else(|| engine.cpu_partial(geometry.stride)),
+        cpu_partial: args.cpu_partial.or(options.cpu_partial).unwrap_or_else(|| engine.cpu_partial(geometry.stride)),
+        defrag_ratio: args.remote_node_defrag_ratio.unwrap_or(options.defrag_ratio) as u16 * 10,
         engine,
-        noaliencache: options.noaliencache,
+        queues: slab::QueueOptions {
+            limit: options.limit,
+            batchcount: options.batchcount,
+            shared: options.shared,
+            noaliencache: options.noaliencache,
+        },
         origin,
         merge: merge::rule(args, origin, &options),
         slot,
@@ -366,20 +388,6 @@ impl KmemCache {
     /// caches share pages.
     pub fn shares_slabs_with(&self, other: &KmemCache) -> bool {
         core::ptr::eq(self.raw, other.raw) || engine::share_pages(self.raw, other.raw)
-    }
-
-    /// Sets the queue tunables of a cache of the engine `slab`, at any time; objects that do not fit any more go back
-    /// to their slabs.
-    ///
-    /// # Errors
-    /// See [`TuneError`]: nothing has changed then.
-    pub fn set_queue_tunables(&self, tunables: &QueueTunables) -> Result<(), TuneError> {
-        if self.raw.engine != Engine::Slab {
-            return Err(TuneError::Engine);
-        }
-        let done = slab::tune(self.raw, tunables);
-        crate::background::settle();
-        done
     }
 
     /// Its strategy.

@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
 use super::merge::{self, Alias};
+use crate::engine::slab::QueueOptions;
 use crate::engine::{self, Constructor, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache};
 use crate::error::CreateError;
 use crate::page::memmap::{MEMMAP, PageKind};
@@ -47,8 +48,9 @@ pub(crate) struct NewCache<'a> {
     pub(crate) barn_limit: usize,
     pub(crate) min_partial: usize,
     pub(crate) cpu_partial: usize,
+    pub(crate) defrag_ratio: u16,
     pub(crate) engine: Engine,
-    pub(crate) noaliencache: bool,
+    pub(crate) queues: QueueOptions,
     pub(crate) origin: Origin,
     pub(crate) merge: Merge,
     /// One of the slots that are set aside for malloc and kmalloc; `None`: any.
@@ -151,7 +153,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
         origin: new.origin,
         alone: new.ctor.is_some() || (new.origin == Origin::Program && !new.merge.mergeable),
         group: new.merge.group,
-        noaliencache: new.noaliencache,
+        queues: new.queues,
     };
     let opened = state.open(&opening, &mut geometry);
     // An entry whose engine could not be opened is entered all the same, as that of a destroyed cache: the next attempt
@@ -167,6 +169,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
         barn_limit: new.barn_limit,
         min_partial: new.min_partial,
         cpu_partial: new.cpu_partial,
+        defrag_ratio: new.defrag_ratio,
         engine: new.engine,
         state,
         origin: new.origin,

@@ -55,17 +55,19 @@ pub(crate) mod slab;
 pub(crate) mod slob;
 pub(crate) mod slub;
 pub(crate) mod tally;
+mod tunables;
 
 pub use cpu_slab::Stage;
 pub use figures::{Counts, Usage};
 pub use select::Engine;
+pub use tunables::Tunable;
 
 use crate::error::CreateError;
 use crate::page::memmap::MEMMAP;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
 use crate::slab::geometry::Geometry;
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::units::{NodeId, PageIndex};
 
 /// Longest cache name in bytes.
@@ -102,6 +104,8 @@ pub(crate) struct RawCache {
     pub(crate) min_partial: AtomicUsize,
     /// Free objects that a CPU's partial slabs may have; 0: it keeps none. Of one stage of SLUB.
     pub(crate) cpu_partial: AtomicUsize,
+    /// How readily partial slabs of other nodes are taken before a slab is new, in thousandths.
+    pub(crate) defrag_ratio: AtomicU16,
     /// What the reaper saw when it looked last, cut to its low half, for engines that tell their use by their counts.
     pub(crate) looked: AtomicU32,
     /// What the engines keep for it.
@@ -113,7 +117,7 @@ pub(crate) struct RawCache {
     pub(crate) refcount: AtomicU32,
     /// Bytes that the user may use: of the largest of the caches that share it. See [`Self::object_size`].
     object_size: AtomicU32,
-    name: [u8; MAX_NAME + 1],
+    name: [u8; MAX_NAME],
     name_len: u8,
     /// Creation number; 0 while the entry is free.
     pub(crate) serial: AtomicU32,
@@ -145,6 +149,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) barn_limit: usize,
     pub(crate) min_partial: usize,
     pub(crate) cpu_partial: usize,
+    pub(crate) defrag_ratio: u16,
     pub(crate) engine: Engine,
     pub(crate) state: EngineState,
     pub(crate) origin: Origin,
@@ -153,7 +158,7 @@ pub(crate) struct Plan<'a> {
 
 impl RawCache {
     pub(crate) fn new(plan: &Plan<'_>, serial: u32) -> RawCache {
-        let mut name = [0; MAX_NAME + 1];
+        let mut name = [0; MAX_NAME];
         let len = plan.name.len().min(MAX_NAME);
         name[..len].copy_from_slice(&plan.name.as_bytes()[..len]);
         RawCache {
@@ -166,6 +171,7 @@ impl RawCache {
             barn_limit: AtomicUsize::new(plan.barn_limit),
             min_partial: AtomicUsize::new(plan.min_partial),
             cpu_partial: AtomicUsize::new(plan.cpu_partial),
+            defrag_ratio: AtomicU16::new(plan.defrag_ratio),
             looked: AtomicU32::new(0),
             state: plan.state,
             origin: plan.origin,
@@ -240,8 +246,8 @@ pub(crate) struct Opening {
     pub(crate) alone: bool,
     /// With which others it may share pages.
     pub(crate) group: u8,
-    /// Of SLAB: objects of other nodes go straight to their slabs.
-    pub(crate) noaliencache: bool,
+    /// Of SLAB.
+    pub(crate) queues: slab::QueueOptions,
 }
 
 /// What the engines keep for a cache beside [`RawCache`]: each kind of state is empty until a cache in this entry of the
@@ -278,7 +284,7 @@ impl EngineState {
             }
             Engine::Slab => {
                 self.open_nodes_and_page_lists()?;
-                self.slab.open(geometry, of.noaliencache)
+                self.slab.open(geometry, &of.queues)
             }
             Engine::Slob => tally::open(&mut self.tallies).ok_or(CreateError::OutOfMemory),
             Engine::SlobSeg | Engine::SlobCache => segregated::open(self, of, geometry).ok_or(CreateError::OutOfMemory),
@@ -525,6 +531,20 @@ pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
 pub(crate) fn share_pages(one: &RawCache, other: &RawCache) -> bool {
     let segregated = matches!(one.engine, Engine::SlobSeg | Engine::SlobCache);
     one.engine == other.engine && (one.engine == Engine::Slob || (segregated && one.state.pool == other.state.pool))
+}
+
+/// Whether partial slabs of other nodes are to be looked at before a slab is new: in so many of 1000 cases as the cache's
+/// ratio says. The kernel asks the cycle counter; here a counter of such questions is scattered, which is the same everywhere.
+pub(crate) fn defrags_now(cache: &RawCache) -> bool {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    let ratio = u32::from(cache.defrag_ratio.load(Ordering::Relaxed));
+    if ratio == 0 {
+        return false;
+    }
+    let asked = ASKED.load(Ordering::Relaxed);
+    ASKED.store(asked.wrapping_add(1), Ordering::Relaxed);
+    // The golden ratio spreads consecutive numbers evenly. As in the kernel, of 1024 parts.
+    asked.wrapping_mul(0x9E37_79B9) >> 22 <= ratio
 }
 
 /// What happened at the cache.

@@ -69,7 +69,8 @@ impl Sheaf {
     /// Objects in it.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.capacity() - self.index()
+        // The capacity of a sheaf that another looks at, owning nothing, may change under its eyes.
+        self.capacity().saturating_sub(self.index())
     }
 
     /// The objects, top first.

@@ -7,7 +7,7 @@ use super::local::{self, NO_SLAB, Words, exchange, read};
 use super::slabs::{self, Thawed};
 use super::stage::Switches;
 use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
-use crate::engine::{RawCache, slub, tunable};
+use crate::engine::{RawCache, defrags_now, slub, tunable};
 use crate::page::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::pages;
@@ -146,6 +146,15 @@ fn next_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opt
 fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
     let nodes = cache.state.nodes.len();
     let home = usize::from(node.0) % nodes;
+    if nodes > 1 && defrags_now(cache) {
+        let own = from_partial(cache, switches, &cache.state.nodes[home]);
+        let others = (1..nodes).map(|next| &cache.state.nodes[(home + next) % nodes]);
+        let mut others = others.filter(|node| slub::has_to_spare(cache, node));
+        let fed = own.or_else(|| others.find_map(|node| from_partial(cache, switches, node)));
+        if fed.is_some() {
+            return fed;
+        }
+    }
     (0..nodes).find_map(|i| {
         let id = (home + i) % nodes;
         from_partial(cache, switches, &cache.state.nodes[id]).or_else(|| new_slab(cache, NodeId(id as u8)))
@@ -158,7 +167,7 @@ fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> O
     let (page, chain) = slabs::freeze_partial(&node.list, &MEMMAP, protection, true)?;
     if switches.cpu_partial {
         let mut had = 0;
-        while had <= cpu_partial(cache) / 2 {
+        while cpu_partial(cache) > 0 && had <= cpu_partial(cache) / 2 {
             let Some((page, chain)) = slabs::freeze_partial(&node.list, &MEMMAP, protection, false) else { break };
             had += usize::from(chain.count).max(1);
             put_cpu_partial(cache, page);

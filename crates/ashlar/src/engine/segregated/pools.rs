@@ -154,6 +154,7 @@ fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Opt
         barn_limit: 0,
         min_partial: super::KEPT,
         cpu_partial: 0,
+        defrag_ratio: 0,
         engine,
         state,
         origin,

@@ -37,7 +37,7 @@ mod state;
 
 pub(crate) use reap::{reap, round_now, set_walk};
 pub use state::QueueTunables;
-pub(crate) use state::{State, close, tune};
+pub(crate) use state::{MAX_LIMIT, MAX_SHARED, QueueOptions, State, close, tune};
 
 use super::cpu_slab::{all_cpus, this_cpu};
 use super::slub::counters::SlowPathStats;

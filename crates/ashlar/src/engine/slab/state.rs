@@ -6,7 +6,7 @@ use super::array::ArrayCache;
 use super::here::Here;
 use super::lists::{After, Lists};
 use crate::engine::cpu_slab::all_cpus;
-use crate::engine::{RawCache, meta_slice};
+use crate::engine::{RawCache, Tunable, meta_slice};
 use crate::error::{CreateError, TuneError};
 use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
@@ -16,9 +16,9 @@ use crate::sync::{AtomicUsize, Ordering, SpinLock};
 use crate::units::{NodeId, PAGE_SIZE};
 
 /// Most objects in a CPU's array.
-const MAX_LIMIT: usize = 8192;
+pub(crate) const MAX_LIMIT: usize = 8192;
 /// Largest shared factor, and most objects in a shared array.
-const MAX_SHARED: usize = 64;
+pub(crate) const MAX_SHARED: usize = 64;
 const MAX_SHARED_OBJECTS: usize = 1 << 16;
 
 /// The tunables of a cache of the engine `slab`; the columns `limit`, `batchcount` and `sharedfactor` of slabinfo.
@@ -50,18 +50,37 @@ impl QueueTunables {
         QueueTunables { limit, batchcount: limit.div_ceil(2), shared }
     }
 
+    /// The same with the options of the process, each cut to what the others leave it.
+    fn with(self, options: &QueueOptions) -> QueueTunables {
+        let limit = options.limit.unwrap_or(self.limit);
+        let by_limit = if options.limit.is_some() { limit.div_ceil(2) } else { self.batchcount };
+        let batchcount = options.batchcount.unwrap_or(by_limit).min(limit);
+        let shared = options.shared.unwrap_or(self.shared).min(MAX_SHARED_OBJECTS / batchcount);
+        QueueTunables { limit, batchcount, shared }
+    }
+
     fn check(&self) -> Result<(), TuneError> {
         if !(1..=MAX_LIMIT).contains(&self.limit) {
-            return Err(TuneError::Range("limit: expected 1 to 8192 (objects)"));
+            return Err(TuneError::Range(Tunable::Limit.expected()));
         }
         if !(1..=self.limit).contains(&self.batchcount) {
-            return Err(TuneError::Range("batchcount: expected 1 to limit (objects)"));
+            return Err(TuneError::Range(Tunable::BatchCount.expected()));
         }
         if self.shared > MAX_SHARED || self.shared * self.batchcount > MAX_SHARED_OBJECTS {
-            return Err(TuneError::Range("shared: expected 0 to 64 (batches), and at most 65536 objects"));
+            return Err(TuneError::Range(Tunable::Shared.expected()));
         }
         Ok(())
     }
+}
+
+/// What the options of the process say of queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueOptions {
+    pub(crate) limit: Option<usize>,
+    pub(crate) batchcount: Option<usize>,
+    pub(crate) shared: Option<usize>,
+    /// Objects of other nodes go straight to their slabs.
+    pub(crate) noaliencache: bool,
 }
 
 /// What a cache keeps for one node.
@@ -157,9 +176,9 @@ impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 
     /// See [`crate::engine::EngineState::open`].
-    pub(crate) fn open(&mut self, geometry: &Geometry, noaliencache: bool) -> Result<(), CreateError> {
+    pub(crate) fn open(&mut self, geometry: &Geometry, options: &QueueOptions) -> Result<(), CreateError> {
         lock::want();
-        self.noaliencache = noaliencache;
+        self.noaliencache = options.noaliencache;
         if self.queues.is_empty() {
             self.queues = Queues::make().ok_or(CreateError::OutOfMemory)?;
         }
@@ -169,7 +188,7 @@ impl State {
             unsafe { PERCPU.slot(cpu, self.place).cast::<[usize; 2]>().write_volatile([0; 2]) };
         }
         let queues = &self.queues[0];
-        let tunables = QueueTunables::by_size(geometry.stride, PERCPU.cpus.load(Ordering::Relaxed));
+        let tunables = QueueTunables::by_size(geometry.stride, PERCPU.cpus.load(Ordering::Relaxed)).with(options);
         queues.set(&tunables);
         for (id, node) in queues.nodes.iter().enumerate() {
             *node.lists.lock() = Lists::NEW;

@@ -42,6 +42,8 @@ impl BarnStats {
 
 struct Inner {
     full: SheafList,
+    /// Objects in them; sheaves differ where the capacity was changed.
+    objects: usize,
     empty: SheafList,
     stats: BarnStats,
     /// Used since the reaper looked last.
@@ -51,8 +53,16 @@ struct Inner {
 }
 
 impl Inner {
+    fn pop_full(&mut self) -> Option<Sheaf> {
+        let sheaf = self.full.pop_full()?;
+        self.objects -= sheaf.len();
+        self.low = self.low.min(self.full.len());
+        Some(sheaf)
+    }
+
     const NEW: Inner = Inner {
         full: SheafList::new(),
+        objects: 0,
         empty: SheafList::new(),
         stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0, robbed: 0 },
         touched: false,
@@ -110,8 +120,7 @@ impl Barn {
     pub(crate) fn get_full(&self) -> Option<Sheaf> {
         let mut barn = self.inner.lock();
         barn.touched = true;
-        let sheaf = barn.full.pop_full();
-        barn.low = barn.low.min(barn.full.len());
+        let sheaf = barn.pop_full();
         if sheaf.is_some() {
             barn.stats.get += 1;
         } else {
@@ -130,6 +139,7 @@ impl Barn {
             return Err(sheaf);
         }
         barn.stats.put += 1;
+        barn.objects += sheaf.len();
         barn.full.push(sheaf);
         Ok(barn.full.len())
     }
@@ -137,8 +147,7 @@ impl Barn {
     /// A full sheaf for another CPU than this barn's, if there is one.
     pub(crate) fn rob_full(&self) -> Option<Sheaf> {
         let mut barn = self.inner.lock();
-        let sheaf = barn.full.pop_full()?;
-        barn.low = barn.low.min(barn.full.len());
+        let sheaf = barn.pop_full()?;
         barn.touched = true;
         barn.stats.robbed += 1;
         Some(sheaf)
@@ -167,9 +176,16 @@ impl Barn {
         (core::mem::take(&mut barn.touched), unused)
     }
 
-    /// Objects in full sheaves are `full_sheaves` times the capacity.
+    /// Full sheaves here.
+    #[cfg(ashlar_loom)]
     pub(crate) fn full_sheaves(&self) -> usize {
         self.inner.lock().full.len()
+    }
+
+    /// Objects in the full sheaves.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn full_objects(&self) -> usize {
+        self.inner.lock().objects
     }
 
     /// Starts the counts from zero, for a new cache in an old place.

@@ -30,7 +30,7 @@ mod store;
 
 pub(crate) use store::{Node, held_bytes, lock_nodes, open, reap, release, unlock_nodes};
 
-pub(crate) use refill::{carve, class_word};
+pub(crate) use refill::{carve, class_word, has_to_spare};
 
 use super::{Counts, RawCache, Usage, tunable};
 use crate::page::head::PageHead;
@@ -105,8 +105,8 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     // nothing else is left.
     let (id, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_alloc();
-    if let Some(full) = take_full(node, view.cpu) {
-        if let Err(full) = install(cache, node, view, full.into_top()) {
+    if let Some(full) = take_full(cache, node, view.cpu) {
+        if let Err(full) = install(cache, node, view, full) {
             store_full(cache, node, view.cpu, full);
         }
         return Refreshed::Again;
@@ -130,7 +130,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         put_empty(node, view.cpu, sheaf);
         return use_spare(cache, view).unwrap_or(Refreshed::OutOfMemory);
     };
-    if let Err(mut sheaf) = install(cache, node, view, sheaf.into_top()) {
+    if let Err(mut sheaf) = install(cache, node, view, sheaf) {
         // Moved to another CPU meanwhile, which has objects of its own.
         flush::flush(cache, sheaf.objects());
         sheaf.set_len(0);
@@ -156,9 +156,11 @@ fn use_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
     (view.spare != 0 && !is_empty(view.spare)).then(|| swap(cache, view))
 }
 
-/// Makes the sheaf at `top` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
+/// Makes `sheaf` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
 /// sheaf back when the slot has changed.
-fn install(cache: &'static RawCache, node: &Node, view: &View, top: usize) -> Result<(), Sheaf> {
+fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> Result<(), Sheaf> {
+    let capacity = sheaf.capacity();
+    let top = sheaf.into_top();
     let old = if view.main == null_top() { 0 } else { view.main };
     let spare = if view.spare == 0 { old } else { view.spare };
     if !percpu::exchange(cache.slot, view, top, spare) {
@@ -176,7 +178,29 @@ fn install(cache: &'static RawCache, node: &Node, view: &View, top: usize) -> Re
             }
         }
     }
+    check_capacity(cache, capacity);
     Ok(())
+}
+
+/// Called when a sheaf of `capacity` objects has just gone into a slot. If the capacity was changed after the sheaf was chosen,
+/// the drain of that change may have come before the sheaf did: then another is due. One of the two sees the other:
+/// the change stores the capacity, and all CPUs pass a barrier before it looks at slots; here the slot is written first.
+#[inline]
+fn check_capacity(cache: &'static RawCache, capacity: usize) {
+    if tunable(&cache.sheaf_capacity) != capacity {
+        flush_all(cache);
+    }
+}
+
+/// Gives the cache sheaves of another capacity, 0 for none, and barns of so many of them. Those that exist go home; what a thread
+/// has in hand follows when it comes back (`check_capacity`, `store::fits`).
+pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn_limit: usize) {
+    cache.barn_limit.store(barn_limit, Ordering::Relaxed);
+    cache.sheaf_capacity.store(capacity, Ordering::SeqCst);
+    flush_all(cache);
+    for node in cache.state.nodes {
+        node.barns.iter().for_each(store::retire_empty);
+    }
 }
 
 /// True for the top of an empty sheaf that the view's owner may look at.
@@ -312,6 +336,7 @@ fn put_on_new_sheaf(
     if let Some(full) = unsafe { percpu::owned(leaving) } {
         store_full(cache, node, view.cpu, full);
     }
+    check_capacity(cache, capacity);
     true
 }
 
@@ -474,8 +499,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
         drop(list);
         usage.slabs += node.counters.slabs();
         usage.objects += node.counters.objects();
-        let full: usize = node.barns.iter().map(|barn| barn.full_sheaves()).sum();
-        usage.cached += full * tunable(&cache.sheaf_capacity);
+        usage.cached += node.barns.iter().map(|barn| barn.full_objects()).sum::<usize>();
     }
     for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
         usage.cached += cached_on(CpuId(cpu), cache.slot);

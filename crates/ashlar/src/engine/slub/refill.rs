@@ -7,7 +7,7 @@
 
 use super::Node;
 use super::node::{Chain, Freed, Taken};
-use crate::engine::{RawCache, tunable};
+use crate::engine::{RawCache, defrags_now, tunable};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::zone::{Run, ZONE};
 use crate::report;
@@ -28,6 +28,14 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
     let home = usize::from(node.0) % nodes;
     cache.state.nodes[home].counters.count_refill();
     let mut got = from_partial(cache, &cache.state.nodes[home], out);
+    if got == 0 && nodes > 1 && defrags_now(cache) {
+        let others = (1..nodes).map(|next| &cache.state.nodes[(home + next) % nodes]);
+        got = others
+            .filter(|node| has_to_spare(cache, node))
+            .map(|node| from_partial(cache, node, out))
+            .find(|&n| n > 0)
+            .unwrap_or(0);
+    }
     if got < out.len() {
         got += from_new_slabs(cache, NodeId(home as u8), &mut out[got..]);
     }
@@ -42,6 +50,11 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
         next += 1;
     }
     got
+}
+
+/// Whether a node has more partial slabs than it keeps: then others may take of them, by the kernel's rule.
+pub(crate) fn has_to_spare(cache: &RawCache, node: &Node) -> bool {
+    node.list.lock().count > tunable(&cache.min_partial)
 }
 
 fn from_partial(cache: &'static RawCache, node: &'static Node, out: &mut [usize]) -> usize {

@@ -60,8 +60,16 @@ pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
     Some(())
 }
 
+/// Whether a sheaf has the capacity that is asked for now. One that has another is nobody's any more: its objects go home.
+pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
+    sheaf.capacity() == tunable(&cache.sheaf_capacity)
+}
+
 /// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough.
 pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf) {
+    if !fits(cache, &full) {
+        return flush_sheaf(cache, full);
+    }
     let bytes = full.len() * cache.geometry.stride;
     match node.barn(cpu).put_full(full, tunable(&cache.barn_limit)) {
         Ok(sheaves) => {
@@ -78,8 +86,14 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 }
 
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
-pub(super) fn take_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
-    node.barn(cpu).get_full().or_else(|| others(node, cpu).find_map(Barn::rob_full))
+pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
+    loop {
+        let full = node.barn(cpu).get_full().or_else(|| others(node, cpu).find_map(Barn::rob_full))?;
+        if fits(cache, &full) {
+            return Some(full);
+        }
+        flush_sheaf(cache, full);
+    }
 }
 
 /// The barns of the other CPUs, the next one first.
@@ -134,7 +148,7 @@ pub(crate) fn release(cache: &'static RawCache) {
 }
 
 /// Gives a barn's empty sheaves to the pool.
-fn retire_empty(barn: &Barn) {
+pub(super) fn retire_empty(barn: &Barn) {
     while let Some(sheaf) = barn.get_empty() {
         retire_sheaf(sheaf);
     }
@@ -160,8 +174,8 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
 
 /// See [`crate::engine::held_bytes`]: the full sheaves of barns.
 pub(crate) fn held_bytes(cache: &RawCache) -> usize {
-    let sheaves: usize = cache.state.nodes.iter().flat_map(|node| node.barns).map(Barn::full_sheaves).sum();
-    sheaves * tunable(&cache.sheaf_capacity) * cache.geometry.stride
+    let objects: usize = cache.state.nodes.iter().flat_map(|node| node.barns).map(Barn::full_objects).sum();
+    objects * cache.geometry.stride
 }
 
 /// Takes the locks of node entries, for fork.

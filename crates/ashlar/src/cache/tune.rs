@@ -1,0 +1,101 @@
+//! Tunables: what of a cache can be changed while it is in use. The names are the kernel's.
+//!
+//! | tunable | engines | what a change does at once |
+//! |---|---|---|
+//! | `cpu_partial` | `slub-bulk` | partial slabs of CPUs go to their nodes |
+//! | `min_partial` | all but `slab`, `slob` | lowered: empty slabs go back |
+//! | `sheaf_capacity` | `ashlar` | all sheaves go home; new ones have the new capacity |
+//! | `remote_node_defrag_ratio` | `ashlar`, the stages of SLUB | nothing |
+//! | `limit`, `batchcount`, `shared` | `slab` | arrays grow or give objects back |
+//!
+//! No change stops anybody for longer than a drain. What a thread has in hand meanwhile is settled when it comes back: a sheaf
+//! of the old capacity goes home instead of into a barn or a slot (`engine::slub::set_sheaf_capacity`), and a slab that
+//! was kept by the old number is counted by the new one at the next free that empties a slab.
+//!
+//! Merged caches have the tunables of one: a change by any name is one for all.
+
+use super::KmemCache;
+use crate::engine::slab::{self, QueueTunables};
+use crate::engine::{self, Engine, Tunable, slub, tunable};
+use crate::error::TuneError;
+use crate::sync::{AtomicUsize, Ordering};
+
+impl KmemCache {
+    /// The value of a tunable; `None` where the cache's engine has no such thing.
+    pub fn tunable(&self, which: Tunable) -> Option<usize> {
+        let raw = self.raw;
+        let queues = || slab::queue_info(raw).tunables;
+        which.is_of(raw.engine).then(|| match which {
+            Tunable::CpuPartial => tunable(&raw.cpu_partial),
+            Tunable::MinPartial => tunable(&raw.min_partial),
+            Tunable::SheafCapacity => tunable(&raw.sheaf_capacity),
+            Tunable::RemoteNodeDefragRatio => usize::from(raw.defrag_ratio.load(Ordering::Relaxed)) / 10,
+            Tunable::Limit => queues().limit,
+            Tunable::BatchCount => queues().batchcount,
+            Tunable::Shared => queues().shared,
+        })
+    }
+
+    /// Changes a tunable, at any time, whoever uses the cache; for all names of merged caches.
+    ///
+    /// # Errors
+    /// See [`TuneError`]: nothing has changed then.
+    pub fn set_tunable(&self, which: Tunable, value: usize) -> Result<(), TuneError> {
+        let raw = self.raw;
+        if !which.is_of(raw.engine) {
+            return Err(TuneError::Engine(which.engines()));
+        }
+        let (low, high) = which.range();
+        if !(low..=high).contains(&value) {
+            return Err(TuneError::Range(which.expected()));
+        }
+        match which {
+            Tunable::CpuPartial => {
+                raw.cpu_partial.store(value, Ordering::Relaxed);
+                engine::flush(raw);
+            }
+            Tunable::MinPartial => self.set_min_partial(value),
+            Tunable::SheafCapacity => {
+                let limit = super::barn_limit(&crate::boot::options(), value, raw.geometry.stride);
+                slub::set_sheaf_capacity(raw, value, limit);
+            }
+            Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),
+            Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
+                let mut queues = slab::queue_info(raw).tunables;
+                match which {
+                    Tunable::Limit => {
+                        queues.limit = value;
+                        queues.batchcount = queues.batchcount.min(value);
+                    }
+                    Tunable::BatchCount => queues.batchcount = value,
+                    _ => queues.shared = value,
+                }
+                slab::tune(raw, &queues)?;
+            }
+        }
+        crate::background::settle();
+        Ok(())
+    }
+
+    fn set_min_partial(&self, value: usize) {
+        let store = |cell: &AtomicUsize| cell.swap(value, Ordering::Relaxed);
+        let before = store(&self.raw.min_partial);
+        engine::attach(self.raw);
+        if value < before {
+            engine::trim(self.raw);
+        }
+    }
+
+    /// Sets the three tunables of a cache of the engine `slab` together.
+    ///
+    /// # Errors
+    /// See [`TuneError`]: nothing has changed then.
+    pub fn set_queue_tunables(&self, tunables: &QueueTunables) -> Result<(), TuneError> {
+        if self.raw.engine != Engine::Slab {
+            return Err(TuneError::Engine(Tunable::Limit.engines()));
+        }
+        let done = slab::tune(self.raw, tunables);
+        crate::background::settle();
+        done
+    }
+}

@@ -1,0 +1,131 @@
+//! The tunables of caches: names, values, and the engines that have them. What a change does is the business of the layer above.
+
+use super::cpu_slab::Stage;
+use super::select::Engine;
+use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
+
+/// Something of a cache that can be changed at any time: [`crate::KmemCache::set_tunable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tunable {
+    /// Free objects that the partial slabs of one CPU may have; 0: it has none.
+    CpuPartial,
+    /// Empty slabs that each node keeps.
+    MinPartial,
+    /// Objects in a sheaf; 0: no sheaves.
+    SheafCapacity,
+    /// In how many of a hundred cases partial slabs of other nodes are looked at before a slab is new. 0, the default (the kernel's
+    /// is 100), leaves them to the case that the own node has no memory: so objects stay local.
+    RemoteNodeDefragRatio,
+    /// Objects in the array of one CPU. Set below `batchcount` it takes that with it.
+    Limit,
+    /// Objects that move between an array and its node at a time, at most `limit`.
+    BatchCount,
+    /// Batches in the array that the CPUs of a node share, of at most 65536 objects in all.
+    Shared,
+}
+
+/// Largest number of slabs or objects.
+const MOST: usize = 1 << 20;
+
+impl Tunable {
+    /// All of them.
+    pub const ALL: [Tunable; 7] = [
+        Tunable::CpuPartial,
+        Tunable::MinPartial,
+        Tunable::SheafCapacity,
+        Tunable::RemoteNodeDefragRatio,
+        Tunable::Limit,
+        Tunable::BatchCount,
+        Tunable::Shared,
+    ];
+
+    /// The kernel's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tunable::CpuPartial => "cpu_partial",
+            Tunable::MinPartial => "min_partial",
+            Tunable::SheafCapacity => "sheaf_capacity",
+            Tunable::RemoteNodeDefragRatio => "remote_node_defrag_ratio",
+            Tunable::Limit => "limit",
+            Tunable::BatchCount => "batchcount",
+            Tunable::Shared => "shared",
+        }
+    }
+
+    /// The tunable with this name.
+    pub fn from_name(name: &str) -> Option<Tunable> {
+        Self::ALL.into_iter().find(|tunable| tunable.name() == name)
+    }
+
+    /// Name and allowed values, as errors say it.
+    pub const fn expected(self) -> &'static str {
+        match self {
+            Tunable::CpuPartial => "cpu_partial: expected 0 to 1048576 (objects)",
+            Tunable::MinPartial => "min_partial: expected 0 to 1048576 (slabs)",
+            Tunable::SheafCapacity => "sheaf_capacity: expected 0 to 254 (objects)",
+            Tunable::RemoteNodeDefragRatio => "remote_node_defrag_ratio: expected 0 to 100 (percent)",
+            Tunable::Limit => "limit: expected 1 to 8192 (objects)",
+            Tunable::BatchCount => "batchcount: expected 1 to limit (objects)",
+            Tunable::Shared => "shared: expected 0 to 64 (batches), and at most 65536 objects",
+        }
+    }
+
+    /// Name and engines that have it, as errors say it.
+    pub(crate) const fn engines(self) -> &'static str {
+        match self {
+            Tunable::CpuPartial => "cpu_partial: expected a cache of the engine slub-bulk",
+            Tunable::MinPartial => "min_partial: expected a cache of another engine than slab and slob",
+            Tunable::SheafCapacity => "sheaf_capacity: expected a cache of the engine ashlar",
+            Tunable::RemoteNodeDefragRatio => {
+                "remote_node_defrag_ratio: expected a cache of the engine ashlar or of a stage of SLUB"
+            }
+            Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
+                "limit, batchcount and shared: expected a cache of the engine slab"
+            }
+        }
+    }
+
+    /// Smallest and largest value.
+    pub const fn range(self) -> (usize, usize) {
+        match self {
+            Tunable::CpuPartial | Tunable::MinPartial => (0, MOST),
+            Tunable::SheafCapacity => (0, MAX_SHEAF_CAPACITY),
+            Tunable::RemoteNodeDefragRatio => (0, 100),
+            Tunable::Limit | Tunable::BatchCount => (1, super::slab::MAX_LIMIT),
+            Tunable::Shared => (0, super::slab::MAX_SHARED),
+        }
+    }
+
+    /// Whether caches of this engine have it.
+    pub const fn is_of(self, engine: Engine) -> bool {
+        match self {
+            Tunable::CpuPartial => matches!(engine, Engine::Slub(Stage::Bulk)),
+            Tunable::MinPartial => !matches!(engine, Engine::Slab | Engine::Slob),
+            Tunable::SheafCapacity => matches!(engine, Engine::Ashlar),
+            Tunable::RemoteNodeDefragRatio => matches!(engine, Engine::Ashlar | Engine::Slub(_)),
+            Tunable::Limit | Tunable::BatchCount | Tunable::Shared => matches!(engine, Engine::Slab),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::prelude::rust_2024::*;
+
+    #[test]
+    fn names_ranges_and_words_agree() {
+        for which in Tunable::ALL {
+            assert_eq!(Tunable::from_name(which.name()), Some(which));
+            let (low, high) = which.range();
+            let words = which.expected();
+            assert!(words.starts_with(&format!("{}: expected {low} to ", which.name())), "{words}");
+            assert!(words.contains(&format!(" {high} ")) || which == Tunable::BatchCount, "{words}");
+            assert!(which.engines().contains(which.name()));
+            assert!(Engine::ALL.iter().any(|&engine| which.is_of(engine)));
+            assert!(!Engine::ALL.iter().all(|&engine| which.is_of(engine)));
+        }
+        assert_eq!(Tunable::from_name("order"), None);
+    }
+}
