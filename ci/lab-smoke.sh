@@ -16,6 +16,10 @@ if (($(nproc) >= 2)); then
 else
     echo "SKIPPED: simulate needs two CPUs"
 fi
+# Every claim gets a verdict, and the page is written. A run that this machine cannot make is told, and is no failure here.
+"${lab[@]}" reproduce --quick --runs tests,slob --json "$out/report.json" --html "$out/report.html" | grep -q QUICK
+"${lab[@]}" reproduce --from "$out/report.json" | grep -q '[0-9] claims: [0-9]* reproduced'
+grep -q '<svg class="chart"' "$out/report.html"
 # Bad input is named and ends with code 2.
 code=0
 "${lab[@]}" bench --sizes 0 2>"$out/err" || code=$?

@@ -22,6 +22,9 @@ _ashlar() {
             ashlar,help)
                 cmd="ashlar__subcmd__help"
                 ;;
+            ashlar,reproduce)
+                cmd="ashlar__subcmd__reproduce"
+                ;;
             ashlar,run)
                 cmd="ashlar__subcmd__run"
                 ;;
@@ -52,6 +55,9 @@ _ashlar() {
             ashlar__subcmd__help,help)
                 cmd="ashlar__subcmd__help__subcmd__help"
                 ;;
+            ashlar__subcmd__help,reproduce)
+                cmd="ashlar__subcmd__help__subcmd__reproduce"
+                ;;
             ashlar__subcmd__help,run)
                 cmd="ashlar__subcmd__help__subcmd__run"
                 ;;
@@ -71,7 +77,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version bench run simulate help"
+            opts="-h -V --help --version bench run simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -291,7 +297,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="bench run simulate help"
+            opts="bench run simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -360,6 +366,20 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__reproduce)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -381,6 +401,36 @@ _ashlar() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__reproduce)
+            opts="-h --json --html --quick --runs --from --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --runs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -29,6 +29,7 @@ complete -c ashlar -n "__fish_ashlar_needs_command" -s V -l version -d 'Print ve
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "run" -d 'Run a program with its malloc on ashlar'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "reproduce" -d 'Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l systems -d 'Systems, separated by commas, or `all`' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
@@ -88,9 +89,16 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l seed -d 'Star
 complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l json -d 'Write machine, records, measured inputs and errors as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l from -d 'Do not measure: predict from the inputs of an earlier run\'s JSON file' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate help" -f -a "run" -d 'Run a program with its malloc on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate help" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l json -d 'Write claims, verdicts and everything that was measured as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l html -d 'Write a page with charts, which needs nothing else' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l runs -d 'Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate, bulk, memory, hackbench, forward' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l from -d 'Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l quick -d 'Measure a little of everything, to see that all of it works: the figures are worth nothing'
+complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'

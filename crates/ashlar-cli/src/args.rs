@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::Test;
+use crate::reproduce::ReproduceArgs;
 use crate::simulate::SimulateArgs;
 
 /// Largest object size of the lab: larger ones measure the system's mmap, not an allocator.
@@ -33,6 +34,10 @@ pub(crate) enum Command {
     /// Predict tests D and F for machines with more CPUs and nodes, from what is measured here
     #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
     Simulate(SimulateArgs),
+    /// Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here
+    #[command(after_help = "Takes less than 15 minutes; --quick less than one.\n\
+        Exit code: 0 done, whatever the verdicts; 1 a measurement failed; 2 bad input.")]
+    Reproduce(ReproduceArgs),
     /// One measured process of `simulate`, which starts these itself
     #[command(hide = true)]
     SimulateChild { plan: String },

@@ -7,6 +7,7 @@ mod error;
 mod host;
 mod programs;
 mod report;
+mod reproduce;
 mod run;
 #[cfg(test)]
 mod shipped;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::BenchChild { system } => bench::child::main(&system),
         Command::BenchWorstChild { plan } => bench::worst::child::main(&plan),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::SimulateChild { plan } => simulate::child_main(&plan),
         Command::Workload(args) => workload::main(&args),

@@ -22,7 +22,7 @@ pub(crate) struct Published {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Source {
     pub(crate) id: String,
-    document: String,
+    pub(crate) document: String,
     pub(crate) date: String,
     pub(crate) systems: serde_json::Map<String, serde_json::Value>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Series {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    size: Option<usize>,
+    pub(crate) size: Option<usize>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) label: String,
     pub(crate) values: Vec<Option<Value>>,
@@ -108,6 +108,28 @@ impl Table {
         };
         let objects = f64::from(self.objects_in_a_figure.unwrap_or(1));
         Some((least / objects, most / objects))
+    }
+
+    /// The figure of a column at a size, as printed: of a range its middle, of two the `part`, `alloc` or `free`.
+    pub(crate) fn sized(&self, column: &str, size: usize, part: Option<&str>) -> Option<f64> {
+        let row = self.rows.iter().find(|row| row.size == Some(size) || row.label == ALL_SIZES)?;
+        self.cell(row, column, part)
+    }
+
+    /// The figure of a column in the row of that label.
+    pub(crate) fn labelled(&self, column: &str, label: &str, part: Option<&str>) -> Option<f64> {
+        self.cell(self.rows.iter().find(|row| row.label == label)?, column, part)
+    }
+
+    fn cell(&self, row: &Row, column: &str, part: Option<&str>) -> Option<f64> {
+        let column = self.columns.iter().position(|known| known == column)?;
+        match (row.values.get(column)?.as_ref()?, part) {
+            (Value::One(figure), None) => figure.as_f64(),
+            (Value::Range { min, max }, None) => Some(f64::midpoint(*min, *max)),
+            (Value::Pair { alloc, .. }, Some("alloc")) => Some(*alloc),
+            (Value::Pair { free, .. }, Some("free")) => Some(*free),
+            _ => None,
+        }
     }
 
     /// Whether the figures are divided before they are shown.

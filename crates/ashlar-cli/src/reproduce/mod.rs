@@ -1,0 +1,186 @@
+//! `ashlar reproduce`: every claim of the five mails that this project starts from, and whether it holds here.
+//!
+//! [`claims`] are data of the repository; [`runs`] measures what they need with the other commands of this tool; [`evidence`] is
+//! what those wrote; [`judge`] compares. The result is a table, JSON, and a [`page`] for people.
+
+mod claims;
+mod evidence;
+mod judge;
+mod page;
+mod runs;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::bench::create;
+use crate::bench::published::Published;
+use crate::error::CliError;
+use crate::host;
+use claims::Claims;
+use evidence::Evidence;
+use judge::{Judged, Verdict};
+
+/// Options of `ashlar reproduce`.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// Write claims, verdicts and everything that was measured as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write a page with charts, which needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Measure a little of everything, to see that all of it works: the figures are worth nothing
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate, bulk, memory, hackbench, forward
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) runs: String,
+
+    /// Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["quick", "runs"])]
+    pub(crate) from: Option<PathBuf>,
+}
+
+/// The machine of a report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu_model: String,
+    pub(crate) cpus: usize,
+    pub(crate) kernel: String,
+    pub(crate) glibc: String,
+    pub(crate) ashlar_version: String,
+    pub(crate) ashlar_mode: String,
+    pub(crate) build: String,
+}
+
+/// Everything that `--json` writes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    /// The measurements were too small to mean anything.
+    pub(crate) quick: bool,
+    pub(crate) claims: Vec<Judged>,
+    /// What was measured, by the name of the run.
+    pub(crate) runs: Evidence,
+}
+
+impl Report {
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
+        self.claims.iter().filter(|claim| claim.verdict == verdict).count()
+    }
+}
+
+/// `ashlar reproduce`.
+pub(crate) fn run(args: &ReproduceArgs) -> Result<(), CliError> {
+    let (claims, data) = (Claims::load().map_err(CliError::Failed)?, Published::load().map_err(CliError::Failed)?);
+    let chosen = runs::select(&args.runs)?;
+    // What is read is read before anything is written: both may be the same file.
+    let recorded = args.from.as_deref().map(load).transpose()?;
+    let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
+    let html = args.html.as_deref().map(|path| create("--html", path)).transpose()?;
+    let (machine, quick, evidence) = match recorded {
+        Some(recorded) => recorded,
+        None => {
+            let scratch = Scratch::new()?;
+            (machine(), args.quick, runs::measure(&chosen, args.quick, &scratch.0)?)
+        }
+    };
+    let report = Report { machine, quick, claims: judge::judge(&claims, &data, &evidence), runs: evidence };
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &report).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+    }
+    if let Some(mut file) = html {
+        let page = page::render(&report, &data).map_err(|error| CliError::Failed(format!("--html: {error}")))?;
+        std::io::Write::write_all(&mut file, page.as_bytes())
+            .map_err(|error| CliError::Failed(format!("--html: {error}")))?;
+    }
+    crate::print(&table::render(&report))?;
+    let failures: Vec<String> = match &args.from {
+        Some(_) => Vec::new(),
+        None => {
+            let failed =
+                report.runs.values().filter_map(|run| Some(format!("`{}`: {}", run.command, run.failure.as_ref()?)));
+            failed.collect()
+        }
+    };
+    if failures.is_empty() { Ok(()) } else { Err(CliError::Failed(failures.join("\nerror: "))) }
+}
+
+/// A number with as many digits as it deserves.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size < 2.0 => format!("{value:.3}"),
+        size if size < 10.0 => format!("{value:.2}"),
+        size if size < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn machine() -> Machine {
+    Machine {
+        cpu_model: host::cpu_model(),
+        cpus: crate::bench::allowed_cpus().len(),
+        kernel: host::kernel(),
+        glibc: host::glibc(),
+        ashlar_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ashlar_mode: ashlar::mode().to_string(),
+        build: host::own_build(),
+    }
+}
+
+/// Recorded runs: a report of this command, or a directory of what the other commands wrote.
+fn load(path: &Path) -> Result<(Machine, bool, Evidence), CliError> {
+    let fail = |error: String| {
+        let expected =
+            "expected a file written by `ashlar reproduce --json`, or a directory with files such as tests.json";
+        CliError::option("--from", format_args!("{}: {error}; {expected}", path.display()))
+    };
+    if path.is_dir() {
+        let evidence = runs::recorded(path);
+        let told = evidence.values().find(|outcome| outcome.host["cpu_model"].is_string());
+        let Some(first) = told.or_else(|| evidence.values().next()) else {
+            return Err(fail("no recorded run is in it".to_owned()));
+        };
+        let text = |key: &str| first.host[key].as_str().unwrap_or_default().to_owned();
+        let machine = Machine {
+            cpu_model: text("cpu_model"),
+            cpus: first.host["cpus"].as_u64().unwrap_or(0) as usize,
+            kernel: text("kernel"),
+            glibc: text("glibc"),
+            ashlar_version: text("ashlar_version"),
+            ashlar_mode: text("ashlar_mode"),
+            build: text("build"),
+        };
+        return Ok((machine, false, evidence));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| fail(format!("cannot read it: {error}")))?;
+    let report: Report = serde_json::from_str(&text).map_err(|error| fail(error.to_string()))?;
+    Ok((report.machine, report.quick, report.runs))
+}
+
+/// A directory that goes away with this value.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, CliError> {
+        let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.subsec_nanos());
+        let path = std::env::temp_dir().join(format!("ashlar-reproduce-{}-{nanos}", std::process::id()));
+        std::fs::create_dir(&path)
+            .map_err(|error| CliError::Failed(format!("cannot make the directory {}: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed lies in the system's directory for such files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
