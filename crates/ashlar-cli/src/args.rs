@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::bench::Test;
 use crate::reproduce::ReproduceArgs;
 use crate::simulate::SimulateArgs;
+use crate::forward::args::ForwardArgs;
 
 /// Largest object size of the lab: larger ones measure the system's mmap, not an allocator.
 pub(crate) const MAX_SIZE: usize = 1 << 20;
@@ -27,6 +28,12 @@ pub(crate) enum Command {
         D kmalloc on all CPUs, E kmalloc+kfree at once on all CPUs, F CPU 0 frees what the others allocated.\n\
         Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
     Bench(Box<BenchArgs>),
+    /// Forward IPv4 packets with heads from ashlar and its peers, freed one by one and in bulk, and print the differences
+    #[command(
+        after_help = "Exit code: 0 done, 1 the run failed, the system refuses what --veth needs, or the target was missed; \
+        2 bad input."
+    )]
+    Forward(Box<ForwardArgs>),
     /// Run a program with its malloc on ashlar
     #[command(after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
         127 no such program.")]
@@ -44,6 +51,9 @@ pub(crate) enum Command {
     /// One measured process; the lab starts these itself
     #[command(hide = true)]
     BenchChild { system: String },
+    /// One measured process of `forward`, which starts these itself
+    #[command(hide = true)]
+    ForwardChild { system: String },
     /// One measured process of `bench worst`, which starts these itself
     #[command(hide = true)]
     BenchWorstChild { plan: String },

@@ -4,6 +4,7 @@
 mod args;
 mod bench;
 mod error;
+mod forward;
 mod host;
 mod programs;
 mod report;
@@ -25,8 +26,10 @@ use error::CliError;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
+        Command::Forward(args) => forward::run(&args),
         Command::Run(args) => run::run(&args),
         Command::BenchChild { system } => bench::child::main(&system),
+        Command::ForwardChild { system } => forward::child::main(&system),
         Command::BenchWorstChild { plan } => bench::worst::child::main(&plan),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Simulate(args) => simulate::run(&args),

@@ -9,6 +9,7 @@ mod harness;
 mod kernel_tests;
 mod linux;
 pub(crate) mod parent;
+pub(crate) mod pipe;
 mod protocol;
 pub(crate) mod published;
 pub(crate) mod record;

@@ -5,8 +5,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, IsTerminal, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::IsTerminal;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::child::LESS;
 use super::harness::UNIT;
 use super::linux;
+use super::pipe::{self, Pipe};
 use super::protocol::{Counts, Reply, Request, Setup};
 use super::record::Record;
 use super::systems::{Kind, SystemInfo};
@@ -298,13 +298,14 @@ fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -
         runs: means.len(),
         oversubscribed: cpus > plan.allowed,
         per_cpu,
+        mode: None,
         counts: mean(&samples.counts),
         samples: means.iter().copied().map(round2).collect(),
     }
 }
 
 /// Mean of the counts of some turns; `None` for none.
-fn mean(counts: &[Counts]) -> Option<Counts> {
+pub(crate) fn mean(counts: &[Counts]) -> Option<Counts> {
     let of = |field: fn(&Counts) -> f64| {
         let mean = counts.iter().map(field).sum::<f64>() / counts.len() as f64;
         (mean * 10_000.0).round() / 10_000.0
@@ -321,53 +322,27 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 }
 
 /// More digits than the clock can justify only make the files longer.
-fn round2(value: f64) -> f64 {
+pub(crate) fn round2(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
 /// What a child measured: ticks of both phases, and counts.
 type Pass = (Vec<u64>, Vec<u64>, Option<Counts>);
 
-/// A child and the two ends of its pipes. Dropping it ends the child.
-struct Connection {
-    child: Child,
-    requests: Option<ChildStdin>,
-    replies: BufReader<ChildStdout>,
-}
+/// A child of the lab.
+struct Connection(Pipe);
 
 impl Connection {
     fn open(info: &SystemInfo, plan: &Plan) -> Result<(Self, String), String> {
         let fail = |error: String| format!("{}: {error}", info.id);
-        let program = std::env::current_exe().map_err(|error| fail(error.to_string()))?;
-        let mut command = Command::new(program);
-        if info.kind == Kind::Ours && (info.engine.is_some() || plan.nodes.is_some()) {
-            // The later of two options wins, and the others stay.
-            let mut options = std::env::var("ASHLAR_OPTIONS").unwrap_or_default();
-            if let Some(engine) = info.engine {
-                options += &format!(",engine={engine}");
-            }
-            if let Some(nodes) = plan.nodes {
-                options += &format!(",nodes={nodes}");
-            }
-            command.env("ASHLAR_OPTIONS", options);
-        }
-        let mut child = command
-            .args(["bench-child", info.id])
-            .envs(info.env.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| fail(format!("cannot start the child: {error}")))?;
-        let requests = child.stdin.take();
-        let Some(replies) = child.stdout.take().map(BufReader::new) else {
-            return Err(fail("the child has no output".to_owned()));
-        };
-        let mut connection = Self { child, requests, replies };
+        let nodes = plan.nodes.map(|nodes| format!("nodes={nodes}"));
+        let command = pipe::command(info, nodes.as_deref(), "bench-child").map_err(fail)?;
+        let mut connection = Self(Pipe::open(command).map_err(fail)?);
         let sizes = plan.sizes.clone();
         let holes = if plan.fragmented.is_some() { sizes.iter().map(|size| size - LESS).collect() } else { Vec::new() };
         let fragmented = plan.fragmented.unwrap_or(0);
         let setup = Setup { objects: plan.objects, cpus: plan.cpus, sizes, fragmented, holes };
-        match connection.ask(&Request::Setup(setup)).map_err(fail)? {
+        match connection.0.ask(&Request::Setup(setup)).map_err(fail)? {
             Reply::Ready(note) => Ok((connection, note)),
             Reply::Failed(message) => Err(fail(message)),
             Reply::Done { .. } => Err(fail("answered the set-up with figures".to_owned())),
@@ -375,34 +350,11 @@ impl Connection {
     }
 
     fn measure(&mut self, group: Group, size: usize) -> Result<Pass, String> {
-        match self.ask(&Request::Run { group, size })? {
+        match self.0.ask(&Request::Run { group, size })? {
             Reply::Done { phase1, phase2, counts } => Ok((phase1, phase2, counts)),
             Reply::Failed(message) => Err(message),
             Reply::Ready(_) => Err("answered a run with `ready`".to_owned()),
         }
-    }
-
-    fn ask(&mut self, request: &Request) -> Result<Reply, String> {
-        let line = serde_json::to_string(request).map_err(|error| error.to_string())?;
-        let sent = self.requests.as_mut().map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
-        let mut answer = String::new();
-        let got = self.replies.read_line(&mut answer);
-        match (sent, got) {
-            (Some(Ok(())), Ok(length)) if length > 0 => serde_json::from_str(&answer)
-                .map_err(|error| format!("cannot read the child's answer `{}`: {error}", answer.trim())),
-            _ => Err(match self.child.wait() {
-                Ok(status) => format!("the child ended: {status}"),
-                Err(error) => format!("the child ended: {error}"),
-            }),
-        }
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // The end of its input is the child's sign to leave.
-        self.requests = None;
-        let _ = self.child.wait();
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) struct Record {
     /// `A` to `F`; `D-free` is the second phase of D, `F-alloc` the first of F, per CPU that allocates.
     pub(crate) test: String,
     pub(crate) system: String,
+    /// Of tests that run a system in several configurations: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<String>,
     /// Bytes.
     pub(crate) size: usize,
     /// Threads that took part.

@@ -48,6 +48,7 @@ fn sample(cells: &[(&str, &str, usize, f64)]) -> Report {
             size,
             cpus: 1,
             unit: "tsc_cycles_per_op".to_owned(),
+            mode: None,
             min: figure,
             median: figure,
             runs: 10,

@@ -10,6 +10,8 @@ use super::child::entry;
 use super::linux;
 use super::protocol::Setup;
 use crate::error::CliError;
+use crate::forward::child as forward;
+use crate::forward::pool::{Kernel, Malloc};
 use crate::host;
 
 /// An allocator under test, as one process of its own sees it.
@@ -157,14 +159,16 @@ pub(crate) struct SystemInfo {
     usable: fn() -> Result<(), String>,
     /// Absent when the feature is off, and of a kernel, which is no child of ours.
     serve: Option<Serve>,
+    /// The same for `ashlar forward`; absent also of systems that say nothing new there.
+    forward: Option<Serve>,
 }
 
 /// The body of a child when the feature is on.
 macro_rules! peer_entry {
-    ($feature:literal, $calls:ident) => {{
+    ($feature:literal, $entry:expr) => {{
         #[cfg(feature = $feature)]
         {
-            Some(entry::<Called<peers::$calls>>())
+            Some($entry)
         }
         #[cfg(not(feature = $feature))]
         {
@@ -182,23 +186,30 @@ macro_rules! peer {
             env: &[],
             engine: None,
             usable: always,
-            serve: peer_entry!($feature, $calls),
+            serve: peer_entry!($feature, entry::<Called<peers::$calls>>()),
+            forward: peer_entry!($feature, forward::entry::<Malloc<peers::$calls>>()),
         }
     };
 }
 
 const fn built_in(id: &'static str, kind: Kind, serve: Serve) -> SystemInfo {
-    SystemInfo { id, kind, feature: None, env: &[], engine: None, usable: always, serve: Some(serve) }
+    SystemInfo { id, kind, feature: None, env: &[], engine: None, usable: always, serve: Some(serve), forward: None }
 }
 
 /// An engine of ours behind the same calls as `ashlar`.
 const fn engine(id: &'static str) -> SystemInfo {
-    SystemInfo { engine: Some(id), ..built_in(id, Kind::Ours, entry::<Called<ours::Kmalloc>>()) }
+    SystemInfo { engine: Some(id), ..kmalloc(id) }
+}
+
+/// `kmalloc` and caches of ours, with the engine that the environment says.
+const fn kmalloc(id: &'static str) -> SystemInfo {
+    let forward = Some(forward::entry::<Kernel>());
+    SystemInfo { forward, ..built_in(id, Kind::Ours, entry::<Called<ours::Kmalloc>>()) }
 }
 
 /// A kernel of `lab/linux`.
 const fn kernel(id: &'static str, usable: fn() -> Result<(), String>) -> SystemInfo {
-    SystemInfo { id, kind: Kind::Linux, feature: None, env: &[], engine: None, usable, serve: None }
+    SystemInfo { id, kind: Kind::Linux, feature: None, env: &[], engine: None, usable, serve: None, forward: None }
 }
 
 fn always() -> Result<(), String> {
@@ -207,10 +218,13 @@ fn always() -> Result<(), String> {
 
 /// All systems, in the order of the columns.
 static SYSTEMS: [SystemInfo; 30] = [
-    built_in("ashlar", Kind::Ours, entry::<Called<ours::Kmalloc>>()),
+    kmalloc("ashlar"),
     built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
     built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
-    built_in("ashlar-malloc", Kind::Ours, entry::<Called<ours::Malloc>>()),
+    SystemInfo {
+        forward: Some(forward::entry::<Malloc<ours::Malloc>>()),
+        ..built_in("ashlar-malloc", Kind::Ours, entry::<Called<ours::Malloc>>())
+    },
     engine("slub"),
     engine("slub-emu"),
     engine("slub+"),
@@ -221,7 +235,10 @@ static SYSTEMS: [SystemInfo; 30] = [
     engine("slob"),
     engine("slob-seg"),
     engine("slob-cache"),
-    built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>()),
+    SystemInfo {
+        forward: Some(forward::entry::<Malloc<peers::Glibc>>()),
+        ..built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>())
+    },
     peer!("mimalloc", "peer-mimalloc", Mimalloc, sized: false),
     peer!("jemalloc", "peer-jemalloc", Jemalloc, sized: false),
     peer!("snmalloc", "peer-snmalloc", Snmalloc, sized: false),
@@ -235,7 +252,8 @@ static SYSTEMS: [SystemInfo; 30] = [
         env: &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")],
         engine: None,
         usable: percpu_is_safe,
-        serve: peer_entry!("peer-tcmalloc", Tcmalloc),
+        serve: peer_entry!("peer-tcmalloc", entry::<Called<peers::Tcmalloc>>()),
+        forward: peer_entry!("peer-tcmalloc", forward::entry::<Malloc<peers::Tcmalloc>>()),
     },
     peer!("jemalloc-sized", "peer-jemalloc", JemallocSized, sized: true),
     peer!("snmalloc-sized", "peer-snmalloc", SnmallocSized, sized: true),
@@ -264,6 +282,11 @@ impl SystemInfo {
     /// By id, whether compiled in or not.
     pub(crate) fn by_id(id: &str) -> Option<&'static Self> {
         SYSTEMS.iter().find(|info| info.id == id)
+    }
+
+    /// Ours, with named caches and bulk calls in `ashlar forward`.
+    pub(crate) fn has_caches(&self) -> bool {
+        self.kind == Kind::Ours && self.forward.is_some() && self.id != "ashlar-malloc"
     }
 
     /// Whether comparisons may use it against `ours`: the peers that are told as much as `ours` is.
@@ -321,6 +344,27 @@ fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
 /// Finds the body of the child for `id`.
 pub(crate) fn serve(id: &str) -> Result<Serve, CliError> {
     lookup(id)?.serve.ok_or_else(|| CliError::option("--systems", format_args!("`{id}` is not in this build")))
+}
+
+/// The systems of `--systems` that forward.
+pub(crate) fn select_forwarding(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+    let forwards = |info: &&SystemInfo| info.forward.is_some();
+    let all = list.trim() == "all";
+    let mut chosen = select(list)?;
+    if all {
+        chosen.retain(forwards);
+    } else if let Some(info) = chosen.iter().find(|info| !forwards(info)) {
+        let known = names(SYSTEMS.iter().filter(|info| info.forward.is_some()));
+        let error =
+            format_args!("`{}` does not forward; expected `all` or a comma-separated list of: {known}", info.id);
+        return Err(CliError::option("--systems", error));
+    }
+    Ok(chosen)
+}
+
+/// Finds the body of the child of `ashlar forward` for `id`.
+pub(crate) fn serve_forwarding(id: &str) -> Result<Serve, CliError> {
+    lookup(id)?.forward.ok_or_else(|| CliError::option("--systems", format_args!("`{id}` does not forward")))
 }
 
 /// Version of a peer as its library tells it, or as the lock file had it at build time.

@@ -1,0 +1,286 @@
+//! The run as data and as text: the lines of the mail, and beside each difference how sure it is.
+
+use serde::Serialize;
+
+use super::modes::Mode;
+use super::packet::Reason;
+use super::rounds::{Outcome, PASSES, Plan};
+use crate::bench::allowed_cpus;
+use crate::bench::parent::{self, mean, round2};
+use crate::bench::record::{Host, Record};
+use crate::error::CliError;
+use crate::host;
+
+/// Unit of the records.
+const UNIT: &str = "ns_per_packet";
+/// Least gain of bulk free that the project asks for, in per cent.
+const TARGET: f64 = 1.0;
+
+/// What `--json` writes: host and records as `ashlar bench` does, and the differences.
+#[derive(Debug, Serialize)]
+pub(crate) struct Run {
+    host: Host,
+    records: Vec<Record>,
+    /// Confidence of all intervals together, in per cent.
+    confidence: f64,
+    pub(crate) differences: Vec<Difference>,
+}
+
+/// One case against another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Difference {
+    pub(crate) system: String,
+    pub(crate) mode: String,
+    pub(crate) base_system: String,
+    pub(crate) base_mode: String,
+    /// Packets per second more.
+    pub(crate) pps: f64,
+    /// The same in per cent of the base.
+    pub(crate) percent: f64,
+    /// Nanoseconds for a packet more; negative is faster.
+    pub(crate) ns: f64,
+    /// Half of the width of the interval of `ns`; absent for a single round.
+    pub(crate) half_width_ns: Option<f64>,
+    /// Zero is outside of the interval.
+    pub(crate) significant: bool,
+    pub(crate) rounds: usize,
+}
+
+impl Run {
+    pub(crate) fn new(plan: &Plan, outcome: &Outcome) -> Self {
+        let test = if plan.setup.veth { "forward-veth" } else { "forward-memory" };
+        let records = plan.cases.iter().enumerate().map(|(at, case)| {
+            let figures = &outcome.figures[at];
+            Record {
+                test: test.to_owned(),
+                system: case.system.id.to_owned(),
+                mode: Some(case.mode.id().to_owned()),
+                size: plan.setup.size,
+                cpus: plan.cpus(),
+                unit: UNIT.to_owned(),
+                min: round2(figures.iter().copied().fold(f64::INFINITY, f64::min)),
+                median: round2(parent::median(figures)),
+                runs: figures.len(),
+                oversubscribed: plan.cpus() > allowed_cpus().len(),
+                per_cpu: Vec::new(),
+                counts: mean(&outcome.counts[at]),
+                samples: figures.iter().copied().map(round2).collect(),
+            }
+        });
+        let differences = plan.comparisons().into_iter().map(|(this, base)| {
+            let interval = outcome.difference(this, base, outcome.risk);
+            let (fast, slow) = (1e9 / outcome.mean(this), 1e9 / outcome.mean(base));
+            let name = |at: usize| (plan.cases[at].system.id.to_owned(), plan.cases[at].mode.id().to_owned());
+            let ((system, mode), (base_system, base_mode)) = (name(this), name(base));
+            Difference {
+                system,
+                mode,
+                base_system,
+                base_mode,
+                pps: (fast - slow).round(),
+                percent: round2((fast / slow - 1.0) * 100.0),
+                ns: round2(interval.mean),
+                half_width_ns: interval.half_width.is_finite().then(|| round2(interval.half_width)),
+                significant: interval.is_significant(),
+                rounds: outcome.figures[this].len(),
+            }
+        });
+        Self {
+            host: describe(plan, outcome),
+            records: records.collect(),
+            confidence: plan.confidence,
+            differences: differences.collect(),
+        }
+    }
+
+    /// Whether bulk free is as much faster as the project asks for, and a line that says so.
+    pub(crate) fn judge(&self, system: &str) -> (String, bool) {
+        let is_it = |difference: &&Difference| {
+            difference.system == system
+                && (difference.mode.as_str(), difference.base_mode.as_str()) == (Mode::Bulk.id(), Mode::Normal.id())
+        };
+        let Some(difference) = self.differences.iter().find(is_it) else {
+            return (format!("TARGET {system}: not measured\n"), false);
+        };
+        let met = difference.significant && difference.percent >= TARGET;
+        let line = format!(
+            "TARGET {}: {system}, bulk free against normal: {:+.1} %, {}; wanted at least {TARGET:+.1} %\n",
+            if met { "met" } else { "MISSED" },
+            difference.percent,
+            sureness(difference, self.confidence),
+        );
+        (line, met)
+    }
+}
+
+/// The system by which the target is judged: the first that has both modes.
+///
+/// # Errors
+/// None has.
+pub(crate) fn target_of(plan: &Plan) -> Result<&'static str, CliError> {
+    let both = |id: &str| plan.place(id, Mode::Normal).is_some() && plan.place(id, Mode::Bulk).is_some();
+    plan.systems.iter().map(|system| system.id).find(|id| both(id)).ok_or_else(|| {
+        CliError::option("--check-targets", "expected the modes `normal` and `bulk`, and a system that has caches")
+    })
+}
+
+fn describe(plan: &Plan, outcome: &Outcome) -> Host {
+    let lab = parent::Plan {
+        tests: Vec::new(),
+        systems: plan.systems.clone(),
+        sizes: vec![plan.setup.size],
+        objects: plan.packets,
+        cpus: plan.cpus(),
+        allowed: allowed_cpus().len(),
+        nodes: None,
+        fragmented: None,
+        rounds: outcome.figures.first().map_or(0, Vec::len),
+    };
+    Host {
+        warm_up: "a quarter of a pass in each process, every packet compared".to_owned(),
+        ..host::describe(&lab, &outcome.notes)
+    }
+}
+
+/// How sure a difference is.
+fn sureness(difference: &Difference, confidence: f64) -> String {
+    match difference.half_width_ns {
+        None => "one round says nothing about noise".to_owned(),
+        Some(width) if difference.significant => format!("±{width:.2} ns at {confidence} %: significant"),
+        Some(width) => format!("±{width:.2} ns at {confidence} %: below the accuracy of this run"),
+    }
+}
+
+/// 2049166 as `2 049 166`.
+fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The report for people.
+pub(crate) fn render(plan: &Plan, outcome: &Outcome, run: &Run) -> String {
+    let (setup, host) = (&plan.setup, &run.host);
+    let place = if setup.veth { "between network namespaces (veth, packet sockets)" } else { "in memory" };
+    let cleaner = if setup.other_cpu { "on another CPU" } else { "by the forwarder" };
+    let flows = if setup.flows == 1 { "1 flow".to_owned() } else { format!("{} flows", setup.flows) };
+    let rounds = outcome.figures.first().map_or(0, Vec::len);
+    let end = if outcome.settled { ", ended because every difference is clear" } else { "" };
+    let mut text = format!(
+        "IPv4 forwarding {place}: frames of {} bytes, {flows}, {} routes, sent packets freed {cleaner}\n\
+         heads of 256 bytes beside {} live objects of other caches of that size\n\
+         {}, Linux {}, glibc {}, ashlar {} ({}; {})\n\
+         {rounds} rounds of {PASSES} passes of {} packets{end}; mean of the rounds' medians\n",
+        setup.size,
+        setup.routes,
+        setup.others,
+        host.cpu_model,
+        host.kernel,
+        host.glibc,
+        host.ashlar_version,
+        host.ashlar_mode,
+        host.build,
+        plan.packets,
+    );
+    for (id, peer) in &host.peers {
+        text += &format!("{id} {}, {}\n", peer.version, peer.build);
+    }
+    let title = |mode: &str| {
+        let mode = Mode::ALL.into_iter().find(|known| known.id() == mode);
+        mode.map_or_else(String::new, |mode| mode.title(plan.bulk))
+    };
+    for system in &plan.systems {
+        text += &format!("\n{}\n", system.id);
+        for (at, case) in plan.cases.iter().enumerate().filter(|(_, case)| case.system.id == system.id) {
+            let ns = outcome.mean(at);
+            let counts = mean(&outcome.counts[at]).map_or_else(String::new, |counts| {
+                format!("   slow paths {:.3}, locks {:.3} a packet", counts.slow, counts.locks)
+            });
+            let name = case.mode.title(plan.bulk);
+            text += &format!(" * {name:<26}: {:>10} pps {ns:>8.2} ns{counts}\n", grouped(1e9 / ns));
+            for difference in &run.differences {
+                if (difference.system.as_str(), difference.mode.as_str()) != (system.id, case.mode.id()) {
+                    continue;
+                }
+                let base = match difference.base_system == system.id {
+                    true => title(&difference.base_mode),
+                    false => format!("{}, {}", difference.base_system, title(&difference.base_mode)),
+                };
+                text += &format!(
+                    "   - Diff to \"{base}\": {:+}pps and {:+.2}ns ({:+.1} %), {}\n",
+                    difference.pps,
+                    difference.ns,
+                    difference.percent,
+                    sureness(difference, run.confidence)
+                );
+            }
+        }
+    }
+    text + &conservation(plan, outcome)
+}
+
+/// What became of all packets.
+fn conservation(plan: &Plan, outcome: &Outcome) -> String {
+    let sum = |of: fn(&super::forwarder::Tally) -> u64| outcome.tallies.iter().map(of).sum::<u64>();
+    let (received, forwarded) = (sum(|tally| tally.received), sum(|tally| tally.forwarded));
+    let mut text = format!("\n{received} packets: {forwarded} forwarded");
+    for reason in Reason::ALL {
+        let dropped: u64 = outcome.tallies.iter().map(|tally| tally.dropped[reason as usize]).sum();
+        if dropped > 0 {
+            text += &format!(", {dropped} dropped ({})", reason.name());
+        }
+    }
+    let known = plan.systems.iter().filter(|system| system.has_caches()).map(|system| system.id);
+    let known: Vec<_> = known.collect();
+    if !known.is_empty() {
+        text += &format!("; every object given back ({})", known.join(", "));
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!([7.0, 999.4, 1000.0, 2_049_166.0].map(grouped), ["7", "999", "1 000", "2 049 166"]);
+    }
+
+    fn difference(percent: f64, significant: bool) -> Difference {
+        Difference {
+            system: "slub-bulk".to_owned(),
+            mode: "bulk".to_owned(),
+            base_system: "slub-bulk".to_owned(),
+            base_mode: "normal".to_owned(),
+            pps: 42_052.0,
+            percent,
+            ns: -9.81,
+            half_width_ns: Some(1.5),
+            significant,
+            rounds: 20,
+        }
+    }
+
+    fn run(differences: Vec<Difference>) -> Run {
+        Run { host: Host::default(), records: Vec::new(), confidence: 95.0, differences }
+    }
+
+    #[test]
+    fn the_target_needs_gain_and_certainty() {
+        for (percent, significant, met) in
+            [(2.1, true, true), (2.1, false, false), (0.9, true, false), (-3.0, true, false)]
+        {
+            let (line, verdict) = run(vec![difference(percent, significant)]).judge("slub-bulk");
+            assert_eq!(verdict, met, "{line}");
+            assert!(line.contains("±1.50 ns at 95 %"), "{line}");
+        }
+        assert!(!run(Vec::new()).judge("slub-bulk").1);
+    }
+}
