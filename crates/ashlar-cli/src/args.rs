@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::Test;
+use crate::forward::args::ForwardArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::simulate::SimulateArgs;
-use crate::forward::args::ForwardArgs;
 
 /// Largest object size of the lab: larger ones measure the system's mmap, not an allocator.
 pub(crate) const MAX_SIZE: usize = 1 << 20;

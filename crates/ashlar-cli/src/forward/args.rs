@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::skb::MOST_BULK;
+use super::traffic::{LEAST, MOST};
+
 /// Who frees sent packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Cleaner {
@@ -30,7 +33,7 @@ pub(crate) struct ForwardArgs {
     pub(crate) modes: String,
 
     /// Most packet heads that one bulk free gives back
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=MOST_BULK as i64))]
     pub(crate) bulk: u16,
 
     /// The CPU that frees sent packets
@@ -38,7 +41,7 @@ pub(crate) struct ForwardArgs {
     pub(crate) completions: Cleaner,
 
     /// Bytes of a frame, without its checksum
-    #[arg(long, value_name = "BYTES", default_value_t = 60, value_parser = clap::value_parser!(u16).range(60..=1514))]
+    #[arg(long, value_name = "BYTES", default_value_t = LEAST, value_parser = clap::value_parser!(u16).range(i64::from(LEAST)..=i64::from(MOST)))]
     pub(crate) size: u16,
 
     /// Prefixes of the routing table

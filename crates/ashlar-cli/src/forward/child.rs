@@ -20,6 +20,9 @@ use crate::error::CliError;
 /// Seed of tables and traces: the same in every process.
 const SEED: u64 = 1;
 
+/// How often a thread looks before it yields: about 100 microseconds, longer than a poll takes.
+const PATIENCE: u32 = 10_000;
+
 /// Entry of the hidden command: forwards with the system called `id`.
 pub(crate) fn main(id: &str) -> Result<(), CliError> {
     die_with_parent();
@@ -86,7 +89,10 @@ pub(crate) fn serve<P: Pool>() -> Result<(), CliError> {
         Ok((network, parts)) => {
             let note = parts.pool.note();
             match network {
-                Some(network) => answer::<P, _>(Veth::new(network, parts), note, &mut lines),
+                Some(network) => match Veth::new(network, parts) {
+                    Ok(veth) => answer::<P, _>(veth, note, &mut lines),
+                    Err(message) => say(&Reply::Failed(message)),
+                },
                 None => answer::<P, _>(InMemory(parts.forwarder(MemoryWire::new)), note, &mut lines),
             }
         }
@@ -120,7 +126,8 @@ fn prepare<P: Pool>(setup: &Setup) -> Result<Parts<P>, String> {
     let free = setup.bulk.map_or(Free::OneByOne, Free::Bulk);
     let completions = if setup.other_cpu {
         let cpu = allowed[1 % allowed.len()];
-        Completions::other(&pool, free, allowed.len() < 2, move || pin(cpu))
+        let patience = if allowed.len() < 2 { 0 } else { PATIENCE };
+        Completions::other(&pool, free, patience, move || pin(cpu))
     } else {
         Completions::same(free)
     };

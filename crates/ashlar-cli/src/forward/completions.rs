@@ -50,7 +50,7 @@ pub(crate) enum Completions {
     /// The forwarder itself.
     Same { ring: VecDeque<Skb>, free: Free },
     /// A thread on another CPU.
-    Other { ring: Producer<Skb>, sent: u64, freed: Arc<AtomicU64>, cleaner: JoinHandle<()>, patient: bool },
+    Other { ring: Producer<Skb>, sent: u64, freed: Arc<AtomicU64>, cleaner: JoinHandle<()>, patience: u32 },
 }
 
 impl Completions {
@@ -58,17 +58,23 @@ impl Completions {
         Self::Same { ring: VecDeque::with_capacity(RING), free }
     }
 
-    /// Starts a thread that frees; `pin` is called on it first. Where it has no CPU of its own, both sides yield.
-    pub(crate) fn other<P: Pool>(pool: &Arc<P>, free: Free, yields: bool, pin: impl FnOnce() + Send + 'static) -> Self {
+    /// Starts a thread that frees; `pin` is called on it first. `patience` is how often either side looks before it
+    /// yields to other threads: 0 where they share a CPU.
+    pub(crate) fn other<P: Pool>(
+        pool: &Arc<P>,
+        free: Free,
+        patience: u32,
+        pin: impl FnOnce() + Send + 'static,
+    ) -> Self {
         let (ring, consumer) = RingBuffer::new(RING);
         let freed = Arc::new(AtomicU64::new(0));
         let (pool, count) = (Arc::clone(pool), Arc::clone(&freed));
         let cleaner = std::thread::spawn(move || {
             pin();
             pool.thread_start();
-            clean(&*pool, consumer, free, &count, yields);
+            clean(&*pool, consumer, free, &count, patience);
         });
-        Self::Other { ring, sent: 0, freed, cleaner, patient: yields }
+        Self::Other { ring, sent: 0, freed, cleaner, patience }
     }
 
     /// Frees what was sent before this poll.
@@ -93,12 +99,12 @@ impl Completions {
     pub(crate) fn push(&mut self, skb: Skb) {
         match self {
             Self::Same { ring, .. } => ring.push_back(skb),
-            Self::Other { ring, sent, patient, .. } => {
+            Self::Other { ring, sent, patience, .. } => {
                 *sent += 1;
-                let mut skb = skb;
+                let (mut skb, mut waiting) = (skb, Waiting::new(*patience));
                 while let Err(PushError::Full(back)) = ring.push(skb) {
                     skb = back;
-                    pause(*patient);
+                    waiting.pause();
                 }
             }
         }
@@ -107,9 +113,10 @@ impl Completions {
     /// Returns when everything that was handed over is free.
     pub(crate) fn drain<P: Pool>(&mut self, pool: &P) {
         self.clean(pool);
-        if let Self::Other { sent, freed, patient, .. } = self {
+        if let Self::Other { sent, freed, patience, .. } = self {
+            let mut waiting = Waiting::new(*patience);
             while freed.load(Ordering::Acquire) < *sent {
-                pause(*patient);
+                waiting.pause();
             }
         }
     }
@@ -130,17 +137,27 @@ impl Completions {
     }
 }
 
-/// Waits a moment for the other side.
-pub(crate) fn pause(yields: bool) {
-    if yields {
-        std::thread::yield_now();
-    } else {
-        core::hint::spin_loop();
+/// Looks at the other side again and again: at first at once, then after everybody else who wants the CPU.
+struct Waiting(u32);
+
+impl Waiting {
+    fn new(patience: u32) -> Self {
+        Self(patience)
+    }
+
+    fn pause(&mut self) {
+        if self.0 == 0 {
+            std::thread::yield_now();
+        } else {
+            self.0 -= 1;
+            core::hint::spin_loop();
+        }
     }
 }
 
 /// The cleaner's loop: ends when the ring is empty and will stay so.
-fn clean<P: Pool>(pool: &P, mut ring: Consumer<Skb>, free: Free, freed: &AtomicU64, yields: bool) {
+fn clean<P: Pool>(pool: &P, mut ring: Consumer<Skb>, free: Free, freed: &AtomicU64, patience: u32) {
+    let mut waiting = Waiting::new(patience);
     loop {
         // Looked at before the ring: what was pushed before the other side went is seen below.
         let last = ring.is_abandoned();
@@ -148,10 +165,11 @@ fn clean<P: Pool>(pool: &P, mut ring: Consumer<Skb>, free: Free, freed: &AtomicU
         if count > 0 {
             free.free(pool, count, || ring.pop().ok());
             freed.fetch_add(count as u64, Ordering::Release);
+            waiting = Waiting::new(patience);
         } else if last {
             return;
         } else {
-            pause(yields);
+            waiting.pause();
         }
     }
 }

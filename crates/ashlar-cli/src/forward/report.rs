@@ -39,8 +39,8 @@ pub(crate) struct Difference {
     pub(crate) percent: f64,
     /// Nanoseconds for a packet more; negative is faster.
     pub(crate) ns: f64,
-    /// Half of the width of the interval of `ns`; absent for a single round.
-    pub(crate) half_width_ns: Option<f64>,
+    /// Between what `ns` lies; absent where the rounds are too few to say.
+    pub(crate) interval_ns: Option<[f64; 2]>,
     /// Zero is outside of the interval.
     pub(crate) significant: bool,
     pub(crate) rounds: usize,
@@ -69,7 +69,9 @@ impl Run {
         });
         let differences = plan.comparisons().into_iter().map(|(this, base)| {
             let interval = outcome.difference(this, base, outcome.risk);
-            let (fast, slow) = (1e9 / outcome.mean(this), 1e9 / outcome.mean(base));
+            // All from one pair of figures, so that they agree: the base, and the median of the differences.
+            let slow = 1e9 / outcome.median(base);
+            let fast = 1e9 / (outcome.median(base) + interval.median);
             let name = |at: usize| (plan.cases[at].system.id.to_owned(), plan.cases[at].mode.id().to_owned());
             let ((system, mode), (base_system, base_mode)) = (name(this), name(base));
             Difference {
@@ -79,8 +81,8 @@ impl Run {
                 base_mode,
                 pps: (fast - slow).round(),
                 percent: round2((fast / slow - 1.0) * 100.0),
-                ns: round2(interval.mean),
-                half_width_ns: interval.half_width.is_finite().then(|| round2(interval.half_width)),
+                ns: round2(interval.median),
+                interval_ns: interval.low.is_finite().then(|| [round2(interval.low), round2(interval.high)]),
                 significant: interval.is_significant(),
                 rounds: outcome.figures[this].len(),
             }
@@ -144,10 +146,12 @@ fn describe(plan: &Plan, outcome: &Outcome) -> Host {
 
 /// How sure a difference is.
 fn sureness(difference: &Difference, confidence: f64) -> String {
-    match difference.half_width_ns {
-        None => "one round says nothing about noise".to_owned(),
-        Some(width) if difference.significant => format!("±{width:.2} ns at {confidence} %: significant"),
-        Some(width) => format!("±{width:.2} ns at {confidence} %: below the accuracy of this run"),
+    match difference.interval_ns {
+        None => format!("{} rounds are too few to know the noise", difference.rounds),
+        Some([low, high]) => {
+            let verdict = if difference.significant { "significant" } else { "below the accuracy of this run" };
+            format!("{low:+.2} to {high:+.2} ns at {confidence} %: {verdict}")
+        }
     }
 }
 
@@ -176,7 +180,7 @@ pub(crate) fn render(plan: &Plan, outcome: &Outcome, run: &Run) -> String {
         "IPv4 forwarding {place}: frames of {} bytes, {flows}, {} routes, sent packets freed {cleaner}\n\
          heads of 256 bytes beside {} live objects of other caches of that size\n\
          {}, Linux {}, glibc {}, ashlar {} ({}; {})\n\
-         {rounds} rounds of {PASSES} passes of {} packets{end}; mean of the rounds' medians\n",
+         {rounds} rounds of {PASSES} passes of {} packets{end}; median of the rounds' medians\n",
         setup.size,
         setup.routes,
         setup.others,
@@ -198,7 +202,7 @@ pub(crate) fn render(plan: &Plan, outcome: &Outcome, run: &Run) -> String {
     for system in &plan.systems {
         text += &format!("\n{}\n", system.id);
         for (at, case) in plan.cases.iter().enumerate().filter(|(_, case)| case.system.id == system.id) {
-            let ns = outcome.mean(at);
+            let ns = outcome.median(at);
             let counts = mean(&outcome.counts[at]).map_or_else(String::new, |counts| {
                 format!("   slow paths {:.3}, locks {:.3} a packet", counts.slow, counts.locks)
             });
@@ -262,7 +266,7 @@ mod tests {
             pps: 42_052.0,
             percent,
             ns: -9.81,
-            half_width_ns: Some(1.5),
+            interval_ns: Some([-11.0, -8.5]),
             significant,
             rounds: 20,
         }
@@ -273,13 +277,20 @@ mod tests {
     }
 
     #[test]
+    fn without_enough_rounds_nothing_is_claimed() {
+        let few = Difference { interval_ns: None, significant: false, rounds: 3, ..difference(5.0, false) };
+        let (line, met) = run(vec![few]).judge("slub-bulk");
+        assert!(!met && line.contains("3 rounds are too few"), "{line}");
+    }
+
+    #[test]
     fn the_target_needs_gain_and_certainty() {
         for (percent, significant, met) in
             [(2.1, true, true), (2.1, false, false), (0.9, true, false), (-3.0, true, false)]
         {
             let (line, verdict) = run(vec![difference(percent, significant)]).judge("slub-bulk");
             assert_eq!(verdict, met, "{line}");
-            assert!(line.contains("±1.50 ns at 95 %"), "{line}");
+            assert!(line.contains("-11.00 to -8.50 ns at 95 %"), "{line}");
         }
         assert!(!run(Vec::new()).judge("slub-bulk").1);
     }

@@ -105,9 +105,9 @@ impl Outcome {
         interval(&differences, risk)
     }
 
-    /// Mean nanoseconds for a packet.
-    pub(crate) fn mean(&self, case: usize) -> f64 {
-        self.figures[case].iter().sum::<f64>() / self.figures[case].len() as f64
+    /// Nanoseconds for a packet: the median of the rounds.
+    pub(crate) fn median(&self, case: usize) -> f64 {
+        median(&self.figures[case])
     }
 }
 

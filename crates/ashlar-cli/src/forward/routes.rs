@@ -95,7 +95,7 @@ impl Routes {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{Rng, *};
 
     /// What a table must answer: the neighbour of the longest prefix that holds the address, found by looking at all.
     fn naive(list: &[((u32, u8), Hop)], address: u32) -> Option<Hop> {

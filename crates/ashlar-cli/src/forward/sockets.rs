@@ -4,7 +4,24 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Room for frames that wait in a socket: those of a burst, each with what the kernel keeps beside it.
-static BUFFER: libc::c_int = 16 << 20;
+const BUFFER: libc::c_int = 16 << 20;
+
+/// Bytes of a waiting frame beside twice its size: its `sk_buff` and what is rounded up, generously.
+const BESIDE: usize = 1280;
+
+fn set(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads an integer of the length that it is told.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
 
 /// A packet socket on one device.
 #[derive(Debug)]
@@ -60,21 +77,13 @@ impl PacketSocket {
         }
         // SAFETY: the descriptor was opened just above, and nobody else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-            // SAFETY: the kernel reads an integer of the length that it is told.
-            let rc = unsafe {
-                libc::setsockopt(
-                    fd.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    option,
-                    (&raw const BUFFER).cast(),
-                    size_of_val(&BUFFER) as libc::socklen_t,
-                )
-            };
-            if rc != 0 {
-                return Err(io::Error::last_os_error());
-            }
+        for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+            // Root of the machine gets what it wants, others at most what the system's limit allows.
+            set(&fd, libc::SOL_SOCKET, forced, BUFFER).or_else(|_| set(&fd, libc::SOL_SOCKET, asked, BUFFER))?;
         }
+        // Past the queueing discipline, which swallows frames without a word until the kernel's own thread has seen that the link
+        // is up.
+        set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
         // SAFETY: an address of integers, for which all bits zero is a value.
         let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
@@ -88,6 +97,26 @@ impl PacketSocket {
             return Err(io::Error::last_os_error());
         }
         Ok(Self(fd))
+    }
+
+    /// Frames of `size` bytes that may wait in the socket: each counts with what the kernel keeps beside it.
+    pub(crate) fn room(&self, size: usize) -> io::Result<usize> {
+        let mut bytes: libc::c_int = 0;
+        let mut length = size_of_val(&bytes) as libc::socklen_t;
+        // SAFETY: the kernel writes an integer, of the length that it is told, to `bytes`.
+        let rc = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVBUF,
+                (&raw mut bytes).cast(),
+                &raw mut length,
+            )
+        };
+        match rc {
+            0 => Ok(bytes as usize / (BESIDE + 2 * size)),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Sends frames; how many the kernel took, none when it cannot take more now.

@@ -14,7 +14,9 @@ use super::packet::Reason;
 use super::pool::{Others, Pool};
 use super::routes::Routes;
 use super::skb::{HEAD, MOST_BULK};
-use super::traffic::{LEAST, Trace};
+use super::traffic::{self, Trace};
+
+const LEAST: usize = traffic::LEAST as usize;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -101,7 +103,7 @@ fn expected(trace: &Trace, packets: usize) -> Tally {
 }
 
 fn completions(pool: &Arc<Ledger>, free: Free, other: bool) -> Completions {
-    if other { Completions::other(pool, free, true, || ()) } else { Completions::same(free) }
+    if other { Completions::other(pool, free, 100, || ()) } else { Completions::same(free) }
 }
 
 proptest! {
@@ -179,7 +181,7 @@ fn the_wire_in_memory_sees_what_is_wrong() {
     let pool = Ledger::new().unwrap();
     let mut packets = [Skb::new(&pool, LEAST).unwrap(), Skb::new(&pool, LEAST).unwrap()];
     let mut wire = MemoryWire::new(Arc::clone(&trace));
-    let mut come = |wire: &mut MemoryWire, packets: &mut [Skb; 2]| {
+    let come = |wire: &mut MemoryWire, packets: &mut [Skb; 2]| {
         wire.start(2, true);
         assert_eq!(wire.receive(packets), Ok(2));
         for packet in packets.iter_mut() {

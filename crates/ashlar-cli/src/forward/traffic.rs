@@ -14,9 +14,9 @@ const FRAMES: usize = 1024;
 /// Bytes before the payload.
 const HEADERS: usize = ETHERNET + IPV4 + 8;
 /// Least bytes of a frame, without the checksum that a wire adds: pktgen's default.
-pub(crate) const LEAST: usize = 60;
+pub(crate) const LEAST: u16 = 60;
 /// Most.
-pub(crate) const MOST: usize = 1514;
+pub(crate) const MOST: u16 = 1514;
 /// Time to live of good packets.
 const TTL: u8 = 64;
 
@@ -153,8 +153,11 @@ fn frame(at: usize, to: u32, port: u16, size: usize, fault: Option<Fault>, rng: 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{LEAST as LEAST_BYTES, MOST as MOST_BYTES, *};
     use crate::forward::packet::forward;
+
+    const LEAST: usize = LEAST_BYTES as usize;
+    const MOST: usize = MOST_BYTES as usize;
 
     #[test]
     fn every_frame_of_a_trace_is_forwarded_or_dropped_for_its_reason() {

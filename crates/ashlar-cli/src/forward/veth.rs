@@ -16,10 +16,10 @@ use super::skb::Skb;
 use super::sockets::{Batch, PacketSocket};
 use super::traffic::Trace;
 
-/// Frames of a burst: less than the kernel's queue between devices takes (net.core.netdev_max_backlog is 1000).
+/// Most frames of a burst: less than the kernel's queue between devices takes (net.core.netdev_max_backlog is 1000).
 const BURST: usize = 512;
 /// How long frames may be under way.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The forwarder's two sides.
 #[derive(Debug)]
@@ -75,19 +75,28 @@ pub(crate) struct Veth<P> {
     sink: PacketSocket,
     trace: Arc<Trace>,
     batch: Batch,
+    /// Frames of a burst: fewer than the sockets have room for.
+    burst: usize,
     /// Where the sink puts what arrives.
     arrived: Vec<Vec<u8>>,
 }
 
 impl<P: Pool> Veth<P> {
-    pub(crate) fn new(network: Network, parts: Parts<P>) -> Self {
+    /// # Errors
+    /// The sockets have no room for frames of this size.
+    pub(crate) fn new(network: Network, parts: Parts<P>) -> Result<Self, String> {
         let trace = Arc::clone(&parts.trace);
         let Network { generator, left, right, sink } = network;
         let size = trace.size();
+        let room = left.room(size).and_then(|left| Ok(left.min(sink.room(size)?)));
+        let burst = room.map_err(|error| format!("--veth: room of the sockets: {error}"))?.min(BURST);
+        if burst == 0 {
+            return Err("--veth: the sockets have no room for a frame; expected a larger net.core.rmem_max".to_owned());
+        }
         let forwarder = parts.forwarder(|_| VethWire { left, right, size, batch: Batch::new() });
         // One byte more than a frame has, to see that nothing longer arrives.
-        let arrived = vec![vec![0; size + 1]; BURST];
-        Self { forwarder, generator, sink, trace, batch: Batch::new(), arrived }
+        let arrived = vec![vec![0; size + 1]; burst];
+        Ok(Self { forwarder, generator, sink, trace, batch: Batch::new(), burst, arrived })
     }
 
     /// Forwards `packets`; nanoseconds of the forwarder alone.
@@ -96,7 +105,7 @@ impl<P: Pool> Veth<P> {
         let (mut next, mut nanoseconds) = (0, 0);
         let mut left = packets;
         while left > 0 {
-            let burst = left.min(BURST);
+            let burst = left.min(self.burst);
             self.generate(next, burst)?;
             let before = self.forwarder.tally.forwarded;
             let start = Instant::now();

@@ -221,6 +221,7 @@ fn predict(host: Host, cells: Vec<Cell>, cpus: &[usize], nodes: &[usize], seed: 
         let record = |test: &str, cpus: usize, nodes: usize, ticks: f64, simulated: bool| {
             let ticks = (ticks * 100.0).round() / 100.0;
             let record = Record {
+                mode: None,
                 test: test.to_owned(),
                 system: system.clone(),
                 size,
