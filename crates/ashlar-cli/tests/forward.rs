@@ -73,6 +73,7 @@ fn the_differences_of_the_mail_are_printed_and_written() {
     let out = ashlar(&["--rounds", "2", "--packets", "3000", "--json", file]);
     let (shown, errors) = (text(&out.stdout), text(&out.stderr));
     assert!(out.status.success(), "{errors}");
+    assert_eq!(errors, "", "every option of every mode is known");
     for line in [
         "IPv4 forwarding in memory: frames of 60 bytes, 1 flow, 10000 routes",
         "\nslub-bulk\n * Normal ",
@@ -88,6 +89,10 @@ fn the_differences_of_the_mail_are_printed_and_written() {
         "\n198000 packets: 198000 forwarded; every object given back (slub-bulk, ashlar)\n",
     ] {
         assert!(shown.contains(line), "no `{line}` in:\n{shown}");
+    }
+    for line in shown.lines().filter(|line| line.contains("locks ")) {
+        let own = line.contains("nomerge");
+        assert!(line.ends_with(if own { ", slabs of their own" } else { ", slabs shared with others" }), "{line}");
     }
     let run: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     std::fs::remove_file(&path).unwrap();

@@ -87,13 +87,13 @@ pub(crate) fn serve<P: Pool>() -> Result<(), CliError> {
     match built {
         Err(message) => say(&Reply::Failed(message)),
         Ok((network, parts)) => {
-            let note = parts.pool.note();
+            let ready = Reply::Ready { note: parts.pool.note(), merged: parts.pool.merged() };
             match network {
                 Some(network) => match Veth::new(network, parts) {
-                    Ok(veth) => answer::<P, _>(veth, note, &mut lines),
+                    Ok(veth) => answer::<P, _>(veth, &ready, &mut lines),
                     Err(message) => say(&Reply::Failed(message)),
                 },
-                None => answer::<P, _>(InMemory(parts.forwarder(MemoryWire::new)), note, &mut lines),
+                None => answer::<P, _>(InMemory(parts.forwarder(MemoryWire::new)), &ready, &mut lines),
             }
         }
     }
@@ -137,10 +137,10 @@ fn prepare<P: Pool>(setup: &Setup) -> Result<Parts<P>, String> {
 /// Answers requests until there are no more.
 fn answer<P: Pool, B: Bench>(
     bench: B,
-    note: String,
+    ready: &Reply,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
 ) -> Result<(), CliError> {
-    say(&Reply::Ready(note))?;
+    say(ready)?;
     let mut bench = Some(bench);
     for line in lines {
         match (read(line)?, bench.take()) {

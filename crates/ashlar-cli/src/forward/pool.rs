@@ -66,6 +66,11 @@ pub(crate) trait Pool: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Whether heads and the objects of others lie in the same slabs, where there are slabs.
+    fn merged(&self) -> Option<bool> {
+        None
+    }
+
     /// Heads and others that are still in use, where that is known.
     fn live(&self) -> Option<usize> {
         None
@@ -137,7 +142,12 @@ impl Pool for Kernel {
         Some([all.locks(), all.alloc_slow + all.free_slow])
     }
 
+    fn merged(&self) -> Option<bool> {
+        Some(self.others.iter().all(|other| self.heads.shares_slabs_with(other)))
+    }
+
     fn live(&self) -> Option<usize> {
+        // Of merged caches each tells the same, so what is left may be counted more than once.
         Some(self.heads.info().usage.live + self.others.iter().map(|cache| cache.info().usage.live).sum::<usize>())
     }
 }

@@ -42,8 +42,13 @@ pub(crate) struct Setup {
 /// What a process answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// Set up; the text says what only the process itself can know. May be empty.
-    Ready(String),
+    /// Set up.
+    Ready {
+        /// What only the process itself can know about the system. May be empty.
+        note: String,
+        /// Whether heads share slabs with the objects of others, where that is known.
+        merged: Option<bool>,
+    },
     Done {
         nanoseconds: u64,
         tally: Tally,

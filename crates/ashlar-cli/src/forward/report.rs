@@ -206,8 +206,13 @@ pub(crate) fn render(plan: &Plan, outcome: &Outcome, run: &Run) -> String {
             let counts = mean(&outcome.counts[at]).map_or_else(String::new, |counts| {
                 format!("   slow paths {:.3}, locks {:.3} a packet", counts.slow, counts.locks)
             });
+            let slabs = match outcome.merged[at] {
+                None => "",
+                Some(true) => ", slabs shared with others",
+                Some(false) => ", slabs of their own",
+            };
             let name = case.mode.title(plan.bulk);
-            text += &format!(" * {name:<26}: {:>10} pps {ns:>8.2} ns{counts}\n", grouped(1e9 / ns));
+            text += &format!(" * {name:<26}: {:>10} pps {ns:>8.2} ns{counts}{slabs}\n", grouped(1e9 / ns));
             for difference in &run.differences {
                 if (difference.system.as_str(), difference.mode.as_str()) != (system.id, case.mode.id()) {
                     continue;

@@ -4,8 +4,9 @@
 //! round. All are set up and run once unmeasured, with every packet compared; then they take turns for [`PASSES`] passes, each turn beginning
 //! with another case, and the median of its passes is the case's figure for the round. Only one forwards at any time.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::forwarder::Tally;
 use super::modes::Mode;
@@ -78,6 +79,8 @@ pub(crate) struct Outcome {
     pub(crate) counts: Vec<Vec<Counts>>,
     /// Of all measured packets.
     pub(crate) tallies: Vec<Tally>,
+    /// Whether heads shared slabs with the objects of others, where that is known.
+    pub(crate) merged: Vec<Option<bool>>,
     /// What the processes said about themselves, by system.
     pub(crate) notes: BTreeMap<&'static str, String>,
     /// The chance that an interval misses.
@@ -92,6 +95,7 @@ impl Outcome {
             figures: vec![Vec::new(); cases],
             counts: vec![Vec::new(); cases],
             tallies: vec![Tally::default(); cases],
+            merged: vec![None; cases],
             notes: BTreeMap::new(),
             risk: 1.0,
             settled: false,
@@ -152,8 +156,9 @@ fn one(plan: &Plan, round: usize, outcome: &mut Outcome) -> Result<(), String> {
     let name = |at: usize| format!("{}, {}", plan.cases[at].system.id, plan.cases[at].mode.id());
     let mut processes = Vec::new();
     for (at, case) in plan.cases.iter().enumerate() {
-        let (process, note) = open(plan, case).map_err(|error| format!("{}: {error}", name(at)))?;
+        let (process, note, merged) = open(plan, case).map_err(|error| format!("{}: {error}", name(at)))?;
         outcome.notes.insert(case.system.id, note);
+        outcome.merged[at] = merged;
         processes.push(process);
     }
     let count = processes.len();
@@ -188,12 +193,12 @@ fn one(plan: &Plan, round: usize, outcome: &mut Outcome) -> Result<(), String> {
 }
 
 /// Starts and sets up the process of a case.
-fn open(plan: &Plan, case: &Case) -> Result<(Pipe, String), String> {
+fn open(plan: &Plan, case: &Case) -> Result<(Pipe, String, Option<bool>), String> {
     let options = Some(case.mode.options()).filter(|options| !options.is_empty());
     let mut process = Pipe::open(pipe::command(case.system, options, "forward-child")?)?;
     let setup = Setup { bulk: case.mode.is_bulk().then_some(plan.bulk), ..plan.setup.clone() };
     match process.ask(&Request::Setup(setup))? {
-        Reply::Ready(note) => Ok((process, note)),
+        Reply::Ready { note, merged } => Ok((process, note, merged)),
         Reply::Failed(error) => Err(error),
         other => Err(format!("answered the set-up with {other:?}")),
     }

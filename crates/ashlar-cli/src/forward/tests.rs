@@ -1,7 +1,8 @@
 //! The forwarder on an allocator that knows every live object: packets are conserved, and buffers freed once.
 
+use core::alloc::Layout;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{alloc, dealloc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

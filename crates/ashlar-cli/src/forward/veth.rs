@@ -5,8 +5,9 @@
 //! the generator sent seven times what was forwarded, and neither side's cost or the scheduler's whim is in the figure. What the kernel does
 //! to deliver a sent frame to the other namespace is in it, as the driver's transmission was in the mail's.
 
+use core::time::Duration;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::child::Parts;
 use super::forwarder::{Forwarder, Tally, Wire};
