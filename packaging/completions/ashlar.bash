@@ -19,6 +19,9 @@ _ashlar() {
             ashlar,bench)
                 cmd="ashlar__subcmd__bench"
                 ;;
+            ashlar,forward)
+                cmd="ashlar__subcmd__forward"
+                ;;
             ashlar,help)
                 cmd="ashlar__subcmd__help"
                 ;;
@@ -52,6 +55,9 @@ _ashlar() {
             ashlar__subcmd__help,bench)
                 cmd="ashlar__subcmd__help__subcmd__bench"
                 ;;
+            ashlar__subcmd__help,forward)
+                cmd="ashlar__subcmd__help__subcmd__forward"
+                ;;
             ashlar__subcmd__help,help)
                 cmd="ashlar__subcmd__help__subcmd__help"
                 ;;
@@ -77,7 +83,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version bench run simulate reproduce help"
+            opts="-h -V --help --version bench forward run simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -296,8 +302,78 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__forward)
+            opts="-h --veth --systems --modes --bulk --completions --size --routes --flows --bad --others --packets --rounds --max-seconds --confidence --json --check-targets --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --systems)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --modes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bulk)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --completions)
+                    COMPREPLY=($(compgen -W "same other" -- "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --routes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --flows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bad)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --others)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --packets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --confidence)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help)
-            opts="bench run simulate reproduce help"
+            opts="bench forward run simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -341,6 +417,20 @@ _ashlar() {
         ashlar__subcmd__help__subcmd__bench__subcmd__worst)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__forward)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

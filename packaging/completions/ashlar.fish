@@ -27,6 +27,7 @@ end
 complete -c ashlar -n "__fish_ashlar_needs_command" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_needs_command" -s V -l version -d 'Print version'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and its peers, freed one by one and in bulk, and print the differences'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "run" -d 'Run a program with its malloc on ashlar'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "reproduce" -d 'Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here'
@@ -74,6 +75,24 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_sub
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l systems -d 'Systems, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l modes -d 'Modes of systems that have caches, separated by commas, or `all`; others run `normal` alone' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l bulk -d 'Most packet heads that one bulk free gives back' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l completions -d 'The CPU that frees sent packets' -r -f -a "same\t'The forwarder, at the start of each poll'
+other\t'A thread on another CPU'"
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l size -d 'Bytes of a frame, without its checksum' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l routes -d 'Prefixes of the routing table' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l flows -d 'Destinations of the packets, in turn' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l bad -d 'Of thousand frames so many are bad, in turn for each reason to drop one' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l others -d 'Live objects of the other caches of 256 bytes that heads may be merged with; one is replaced in each poll' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l packets -d 'Packets of a pass [default: 200000 in memory, 20480 over veth]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l rounds -d 'Most rounds; each measures every mode of every system in turn, in processes of its own' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l max-seconds -d 'No further round begins that would end later than this' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l confidence -d 'Of the intervals, in per cent' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l json -d 'Write machine, records and differences as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l veth -d 'Forward between two network namespaces over veth pairs and packet sockets, not in memory. Needs the rights of root, or user namespaces'
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l check-targets -d 'Judge the target of the project: bulk free at least 1 % faster than normal, beyond the noise; exit code 1 if it is missed'
+complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l engine -d 'The strategy of the caches (option `engine`)' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l option -d 'An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l stats -d 'Print the caches, resident memory and the mode on standard error when the program ends' -r -f -a "text\t''
@@ -95,10 +114,11 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l runs -d 'Mea
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l from -d 'Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l quick -d 'Measure a little of everything, to see that all of it works: the figures are worth nothing'
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench run simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and its peers, freed one by one and in bulk, and print the differences'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
