@@ -171,7 +171,17 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "hackbench",
-        full: &["hackbench", "-g", "4", "-l", "1000", "--systems", "slob,slob-seg,slob-cache,slub,ashlar,glibc"],
+        full: &[
+            "hackbench",
+            "-g",
+            "4",
+            "-l",
+            "1000",
+            "--scale",
+            "1",
+            "--systems",
+            "slob,slob-seg,slob-cache,slub,ashlar,glibc",
+        ],
         quick: &[
             "hackbench",
             "-g",
@@ -188,7 +198,7 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "forward",
-        full: &["forward", "--systems", "slub-bulk,ashlar", "--max-seconds", "150"],
+        full: &["forward", "--systems", "slub-bulk,ashlar", "--max-seconds", "120"],
         quick: &["forward", "--systems", "slub-bulk", "--packets", "2000", "--rounds", "2"],
     },
 ];
