@@ -146,6 +146,61 @@ impl CacheRef<'_> {
         }
         self.cache.free_slow(object);
     }
+
+    /// As [`KmemCache::alloc_bulk`].
+    #[inline(always)]
+    pub fn alloc_bulk(&self, out: &mut [*mut u8]) -> bool {
+        let out = as_addresses_mut(out);
+        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        if let [one] = out {
+            *one = percpu::sections::pop(self.hot.slot, self.hot.rseq_offset);
+            if *one != 0 {
+                return true;
+            }
+        } else if percpu::bulk::pop_all(self.hot.slot, self.hot.rseq_offset, out) {
+            return true;
+        }
+        self.cache.alloc_bulk_slow(out)
+    }
+
+    /// As [`KmemCache::free_bulk`].
+    ///
+    /// # Safety
+    /// As for [`KmemCache::free_bulk`].
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "objects may be freed only once")]
+    pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
+        let objects = as_addresses(objects);
+        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        if let [one] = objects {
+            if percpu::sections::push(self.hot.free_slot, self.hot.rseq_offset, *one) {
+                return;
+            }
+        } else if percpu::bulk::push_all(self.hot.free_slot, self.hot.rseq_offset, objects) {
+            return;
+        }
+        self.cache.free_bulk_slow(objects);
+    }
+}
+
+/// Pointers as the engines see them.
+#[inline(always)]
+fn as_addresses(objects: &[*mut u8]) -> &[usize] {
+    #[expect(unsafe_code, reason = "views pointers as addresses")]
+    // SAFETY: a raw pointer and an address have the same size and alignment, and every value of one is a value of the other.
+    unsafe {
+        core::slice::from_raw_parts(objects.as_ptr().cast(), objects.len())
+    }
+}
+
+/// As [`as_addresses`].
+#[inline(always)]
+fn as_addresses_mut(objects: &mut [*mut u8]) -> &mut [usize] {
+    #[expect(unsafe_code, reason = "views pointers as addresses")]
+    // SAFETY: as above.
+    unsafe {
+        core::slice::from_raw_parts_mut(objects.as_mut_ptr().cast(), objects.len())
+    }
 }
 
 /// Bytes of objects that one sheaf should cover.
@@ -322,23 +377,32 @@ impl KmemCache {
 
     /// Fills `out` with objects; all or nothing (`kmem_cache_alloc_bulk`). False when memory ends: then `out`
     /// holds nothing that is allocated.
+    #[inline(always)]
     pub fn alloc_bulk(&self, out: &mut [*mut u8]) -> bool {
-        #[expect(unsafe_code, reason = "views pointers as addresses")]
-        // SAFETY: a raw pointer and an address have the same size and alignment, and every value of one is a
-        // value of the other.
-        let addresses = unsafe { core::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<usize>(), out.len()) };
-        engine::alloc_bulk(self.raw, addresses)
+        self.borrowed().alloc_bulk(out)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_bulk_slow(&self, out: &mut [usize]) -> bool {
+        engine::alloc_bulk(self.raw, out)
     }
 
     /// Gives objects back (`kmem_cache_free_bulk`).
     ///
     /// # Safety
     /// As for [`free`](KmemCache::free), for each of them; none occurs twice and none is null.
+    #[inline(always)]
     #[expect(unsafe_code, reason = "objects may be freed only once")]
     pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
-        // SAFETY: as in `alloc_bulk`.
-        let addresses = unsafe { core::slice::from_raw_parts(objects.as_ptr().cast::<usize>(), objects.len()) };
-        engine::free_bulk(self.raw, addresses);
+        // SAFETY: the caller's promise.
+        unsafe { self.borrowed().free_bulk(objects) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_bulk_slow(&self, objects: &[usize]) {
+        engine::free_bulk(self.raw, objects);
     }
 
     /// Gives free slabs back to the page layer (`kmem_cache_shrink`). True when no slab is left.

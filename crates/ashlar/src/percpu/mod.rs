@@ -22,6 +22,8 @@
 //! sheaves. Nothing here waits.
 
 pub(crate) mod area;
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+pub(crate) mod bulk;
 pub(crate) mod drain;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod linked;
@@ -193,7 +195,7 @@ pub(crate) fn push(offset: u16, object: usize) -> bool {
 pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
-        return sections::pop_batch(slot0(offset), out);
+        return bulk::pop_batch(slot0(offset), sections::rseq_offset(), out);
     }
     with_main(offset, |sheaf| {
         let mut n = 0;
@@ -213,9 +215,14 @@ pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
 pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
-        return sections::push_batch(slot0(offset), objects);
+        return bulk::push_batch(slot0(offset), sections::rseq_offset(), objects);
     }
-    with_main(offset, |sheaf| objects.iter().take_while(|&&object| sheaf.push(object)).count()).unwrap_or(0)
+    // The first one on top, as the section puts them.
+    with_main(offset, |sheaf| {
+        let fit = &objects[..objects.len().min(sheaf.free())];
+        fit.iter().rev().take_while(|&&object| sheaf.push(object)).count()
+    })
+    .unwrap_or(0)
 }
 
 /// Runs `f` on the main sheaf under the portable lock. The null sheaf pops nothing and takes nothing.

@@ -73,6 +73,12 @@ impl Sheaf {
         self.capacity().saturating_sub(self.index())
     }
 
+    /// Objects that it still has room for; none in the null sheaf.
+    #[inline]
+    pub(crate) fn free(&self) -> usize {
+        self.index()
+    }
+
     /// The objects, top first.
     #[inline]
     pub(crate) fn objects(&self) -> &[usize] {

@@ -22,12 +22,14 @@
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
 pub(crate) mod barn;
+mod bulk;
 pub(crate) mod counters;
 pub(crate) mod flush;
 pub(crate) mod node;
 mod refill;
 mod store;
 
+pub(crate) use bulk::{alloc_bulk, free_bulk};
 pub(crate) use store::{Node, held_bytes, lock_nodes, open, reap, release, unlock_nodes};
 
 pub(crate) use refill::{carve, class_word, has_to_spare};
@@ -96,9 +98,7 @@ enum Refreshed {
 
 /// Gives this CPU, whose main sheaf is empty, one with objects in it.
 fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
-    if (percpu::has_half(view.spare) || !shares_lines(cache))
-        && let Some(swapped) = use_spare(cache, view)
-    {
+    if let Some(swapped) = use_good_spare(cache, view) {
         return swapped;
     }
     // What else the spare holds came from other CPUs (see `free_foreign`): it waits until there is more of it, or until
@@ -154,6 +154,11 @@ fn shares_lines(cache: &'static RawCache) -> bool {
 /// As [`swap`], if the spare holds anything.
 fn use_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
     (view.spare != 0 && !is_empty(view.spare)).then(|| swap(cache, view))
+}
+
+/// As [`use_spare`], if there is enough on it: see the module.
+fn use_good_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
+    if percpu::has_half(view.spare) || !shares_lines(cache) { use_spare(cache, view) } else { None }
 }
 
 /// Makes `sheaf` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
@@ -293,12 +298,21 @@ fn is_local(cache: &'static RawCache, object: usize) -> bool {
     MEMMAP.page_of(object).is_none_or(|page| ZONE.node_of(page) == here)
 }
 
+/// Makes the spare, if it has room, the main sheaf, and the full main the spare. True if there was such a spare: then the slot has
+/// changed, by this or by somebody else.
+fn swap_full(cache: &'static RawCache, view: &View) -> bool {
+    if view.spare == 0 || percpu::is_full(view.spare) {
+        return false;
+    }
+    // A full main may be the null sheaf, which must never become a spare.
+    let old = if view.main == null_top() { 0 } else { view.main };
+    percpu::exchange(cache.slot, view, view.spare, old);
+    true
+}
+
 /// Gives this CPU, whose main sheaf is full, one with room, with `object` on it already if that is true.
 fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
-    if view.spare != 0 && !percpu::is_full(view.spare) {
-        // A full main may be the null sheaf, which must never become a spare.
-        let old = if view.main == null_top() { 0 } else { view.main };
-        percpu::exchange(cache.slot, view, view.spare, old);
+    if swap_full(cache, view) {
         return false;
     }
     // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
@@ -338,56 +352,6 @@ fn put_on_new_sheaf(
     }
     check_capacity(cache, capacity);
     true
-}
-
-/// See [`super::alloc_bulk`].
-pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    let mut got = percpu::pop_batch(cache.slot, out);
-    let mut asked = false;
-    while got < out.len() {
-        let rest = &mut out[got..];
-        let capacity = tunable(&cache.sheaf_capacity);
-        if capacity == 0 || rest.len() >= capacity {
-            // More than a sheaf: straight from the slabs, without a detour over sheaves.
-            let (id, _) = node_of_cpu(cache, percpu::this_cpu());
-            let had = refill::refill(cache, id, rest);
-            got += had;
-            if had > 0 {
-                continue;
-            }
-            if !asked && ZONE.ask_for_all() {
-                asked = true;
-                continue;
-            }
-        } else {
-            let object = alloc(cache);
-            if !object.is_null() {
-                rest[0] = object as usize;
-                got += 1;
-                got += percpu::pop_batch(cache.slot, &mut out[got..]);
-                continue;
-            }
-        }
-        free_bulk(cache, &out[..got]);
-        return false;
-    }
-    true
-}
-
-/// See [`super::free_bulk`].
-pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-    if ZONE.nodes() > 1 || tunable(&cache.sheaf_capacity) == 0 {
-        for &object in objects {
-            free(cache, object);
-        }
-        return;
-    }
-    let mut given = percpu::push_batch(cache.slot, objects);
-    while given < objects.len() {
-        free(cache, objects[given]);
-        given += 1;
-        given += percpu::push_batch(cache.slot, &objects[given..]);
-    }
 }
 
 /// Gives empty slabs, all of one node, back to the zone.
