@@ -28,30 +28,33 @@ complete -c ashlar -n "__fish_ashlar_needs_command" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_needs_command" -s V -l version -d 'Print version'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and its peers, freed one by one and in bulk, and print the differences'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "run" -d 'Run a program with its malloc on ashlar'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "reproduce" -d 'Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l systems -d 'Systems, separated by commas, or `all`' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l objects -d 'Objects for each CPU and pass' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l fragmented -d 'Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every second is freed' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l json -d 'Write host and records as JSON' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l csv -d 'Write the records as comma-separated values' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l style -d '`table`: one block for each test; `kernel`: the lines that the kernel\'s test module prints' -r -f -a "table\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l systems -d 'Systems, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l objects -d 'Objects for each CPU and pass' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l fragmented -d 'Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every second is freed' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l csv -d 'Write the records as comma-separated values' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l style -d '`table`: one block for each test; `kernel`: the lines that the kernel\'s test module prints' -r -f -a "table\t''
 kernel\t''"
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
 median\t''"
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l systems -d 'Systems, separated by commas, or `all`' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l workloads -d 'Workloads, separated by commas; `all`, `synthetic` and `real` stand for many' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l rounds -d 'Measured rounds; each runs every workload once on every system' -r
@@ -72,8 +75,30 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_sub
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l sweep -d 'MiB that are read before each of those, to make the caches cold' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l json -d 'Write machine and figures as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l systems -d 'Systems, separated by commas, or `all`; `dpdk` is the mempool in DPDK\'s own test' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l bulks -d 'Objects of one call, separated by commas' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l size -d 'Bytes of an object' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l objects -d 'Objects of a timed pass' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l spread -d 'Objects of the heap of the worst case' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l passes -d 'Passes of each cell in a process' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l rounds -d 'Measured rounds; each starts a process for every system' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l check-targets -d 'Judge the targets: from 8 on a call costs at most 0.4 of the loop, no cliff from 30 to 250, ahead of DPDK\'s mempool; exit code 1 if one is missed'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from bulk" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l systems -d 'Systems, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l profile -d 'The trace' -r -f -a "mixed\t'A kernel at work: grow, churn, free three quarters, shrink'
+caches\t'Many caches of similar sizes, then messages that come and go'"
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l scale -d 'How much of the full trace, for all systems' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l seed -d 'What the trace is made from' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l idle -d 'Milliseconds that the idle phase lasts' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l option -d 'Each system of ashlar once more, with these options (as in `ASHLAR_OPTIONS`); may be given several times' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l rounds -d 'Measured rounds; each starts a process for every system' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l systems -d 'Systems, separated by commas, or `all`' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l modes -d 'Modes of systems that have caches, separated by commas, or `all`; others run `normal` alone' -r
@@ -93,6 +118,18 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l json -d 'Write
 complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l veth -d 'Forward between two network namespaces over veth pairs and packet sockets, not in memory. Needs the rights of root, or user namespaces'
 complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l check-targets -d 'Judge the target of the project: bulk free at least 1 % faster than normal, beyond the noise; exit code 1 if it is missed'
 complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s g -l groups -d 'Groups' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s l -l loops -d 'Messages of each sender to each receiver' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s f -l fds -d 'Senders of a group, and as many receivers' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s s -l datasize -d 'Bytes of a message; several sizes, separated by commas, take turns' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -l systems -l system -d 'Systems, separated by commas, or `all`' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -l scale -d 'Share of the loops that slow systems (`slob`) run' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -l boot -d 'Begin with the heap of a machine that has been up for a while: so many times 7 MiB of objects of 160 caches, of which a third was freed since; 0 for an empty heap. Processes begin with empty heaps' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -l rounds -d 'Measured rounds; each starts a process for every system' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s T -l threads -d 'Senders and receivers are threads: what one allocates the other frees (the default)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s P -l process -d 'Senders and receivers are processes, each with its own heap: messages are copied, each side frees what it allocated'
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l engine -d 'The strategy of the caches (option `engine`)' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l option -d 'An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l stats -d 'Print the caches, resident memory and the mode on standard error when the program ends' -r -f -a "text\t''
@@ -114,11 +151,14 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l runs -d 'Mea
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l from -d 'Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l quick -d 'Measure a little of everything, to see that all of it works: the figures are worth nothing'
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and its peers, freed one by one and in bulk, and print the differences'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward run simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench run simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers, and print the table'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench run simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and its peers, freed one by one and in bulk, and print the differences'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench run simulate reproduce help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench run simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench run simulate reproduce help" -f -a "simulate" -d 'Predict tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench run simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench run simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'

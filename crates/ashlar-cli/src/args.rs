@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::Test;
+use crate::bench::bulk::BulkArgs;
+use crate::bench::memory::MemoryArgs;
 use crate::forward::args::ForwardArgs;
+use crate::hackbench::HackbenchArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::simulate::SimulateArgs;
 
@@ -34,6 +37,9 @@ pub(crate) enum Command {
         2 bad input."
     )]
     Forward(Box<ForwardArgs>),
+    /// Send messages between groups of senders and receivers, and print what hackbench prints
+    #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
+    Hackbench(HackbenchArgs),
     /// Run a program with its malloc on ashlar
     #[command(after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
         127 no such program.")]
@@ -57,6 +63,15 @@ pub(crate) enum Command {
     /// One measured process of `bench worst`, which starts these itself
     #[command(hide = true)]
     BenchWorstChild { plan: String },
+    /// One measured process of `bench bulk`
+    #[command(hide = true)]
+    BenchBulkChild { system: String, plan: String },
+    /// One measured process of `bench memory`
+    #[command(hide = true)]
+    BenchMemoryChild { system: String, plan: String },
+    /// One measured process of `hackbench`
+    #[command(hide = true)]
+    HackbenchChild { system: String, plan: String },
     /// Fixed work on the malloc of this process; `bench programs` starts these itself
     #[command(hide = true)]
     Workload(WorkloadArgs),
@@ -126,6 +141,12 @@ pub(crate) enum BenchCommand {
     /// Time each call by itself on heaps made to be bad, and print the worst
     #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
     Worst(WorstArgs),
+    /// Time calls for many objects at once against loops of single calls, and against DPDK's mempool
+    #[command(after_help = "Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
+    Bulk(BulkArgs),
+    /// Replay one trace on every system and print slabs, resident memory and utilisation
+    #[command(after_help = "Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
+    Memory(MemoryArgs),
 }
 
 /// Options of `ashlar bench worst`.
@@ -299,7 +320,7 @@ impl Statistic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SizeList(pub(crate) Vec<usize>);
 
-fn parse_scale(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_scale(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(scale) if (0.0001..=100.0).contains(&scale) => Ok(scale),
         _ => Err("expected a number from 0.0001 to 100".to_owned()),

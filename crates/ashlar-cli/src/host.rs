@@ -7,7 +7,7 @@ use std::fs;
 use crate::bench::allowed_cpus;
 use crate::bench::parent::Plan;
 use crate::bench::record::{Host, Peer};
-use crate::bench::systems::{self, Kind};
+use crate::bench::systems::{self, Kind, SystemInfo};
 
 /// Text that only a build with assertions contains, for the peers that cannot be asked. Written backwards, so that the
 /// search in our own program does not find this table.
@@ -19,8 +19,25 @@ const DEBUG_MARKS: [(&str, &str); 3] = [
 
 /// Describes this machine and the systems of `plan`; `notes` is what the children said about themselves.
 pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> Host {
+    let nodes_with_cpus = plan.nodes.map(|nodes| {
+        // As ashlar spreads CPUs over fake nodes.
+        let nodes: BTreeSet<usize> = allowed_cpus().into_iter().map(|cpu| cpu % nodes).collect();
+        nodes.len()
+    });
+    Host {
+        objects: plan.objects,
+        nodes: plan.nodes,
+        nodes_with_cpus,
+        fragmented: plan.fragmented,
+        warm_up: "one round of everything, and two to twelve passes right before each measured pass".to_owned(),
+        ..of_run(&plan.systems, plan.rounds, notes)
+    }
+}
+
+/// Describes this machine and the systems of any run.
+pub(crate) fn of_run(chosen: &[&'static SystemInfo], rounds: usize, notes: &BTreeMap<&'static str, String>) -> Host {
     let program = std::env::current_exe().and_then(fs::read).unwrap_or_default();
-    let peers = plan.systems.iter().filter_map(|info| {
+    let peers = chosen.iter().filter_map(|info| {
         let note = notes.get(info.id).cloned().unwrap_or_default();
         let peer = match info.kind {
             Kind::Peer { .. } => Peer { version: systems::version(info.id), build: build_of(info.id, &program), note },
@@ -34,14 +51,9 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
         };
         Some((info.id.to_owned(), peer))
     });
-    let nodes_with_cpus = plan.nodes.map(|nodes| {
-        // As ashlar spreads CPUs over fake nodes.
-        let nodes: BTreeSet<usize> = allowed_cpus().into_iter().map(|cpu| cpu % nodes).collect();
-        nodes.len()
-    });
     Host {
         cpu_model: cpu_model(),
-        cpus: plan.allowed,
+        cpus: allowed_cpus().len(),
         arch: std::env::consts::ARCH.to_owned(),
         kernel: kernel(),
         glibc: glibc(),
@@ -51,20 +63,15 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
         ashlar_mode: ashlar::mode().to_string(),
         rustc: env!("ASHLAR_RUSTC").to_owned(),
         build: own_build(),
-        objects: plan.objects,
-        nodes: plan.nodes,
-        nodes_with_cpus,
-        fragmented: plan.fragmented,
-        rounds: plan.rounds,
-        warm_up: "one round of everything, and two to twelve passes right before each measured pass".to_owned(),
-        systems: plan.systems.iter().map(|info| info.id.to_owned()).collect(),
+        rounds,
+        systems: chosen.iter().map(|info| info.id.to_owned()).collect(),
         peers: peers.collect(),
-        notes: plan
-            .systems
+        notes: chosen
             .iter()
             .filter(|info| info.kind == Kind::Ours)
             .filter_map(|info| Some((info.id.to_owned(), notes.get(info.id)?.clone())))
             .collect(),
+        ..Host::default()
     }
 }
 

@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod error;
 mod forward;
+mod hackbench;
 mod host;
 mod programs;
 mod report;
@@ -21,12 +22,14 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+use bench::systems;
 use error::CliError;
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::Forward(args) => forward::run(&args),
+        Command::Hackbench(args) => hackbench::run(&args),
         Command::Run(args) => run::run(&args),
         Command::BenchChild { system } => bench::child::main(&system),
         Command::ForwardChild { system } => forward::child::main(&system),
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::SimulateChild { plan } => simulate::child_main(&plan),
+        Command::BenchBulkChild { system, plan } => systems::bodies_of(&system).and_then(|of| (of.bulk)(&plan)),
+        Command::BenchMemoryChild { system, plan } => systems::bodies_of(&system).and_then(|of| (of.memory)(&plan)),
+        Command::HackbenchChild { system, plan } => systems::bodies_of(&system).and_then(|of| (of.hackbench)(&plan)),
         Command::Workload(args) => workload::main(&args),
     };
     match outcome {

@@ -11,13 +11,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::harness::{SpinBarrier, allowed_cpus, pin};
 use super::kernel_tests::{Pass, Slots, Ticks, run};
 use super::protocol::{Counts, Reply, Request, Setup};
-use super::systems::{self, Handle, Serve, System};
+use super::systems::{self, Handle, System};
 use super::{Group, harness};
 use crate::error::CliError;
 
 /// Entry of the hidden command: serves the system called `id`.
 pub(crate) fn main(id: &str) -> Result<(), CliError> {
-    systems::serve(id)?()
+    (systems::bodies_of(id)?.bench)()
 }
 
 /// A request to a thread of the pool.
@@ -162,9 +162,4 @@ fn say(reply: &Reply) -> Result<(), CliError> {
     let line = serde_json::to_string(reply).map_err(|error| failed(error.to_string()))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| failed(error.to_string()))
-}
-
-/// Where the registry of systems takes the compiled copy of [`serve`] from.
-pub(crate) const fn entry<S: System>() -> Serve {
-    serve::<S>
 }

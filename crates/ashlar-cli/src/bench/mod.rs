@@ -3,11 +3,16 @@
 //! `parent` asks the children in turn, so that the systems are interleaved; `child` serves one system;
 //! `kernel_tests` holds the timed loops, compiled once for each system; `harness` pins, waits and reads the clock.
 //! `linux` boots the kernels whose allocators run the same tests; `published` holds the figures of mailing lists.
+//!
+//! Beside them stand workloads with commands of their own: `bulk`, `memory`, `worst`, whose children `once` starts.
 
+pub(crate) mod bulk;
 pub(crate) mod child;
-mod harness;
+pub(crate) mod harness;
 mod kernel_tests;
 mod linux;
+pub(crate) mod memory;
+pub(crate) mod once;
 pub(crate) mod parent;
 pub(crate) mod pipe;
 mod protocol;
@@ -97,6 +102,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     match &args.command {
         Some(BenchCommand::Programs(programs)) => return crate::programs::run(programs),
         Some(BenchCommand::Worst(worst)) => return worst::run(worst),
+        Some(BenchCommand::Bulk(bulk)) => return bulk::run(bulk),
+        Some(BenchCommand::Memory(memory)) => return memory::run(memory),
         None => {}
     }
     // Outputs are opened before the run: a wrong path must not cost two minutes.

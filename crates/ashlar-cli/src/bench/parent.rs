@@ -301,6 +301,7 @@ fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -
         mode: None,
         counts: mean(&samples.counts),
         samples: means.iter().copied().map(round2).collect(),
+        ..Record::default()
     }
 }
 
@@ -341,7 +342,8 @@ impl Connection {
         let sizes = plan.sizes.clone();
         let holes = if plan.fragmented.is_some() { sizes.iter().map(|size| size - LESS).collect() } else { Vec::new() };
         let fragmented = plan.fragmented.unwrap_or(0);
-        let setup = Setup { objects: plan.objects, cpus: plan.cpus, sizes, fragmented, holes };
+        let setup =
+            Setup { objects: plan.objects, cpus: plan.cpus, sizes, fragmented, holes, large_sheaves: Vec::new() };
         match connection.0.ask(&Request::Setup(setup)).map_err(fail)? {
             Reply::Ready(note) => Ok((connection, note)),
             Reply::Failed(message) => Err(fail(message)),

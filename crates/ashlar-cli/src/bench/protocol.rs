@@ -31,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) fragmented: usize,
     /// Their sizes.
     pub(crate) holes: Vec<usize>,
+    /// Those of the sizes whose caches have the largest sheaves there are, where the system has caches.
+    pub(crate) large_sheaves: Vec<usize>,
 }
 
 /// What a system counts, for one operation.

@@ -20,9 +20,10 @@ pub(crate) struct Report {
 }
 
 /// One cell: a test, a system and a size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// `A` to `F`; `D-free` is the second phase of D, `F-alloc` the first of F, per CPU that allocates.
+    /// `A` to `F`; `D-free` is the second phase of D, `F-alloc` the first of F, per CPU that allocates. Those of other commands
+    /// begin with the command's name: `bulk-`, `memory-`, `hackbench`.
     pub(crate) test: String,
     pub(crate) system: String,
     /// Of tests that run a system in several configurations: which.
@@ -36,6 +37,15 @@ pub(crate) struct Record {
     /// Least over the runs.
     pub(crate) min: f64,
     pub(crate) median: f64,
+    /// Objects of one call, in the tests `bulk-*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bulk: Option<usize>,
+    /// When it was read, in the tests `memory-*`; before or after, in those of hackbench.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) phase: Option<String>,
+    /// Share of the full work that this system was given, where that is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scale: Option<f64>,
     /// Measured turns: at least one for each round, more where they are cheap.
     pub(crate) runs: usize,
     /// More threads than CPUs: the figures contain waiting.

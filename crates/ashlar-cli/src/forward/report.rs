@@ -62,9 +62,9 @@ impl Run {
                 median: round2(parent::median(figures)),
                 runs: figures.len(),
                 oversubscribed: plan.cpus() > allowed_cpus().len(),
-                per_cpu: Vec::new(),
                 counts: mean(&outcome.counts[at]),
                 samples: figures.iter().copied().map(round2).collect(),
+                ..Record::default()
             }
         });
         let differences = plan.comparisons().into_iter().map(|(this, base)| {

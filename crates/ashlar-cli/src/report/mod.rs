@@ -52,10 +52,9 @@ fn sample(cells: &[(&str, &str, usize, f64)]) -> Report {
             min: figure,
             median: figure,
             runs: 10,
-            oversubscribed: false,
             per_cpu: vec![figure],
-            counts: None,
             samples: vec![figure; 10],
+            ..Record::default()
         })
         .collect();
     Report { host: crate::bench::record::Host::default(), records, published: None }

@@ -5,7 +5,7 @@ use core::fmt::Write;
 use super::{best_peer, figure, geometric_mean, published, value};
 use crate::args::Statistic;
 use crate::bench::Counts;
-use crate::bench::record::Report;
+use crate::bench::record::{Host, Report};
 
 /// The system that the rating is about.
 const RATED: &str = "ashlar";
@@ -49,19 +49,10 @@ fn rating(ours: f64, peer: f64) -> String {
     sign.repeat(1 + STEPS.iter().filter(|step| by > **step).count())
 }
 
-/// Machine, build and peers.
+/// Machine, build, peers, and what was measured.
 pub(crate) fn header(run: &Report) -> String {
     let host = &run.host;
-    let mut text = String::new();
-    let tsc = host.tsc_mhz.map_or_else(String::new, |mhz| format!(", tsc {mhz} MHz"));
-    let _ = writeln!(text, "{} ({}), {} CPUs{tsc}", host.cpu_model, host.arch, host.cpus);
-    let _ = writeln!(text, "Linux {}, glibc {}, transparent huge pages: {}", host.kernel, host.glibc, host.thp);
-    let _ =
-        writeln!(text, "ashlar {} ({}), mode {}, {}", host.ashlar_version, host.build, host.ashlar_mode, host.rustc);
-    for (id, peer) in &host.peers {
-        let note = if peer.note.is_empty() { String::new() } else { format!(", {}", peer.note) };
-        let _ = writeln!(text, "  {id}: {}, {}{note}", peer.version, peer.build);
-    }
+    let mut text = machine(host);
     if let Some(objects) = host.fragmented {
         let _ = writeln!(
             text,
@@ -83,6 +74,21 @@ pub(crate) fn header(run: &Report) -> String {
         turns(run),
         host.warm_up
     );
+    text
+}
+
+/// Machine, build and peers.
+pub(crate) fn machine(host: &Host) -> String {
+    let mut text = String::new();
+    let tsc = host.tsc_mhz.map_or_else(String::new, |mhz| format!(", tsc {mhz} MHz"));
+    let _ = writeln!(text, "{} ({}), {} CPUs{tsc}", host.cpu_model, host.arch, host.cpus);
+    let _ = writeln!(text, "Linux {}, glibc {}, transparent huge pages: {}", host.kernel, host.glibc, host.thp);
+    let _ =
+        writeln!(text, "ashlar {} ({}), mode {}, {}", host.ashlar_version, host.build, host.ashlar_mode, host.rustc);
+    for (id, peer) in &host.peers {
+        let note = if peer.note.is_empty() { String::new() } else { format!(", {}", peer.note) };
+        let _ = writeln!(text, "  {id}: {}, {}{note}", peer.version, peer.build);
+    }
     if host.build.starts_with("debug") {
         text += "WARNING: this is a debug build; its figures mean nothing (use cargo run --release).\n";
     }

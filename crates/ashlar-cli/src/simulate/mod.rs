@@ -230,10 +230,8 @@ fn predict(host: Host, cells: Vec<Cell>, cpus: &[usize], nodes: &[usize], seed: 
                 min: ticks,
                 median: ticks,
                 runs: 1,
-                oversubscribed: false,
-                per_cpu: Vec::new(),
-                counts: None,
                 samples: vec![ticks],
+                ..Record::default()
             };
             SimRecord { record, nodes, simulated }
         };

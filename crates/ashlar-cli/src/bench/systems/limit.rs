@@ -280,7 +280,14 @@ mod tests {
     use super::*;
 
     fn setup() -> Setup {
-        Setup { objects: 50, cpus: 2, sizes: vec![3, 8, 4096], fragmented: 0, holes: Vec::new() }
+        Setup {
+            objects: 50,
+            cpus: 2,
+            sizes: vec![3, 8, 4096],
+            fragmented: 0,
+            holes: Vec::new(),
+            large_sheaves: Vec::new(),
+        }
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! The systems that the lab can run: ours, the peers, the limit that none can beat, and the originals.
 
+pub(crate) mod heap;
 pub(crate) mod limit;
-mod ours;
+pub(crate) mod ours;
 mod peers;
 
 use core::marker::PhantomData;
 
-use super::child::entry;
-use super::linux;
 use super::protocol::Setup;
+use super::{bulk, child, linux, memory};
 use crate::error::CliError;
 use crate::forward::child as forward;
 use crate::forward::pool::{Kernel, Malloc};
-use crate::host;
+use crate::{hackbench, host};
+use heap::{Heap, Malloced, Slab};
 
 /// An allocator under test, as one process of its own sees it.
 pub(crate) trait System: Sized + Send + Sync + 'static {
@@ -49,6 +50,20 @@ pub(crate) trait Handle {
     /// # Safety
     /// `object` is live and came from `alloc` of a handle of the same system and size, on whatever thread.
     unsafe fn free(&mut self, object: *mut u8);
+
+    /// Whether there are calls for many objects at a time.
+    const BULK: bool = false;
+
+    /// Fills `out` with new objects; false, and nothing taken, when memory ends. The system has [`Handle::BULK`].
+    fn alloc_bulk(&mut self, _out: &mut [*mut u8]) -> bool {
+        false
+    }
+
+    /// Gives many objects back. The system has [`Handle::BULK`].
+    ///
+    /// # Safety
+    /// As for [`Handle::free`], of each; none occurs twice.
+    unsafe fn free_bulk(&mut self, _objects: &[*mut u8]) {}
 }
 
 /// A system that is two functions, called as its users call them.
@@ -78,6 +93,17 @@ pub(crate) trait Calls: Send + Sync + 'static {
     fn counts() -> Option<[u64; 2]> {
         None
     }
+
+    /// See [`Heap::slab`].
+    fn slab() -> Option<Slab> {
+        None
+    }
+
+    /// What [`Calls::shrink`] calls; `None` where the allocator has nothing of the kind.
+    const SHRINK: Option<&'static str> = None;
+
+    /// Asks the allocator to give free memory back to the system, by what it has for that.
+    fn shrink() {}
 }
 
 /// Makes a [`System`] of two functions.
@@ -141,8 +167,40 @@ pub(crate) enum Kind {
     Linux,
 }
 
-/// The body of a child.
+/// The bodies of the children of one system: each is compiled once for each system, so that no call of a timed loop goes through
+/// a pointer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bodies {
+    /// Of the tests A to F: serves requests.
+    pub(crate) bench: Serve,
+    /// Of `bench bulk`: takes its plan, prints its answer.
+    pub(crate) bulk: Planned,
+    /// Of `bench memory`.
+    pub(crate) memory: Planned,
+    /// Of `hackbench`.
+    pub(crate) hackbench: Planned,
+}
+
+/// The body of a child that serves requests.
 pub(crate) type Serve = fn() -> Result<(), CliError>;
+
+/// The body of a child that does what its argument says.
+pub(crate) type Planned = fn(&str) -> Result<(), CliError>;
+
+/// The bodies for the system `S`, which has bulk calls as `B` and is a whole heap as `H`.
+const fn bodies<S: System, B: System, H: Heap>() -> Bodies {
+    Bodies {
+        bench: child::serve::<S>,
+        bulk: bulk::child::main::<B>,
+        memory: memory::child::main::<H>,
+        hackbench: hackbench::child::main::<H>,
+    }
+}
+
+/// The bodies of a system that is malloc and free alone.
+const fn of_calls<C: Calls>() -> Bodies {
+    bodies::<Called<C>, Called<C>, Malloced<C>>()
+}
 
 /// One entry of the registry.
 #[derive(Debug)]
@@ -158,8 +216,8 @@ pub(crate) struct SystemInfo {
     /// Whether it may run on this machine; the error says why not.
     usable: fn() -> Result<(), String>,
     /// Absent when the feature is off, and of a kernel, which is no child of ours.
-    serve: Option<Serve>,
-    /// The same for `ashlar forward`; absent also of systems that say nothing new there.
+    bodies: Option<Bodies>,
+    /// The body for `ashlar forward`; absent also of systems that say nothing new there.
     forward: Option<Serve>,
 }
 
@@ -186,15 +244,18 @@ macro_rules! peer {
             env: &[],
             engine: None,
             usable: always,
-            serve: peer_entry!($feature, entry::<Called<peers::$calls>>()),
+            bodies: peer_entry!($feature, of_calls::<peers::$calls>()),
             forward: peer_entry!($feature, forward::entry::<Malloc<peers::$calls>>()),
         }
     };
 }
 
-const fn built_in(id: &'static str, kind: Kind, serve: Serve) -> SystemInfo {
-    SystemInfo { id, kind, feature: None, env: &[], engine: None, usable: always, serve: Some(serve), forward: None }
+const fn built_in(id: &'static str, kind: Kind, bodies: Bodies) -> SystemInfo {
+    SystemInfo { id, kind, feature: None, env: &[], engine: None, usable: always, bodies: Some(bodies), forward: None }
 }
+
+/// `kmalloc` and `kfree`, in bulk and as a heap with the caches beside them.
+const KMALLOC: Bodies = bodies::<Called<ours::Kmalloc>, ours::Caches, ours::CachesAndKmalloc>();
 
 /// An engine of ours behind the same calls as `ashlar`.
 const fn engine(id: &'static str) -> SystemInfo {
@@ -204,12 +265,20 @@ const fn engine(id: &'static str) -> SystemInfo {
 /// `kmalloc` and caches of ours, with the engine that the environment says.
 const fn kmalloc(id: &'static str) -> SystemInfo {
     let forward = Some(forward::entry::<Kernel>());
-    SystemInfo { forward, ..built_in(id, Kind::Ours, entry::<Called<ours::Kmalloc>>()) }
+    SystemInfo { forward, ..built_in(id, Kind::Ours, KMALLOC) }
 }
 
 /// A kernel of `lab/linux`.
 const fn kernel(id: &'static str, usable: fn() -> Result<(), String>) -> SystemInfo {
-    SystemInfo { id, kind: Kind::Linux, feature: None, env: &[], engine: None, usable, serve: None, forward: None }
+    SystemInfo { id, kind: Kind::Linux, feature: None, env: &[], engine: None, usable, bodies: None, forward: None }
+}
+
+/// A limit has no heap; [`select_heaps`] refuses it before any of these is asked for one.
+const fn limit_alone<S: System>() -> Bodies {
+    fn none(_plan: &str) -> Result<(), CliError> {
+        Err(CliError::Usage("a limit runs only the tests A to F".to_owned()))
+    }
+    Bodies { bench: child::serve::<S>, bulk: none, memory: none, hackbench: none }
 }
 
 fn always() -> Result<(), String> {
@@ -219,11 +288,11 @@ fn always() -> Result<(), String> {
 /// All systems, in the order of the columns.
 static SYSTEMS: [SystemInfo; 30] = [
     kmalloc("ashlar"),
-    built_in("ashlar-sized", Kind::Ours, entry::<Called<ours::KmallocSized>>()),
-    built_in("ashlar-cache", Kind::Ours, entry::<ours::Caches>()),
+    built_in("ashlar-sized", Kind::Ours, of_calls::<ours::KmallocSized>()),
+    built_in("ashlar-cache", Kind::Ours, bodies::<ours::Caches, ours::Caches, ours::CachesAndKmalloc>()),
     SystemInfo {
         forward: Some(forward::entry::<Malloc<ours::Malloc>>()),
-        ..built_in("ashlar-malloc", Kind::Ours, entry::<Called<ours::Malloc>>())
+        ..built_in("ashlar-malloc", Kind::Ours, of_calls::<ours::Malloc>())
     },
     engine("slub"),
     engine("slub-emu"),
@@ -237,7 +306,7 @@ static SYSTEMS: [SystemInfo; 30] = [
     engine("slob-cache"),
     SystemInfo {
         forward: Some(forward::entry::<Malloc<peers::Glibc>>()),
-        ..built_in("glibc", Kind::Peer { sized: false }, entry::<Called<peers::Glibc>>())
+        ..built_in("glibc", Kind::Peer { sized: false }, of_calls::<peers::Glibc>())
     },
     peer!("mimalloc", "peer-mimalloc", Mimalloc, sized: false),
     peer!("jemalloc", "peer-jemalloc", Jemalloc, sized: false),
@@ -252,15 +321,15 @@ static SYSTEMS: [SystemInfo; 30] = [
         env: &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")],
         engine: None,
         usable: percpu_is_safe,
-        serve: peer_entry!("peer-tcmalloc", entry::<Called<peers::Tcmalloc>>()),
+        bodies: peer_entry!("peer-tcmalloc", of_calls::<peers::Tcmalloc>()),
         forward: peer_entry!("peer-tcmalloc", forward::entry::<Malloc<peers::Tcmalloc>>()),
     },
     peer!("jemalloc-sized", "peer-jemalloc", JemallocSized, sized: true),
     peer!("snmalloc-sized", "peer-snmalloc", SnmallocSized, sized: true),
     peer!("tcmalloc-sized", "peer-tcmalloc", TcmallocSized, sized: true),
     peer!("mimalloc-sized", "peer-mimalloc", MimallocSized, sized: true),
-    built_in("limit", Kind::Limit, entry::<limit::Limit>()),
-    built_in("limit-called", Kind::Limit, entry::<limit::LimitCalled>()),
+    built_in("limit", Kind::Limit, limit_alone::<limit::Limit>()),
+    built_in("limit-called", Kind::Limit, limit_alone::<limit::LimitCalled>()),
     kernel("linux-slab", || linux::built("linux-slab")),
     kernel("linux-slub", || linux::built("linux-slub")),
     kernel("linux-slob", || linux::built("linux-slob")),
@@ -296,7 +365,7 @@ impl SystemInfo {
 }
 
 fn compiled() -> impl Iterator<Item = &'static SystemInfo> {
-    SYSTEMS.iter().filter(|info| info.serve.is_some())
+    SYSTEMS.iter().filter(|info| info.bodies.is_some())
 }
 
 fn names(systems: impl Iterator<Item = &'static SystemInfo>) -> String {
@@ -329,7 +398,7 @@ fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
             ),
         ));
     };
-    match (info.serve, info.feature) {
+    match (&info.bodies, info.feature) {
         (None, Some(feature)) => Err(CliError::option(
             "--systems",
             format_args!(
@@ -341,9 +410,35 @@ fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
     }
 }
 
-/// Finds the body of the child for `id`.
-pub(crate) fn serve(id: &str) -> Result<Serve, CliError> {
-    lookup(id)?.serve.ok_or_else(|| CliError::option("--systems", format_args!("`{id}` is not in this build")))
+/// The systems that `--systems` names, of those that hold a whole heap: ours and the peers. `all` takes each allocator once.
+pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+    let mut chosen = select(list)?;
+    if list.trim() == "all" {
+        chosen.retain(|info| match info.kind {
+            Kind::Ours => info.id == "ashlar" || info.engine.is_some(),
+            Kind::Peer { sized } => !sized && info.env.is_empty(),
+            Kind::Limit | Kind::Linux => false,
+        });
+    }
+    match chosen.iter().find(|info| matches!(info.kind, Kind::Limit | Kind::Linux)) {
+        Some(info) => {
+            let known = compiled().filter(|info| matches!(info.kind, Kind::Ours | Kind::Peer { .. }));
+            Err(CliError::option(
+                "--systems",
+                format_args!(
+                    "`{}` runs only the tests A to F; expected `all` or a comma-separated list of: {}",
+                    info.id,
+                    names(known)
+                ),
+            ))
+        }
+        None => Ok(chosen),
+    }
+}
+
+/// Finds the bodies of the children for `id`.
+pub(crate) fn bodies_of(id: &str) -> Result<Bodies, CliError> {
+    lookup(id)?.bodies.ok_or_else(|| CliError::option("--systems", format_args!("`{id}` is not in this build")))
 }
 
 /// The systems of `--systems` that forward.

@@ -33,13 +33,28 @@ macro_rules! calls {
 
 calls!(
     /// The C library's malloc.
-    Glibc, |size| libc::malloc(size), |object, _size| libc::free(object)
+    Glibc, |size| libc::malloc(size), |object, _size| libc::free(object),
+    const SHRINK: Option<&'static str> = if cfg!(target_env = "gnu") { Some("malloc_trim(0)") } else { None };
+
+    fn shrink() {
+        #[cfg(target_env = "gnu")]
+        // SAFETY: takes no pointer; gives free memory of malloc back to the system.
+        unsafe {
+            libc::malloc_trim(0)
+        };
+    }
 );
 
 #[cfg(feature = "peer-mimalloc")]
 calls!(
     /// mimalloc.
-    Mimalloc, |size| libmimalloc_sys::mi_malloc(size), |object, _size| libmimalloc_sys::mi_free(object)
+    Mimalloc, |size| libmimalloc_sys::mi_malloc(size), |object, _size| libmimalloc_sys::mi_free(object),
+    const SHRINK: Option<&'static str> = Some("mi_collect(true)");
+
+    fn shrink() {
+        // SAFETY: takes no pointer; collects what this thread and the process have no use for.
+        unsafe { libmimalloc_sys::mi_collect(true) }
+    }
 );
 
 #[cfg(feature = "peer-mimalloc")]
@@ -51,7 +66,17 @@ calls!(
 #[cfg(feature = "peer-jemalloc")]
 calls!(
     /// jemalloc.
-    Jemalloc, |size| tikv_jemalloc_sys::malloc(size), |object, _size| tikv_jemalloc_sys::free(object)
+    Jemalloc, |size| tikv_jemalloc_sys::malloc(size), |object, _size| tikv_jemalloc_sys::free(object),
+    const SHRINK: Option<&'static str> = Some("mallctl thread.tcache.flush, arena.4096.purge");
+
+    fn shrink() {
+        // 4096 stands for all arenas.
+        for name in [c"thread.tcache.flush", c"arena.4096.purge"] {
+            let none = core::ptr::null_mut();
+            // SAFETY: `name` ends with a zero byte; these entries of the tree are read and written with nothing.
+            unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), none, none.cast(), none, 0) };
+        }
+    }
 );
 
 #[cfg(feature = "peer-jemalloc")]
@@ -92,6 +117,13 @@ calls!(
         // SAFETY: the process is initialised, and this thread has not used the library before.
         unsafe { rpmalloc_sys::rpmalloc_thread_initialize() }
     }
+
+    const SHRINK: Option<&'static str> = Some("rpmalloc_thread_collect()");
+
+    fn shrink() {
+        // SAFETY: takes no pointer; this thread is initialised, as each that allocates.
+        unsafe { rpmalloc_sys::rpmalloc_thread_collect() }
+    }
 );
 
 /// The crate declares only the aligned functions; these are the C library's own malloc and free under the prefix that
@@ -108,6 +140,13 @@ mod tcmalloc {
         pub(super) fn TCMallocInternalFree(object: *mut c_void);
         pub(super) fn TCMallocInternalFreeSized(object: *mut c_void, size: usize);
         fn MallocExtension_Internal_GetPerCpuCachesActive() -> bool;
+        fn MallocExtension_Internal_ReleaseMemoryToSystem(bytes: usize) -> usize;
+    }
+
+    /// Gives all free pages back to the system.
+    pub(super) fn release() {
+        // SAFETY: takes no pointer.
+        unsafe { MallocExtension_Internal_ReleaseMemoryToSystem(usize::MAX) };
     }
 
     /// Which caches are in force in this process.
@@ -129,6 +168,12 @@ calls!(
     Tcmalloc, |size| tcmalloc::TCMallocInternalMalloc(size), |object, _size| tcmalloc::TCMallocInternalFree(object),
     fn note() -> String {
         tcmalloc::mode()
+    }
+
+    const SHRINK: Option<&'static str> = Some("MallocExtension::ReleaseMemoryToSystem");
+
+    fn shrink() {
+        tcmalloc::release();
     }
 );
 

@@ -10,9 +10,6 @@
 
 pub(crate) mod child;
 
-use std::io::BufReader;
-use std::process::{Command, Stdio};
-
 use ashlar::Engine;
 use serde::{Deserialize, Serialize};
 
@@ -140,23 +137,8 @@ pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
 
 /// Has a child measure `engine`.
 fn ask(engine: Engine, plan: &Plan) -> Result<Answer, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let plan = serde_json::to_string(plan).map_err(|error| error.to_string())?;
-    // The later of two options wins, and the others stay. A background thread has no place beside a deadline.
-    let options = std::env::var("ASHLAR_OPTIONS").unwrap_or_default() + ",reaper=off,engine=" + engine.id();
-    let mut child = Command::new(program)
-        .args(["bench-worst-child", &plan])
-        .env("ASHLAR_OPTIONS", options)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("cannot start the child: {error}"))?;
-    let answer = match child.stdout.take() {
-        Some(out) => serde_json::from_reader(BufReader::new(out)).map_err(|error| error.to_string()),
-        None => Err("the child has no output".to_owned()),
-    };
-    let status = child.wait().map_err(|error| error.to_string())?;
-    if status.success() { answer } else { Err(format!("the child ended: {status}")) }
+    // A background thread has no place beside a deadline.
+    super::once::ask(&["bench-worst-child"], plan, &[], &format!("reaper=off,engine={}", engine.id()))
 }
 
 /// The figures, a block for each call, size and state of the caches.

@@ -1,0 +1,104 @@
+//! A system as the whole heap of a program: objects of several kinds at once, from any thread.
+//!
+//! The tests A to F hold a handle for one size. A workload has kinds of objects: some have a name, for which the kernel would have
+//! a cache, the others have a size alone. Ours create the caches and serve the rest by kmalloc, as the kernel does; for who has only
+//! malloc a kind is a size.
+
+use core::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+
+use super::Calls;
+
+/// A kind of objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kind {
+    /// Of the cache; `None`: from kmalloc.
+    pub(crate) name: Option<String>,
+    /// Bytes.
+    pub(crate) size: usize,
+}
+
+/// What the kernel shows as `Slab:`, of systems that are slab allocators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Slab {
+    /// Bytes of all pages that slabs and large objects have.
+    pub(crate) bytes: usize,
+    /// Bytes that describe and queue them, which the kernel counts in part: caches, sheaves, tables.
+    pub(crate) metadata: usize,
+}
+
+/// An allocator under test, for kinds of objects.
+pub(crate) trait Heap: Sized + Send + Sync + 'static {
+    /// Prepares the process, and a place for each of `kinds`. The error says why the system cannot run.
+    fn open(kinds: &[Kind]) -> Result<Self, String>;
+
+    /// Called on each thread before its first allocation, also on the first one.
+    fn thread_start(&self) {}
+
+    /// A new object of the kind with this number, or null.
+    fn alloc(&self, kind: usize) -> *mut u8;
+
+    /// Gives an object back.
+    ///
+    /// # Safety
+    /// `object` is live and came from `alloc(kind)` of this heap, on whatever thread.
+    unsafe fn free(&self, kind: usize, object: *mut u8);
+
+    /// Its slabs, if it is a slab allocator.
+    fn slab(&self) -> Option<Slab> {
+        None
+    }
+
+    /// Asks the system to give free memory back, by what it has for that; says what was called, `None` if it has nothing.
+    fn shrink(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What only the process can know about the system.
+    fn note(&self) -> String {
+        String::new()
+    }
+}
+
+/// Makes a [`Heap`] of malloc and free: the sizes of the kinds.
+#[derive(Debug)]
+pub(crate) struct Malloced<C> {
+    sizes: Vec<usize>,
+    calls: PhantomData<C>,
+}
+
+impl<C: Calls> Heap for Malloced<C> {
+    fn open(kinds: &[Kind]) -> Result<Self, String> {
+        C::process_start()?;
+        Ok(Self { sizes: kinds.iter().map(|kind| kind.size).collect(), calls: PhantomData })
+    }
+
+    fn thread_start(&self) {
+        C::thread_start();
+    }
+
+    #[inline(always)]
+    fn alloc(&self, kind: usize) -> *mut u8 {
+        C::alloc(self.sizes[kind])
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, kind: usize, object: *mut u8) {
+        // SAFETY: passed on; the size of a kind never changes, so it is that of the allocation.
+        unsafe { C::free(object, self.sizes[kind]) }
+    }
+
+    fn slab(&self) -> Option<Slab> {
+        C::slab()
+    }
+
+    fn shrink(&self) -> Option<&'static str> {
+        C::shrink();
+        C::SHRINK
+    }
+
+    fn note(&self) -> String {
+        C::note()
+    }
+}
