@@ -5,24 +5,32 @@ use core::fmt::{self, Write};
 
 use crate::sync::{AtomicU8, Ordering};
 
-/// A line under construction; what does not fit is cut off.
+/// Room of a line: that of the longest, which lists the keys of the options.
+const ROOM: usize = 512;
+
+/// A line under construction; what does not fit is cut off, at the end of a character.
 pub(crate) struct Line {
-    bytes: [u8; 256],
+    bytes: [u8; ROOM],
     len: usize,
 }
 
 impl Line {
     pub(crate) const fn new() -> Line {
-        Line { bytes: [0; 256], len: 0 }
+        Line { bytes: [0; ROOM], len: 0 }
     }
 
     /// What was written so far.
     pub(crate) fn text(&self) -> &str {
-        // Cut at a character boundary unless a text of more than 256 bytes was written.
         core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
     }
 
-    pub(crate) fn print(&self) {
+    /// Prints it; one that was cut off ends with a line feed all the same.
+    pub(crate) fn print(&mut self) {
+        if self.len > ROOM - 4 && self.bytes[self.len - 1] != b'\n' {
+            self.len = self.len.min(ROOM - 1);
+            self.bytes[self.len] = b'\n';
+            self.len += 1;
+        }
         #[cfg(feature = "os")]
         crate::os::write_stderr(&self.bytes[..self.len]);
     }
@@ -31,7 +39,10 @@ impl Line {
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.len() - self.len;
-        let take = text.len().min(room);
+        let mut take = text.len().min(room);
+        while !text.is_char_boundary(take) {
+            take -= 1;
+        }
         self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
         self.len += take;
         Ok(())

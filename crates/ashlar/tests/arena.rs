@@ -8,7 +8,8 @@
 mod common;
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
 use std::sync::Mutex;
 
 use ashlar::{ArenaSource, CacheArgs, Engine, KmemCache, NodeId, PageSource};
@@ -31,6 +32,22 @@ struct Strict {
     reserved: Mutex<Vec<(usize, usize)>>,
     committed: Mutex<Vec<(usize, usize)>>,
     released: AtomicUsize,
+    /// How long it takes to give memory back.
+    release_takes: Duration,
+}
+
+impl Strict {
+    fn new(arena: ArenaSource, page_size: usize, release_takes: Duration) -> &'static Strict {
+        let (reserved, committed) = Default::default();
+        Box::leak(Box::new(Strict {
+            arena,
+            page_size,
+            reserved,
+            committed,
+            released: AtomicUsize::new(0),
+            release_takes,
+        }))
+    }
 }
 
 impl Strict {
@@ -78,6 +95,7 @@ unsafe impl PageSource for Strict {
     unsafe fn release(&self, at: NonNull<u8>, bytes: usize) -> bool {
         assert!(Self::inside(&self.committed, self.aligned(at, bytes)), "releases what it never committed");
         self.released.fetch_add(bytes, Ordering::Relaxed);
+        std::thread::sleep(self.release_takes);
         // SAFETY: the caller gives up the contents of this committed range.
         unsafe { at.as_ptr().write_bytes(0xdb, bytes) };
         false
@@ -195,13 +213,7 @@ fn lives_in(test: &str, engine: &str, bytes: usize, page_size: usize, skew: usiz
         choose(engine);
         // SAFETY: leaked, zeroed memory that nobody else knows.
         let arena = unsafe { ArenaSource::with_page_size(arena(bytes, skew), bytes, page_size) };
-        let source: &'static Strict = Box::leak(Box::new(Strict {
-            arena,
-            page_size,
-            reserved: Mutex::default(),
-            committed: Mutex::default(),
-            released: AtomicUsize::new(0),
-        }));
+        let source = Strict::new(arena, page_size, Duration::ZERO);
         assert_eq!(ashlar::start_on(source), Ok(true));
         assert!(ashlar::start_on(source).is_err(), "a second start");
         let probe = KmemCache::create("probe", 8, &CacheArgs::default()).expect("a cache");
@@ -264,6 +276,42 @@ fn system_pages_of_every_size_work() {
             let size = if engine == "slob" { 4 * MIB } else { 16 * MIB };
             lives_in("system_pages_of_every_size_work", engine, size, page_size, 24);
         }
+    }
+}
+
+/// What the reaper is about to give back is free memory that nobody finds: who finds no other waits for it.
+#[test]
+fn memory_that_is_being_given_back_is_waited_for() {
+    let outcome = child("memory_that_is_being_given_back_is_waited_for", "waits", &[], || {
+        ashlar::configure("reaper=off").expect("before the start");
+        // SAFETY: leaked, zeroed memory that nobody else knows.
+        let arena = unsafe { ArenaSource::new(arena(4 * MIB, 0), 4 * MIB) };
+        let source = Strict::new(arena, 4096, Duration::from_millis(5));
+        assert_eq!(ashlar::start_on(source), Ok(true));
+        let most = exhaust(8192);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    ashlar::reap();
+                    // As the background thread: a round, then a pause.
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            });
+            for round in 0..10 {
+                let released = source.released.load(Ordering::Relaxed);
+                while source.released.load(Ordering::Relaxed) == released {
+                    std::thread::yield_now();
+                }
+                let count = exhaust(8192);
+                over.store(count * 10 < most * 9, Ordering::Relaxed);
+                assert!(count * 10 >= most * 9, "round {round}: {count} objects, {most} without a reaper");
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
     }
 }
 

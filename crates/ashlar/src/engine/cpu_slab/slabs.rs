@@ -145,7 +145,8 @@ pub(crate) fn free_chain_locked(
 }
 
 /// Frees a chain to a slab as [`NodeList::free_chain`] does, but freezes a full one for the caller's CPU instead of putting
-/// it on the list: true in the second place. The caller then owns the slab as one of its CPU's partial slabs.
+/// it on the list, also when the chain is all of it: true in the second place. The caller then owns the slab as one of its
+/// CPU's partial slabs.
 pub(crate) fn free_chain_freezing(
     list: &NodeList,
     heads: &impl Heads,
@@ -156,7 +157,7 @@ pub(crate) fn free_chain_freezing(
 ) -> (Freed, bool) {
     let head = heads.head(page);
     let mut state = load(head);
-    while state.linked() == 0 && !state.frozen() && state.inuse() > chain.count {
+    while state.linked() == 0 && !state.frozen() && state.inuse() >= chain.count {
         link(state.head());
         match swap(head, state, state.pushed(chain.head, chain.count).freeze()) {
             Ok(()) => return (Freed::Kept, true),

@@ -94,6 +94,8 @@ pub(crate) struct Zone {
     usable_from: AtomicUsize,
     usable_to: AtomicUsize,
     node: [SpinLock<NodeBlocks>; MAX_NODES],
+    /// Runs that purges have in hand at this moment: see [`Zone::ask_for_all`].
+    in_hand: AtomicU32,
     /// Reaper ticks so far; stamps blocks.
     pub(crate) tick: AtomicU32,
     /// What to ask for memory before fresh memory is taken: a [`BeforeGrowth`], or 0.
@@ -154,6 +156,7 @@ impl Zone {
                     dirty_pages: 0,
                 })
             }; MAX_NODES],
+            in_hand: AtomicU32::new(0),
             tick: AtomicU32::new(1),
             before_growth: AtomicUsize::new(0),
         }
@@ -181,11 +184,12 @@ impl Zone {
         self.ask(committed)
     }
 
-    /// Asks the layers above for everything they could do without: before a request fails. True when it is worth
-    /// trying again.
+    /// Asks the layers above for everything they could do without, and waits for what a purge has in hand: before a request
+    /// fails. True when it is worth trying again.
     #[cold]
     pub(crate) fn ask_for_all(&self) -> bool {
-        self.ask(0)
+        let more = self.ask(0);
+        self.wait_for_purge() || more
     }
 
     fn ask(&self, committed: usize) -> bool {

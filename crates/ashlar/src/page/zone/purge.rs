@@ -4,6 +4,7 @@
 use core::ptr::NonNull;
 
 use super::{MEMMAP, PageSource, Zone};
+use crate::sync::Ordering;
 use crate::units::{BLOCK_PAGES, PAGE_SIZE, PageIndex};
 
 impl Zone {
@@ -29,6 +30,23 @@ impl Zone {
         (given, left)
     }
 
+    /// Waits until no purge has a run in hand, which is free memory that nobody finds; true if there was one. Not for ever: who
+    /// asks may be a signal handler in the thread that purges.
+    pub(super) fn wait_for_purge(&self) -> bool {
+        const STEPS: u32 = 1000;
+        let mut waited = 0;
+        while waited < STEPS && self.in_hand.load(Ordering::Acquire) != 0 {
+            waited += 1;
+            crate::sync::relax(waited);
+        }
+        waited > 0
+    }
+
+    /// In the child of a fork the thread that purged may be gone, and what it had in hand with it.
+    pub(crate) fn after_fork_in_child(&self) {
+        self.in_hand.store(0, Ordering::Relaxed);
+    }
+
     fn purge_block(&self, source: &dyn PageSource, node: usize, number: u32, before: u32, granule: usize) -> usize {
         let (mut given, mut from) = (0, 0);
         loop {
@@ -40,6 +58,8 @@ impl Zone {
                     return given;
                 }
                 let Some((at, count)) = block.dirty_run(from, granule) else { return given };
+                // Before the lock is released: who finds no memory behind it sees that a run is away.
+                self.in_hand.fetch_add(1, Ordering::Relaxed);
                 blocks.dirty_pages -= block.take(at, count);
                 blocks.free_pages -= count;
                 self.relist(&mut blocks, number);
@@ -58,6 +78,8 @@ impl Zone {
             let stamp = self.block(number).freed_at;
             self.put_locked(&mut blocks, page, count, !zero);
             self.block(number).freed_at = stamp;
+            drop(blocks);
+            self.in_hand.fetch_sub(1, Ordering::Release);
             given += if zero { count } else { 0 };
             from = at + count;
         }
