@@ -47,23 +47,29 @@ pub(crate) fn ensure() -> bool {
 #[cold]
 fn ensure_slow() -> bool {
     #[cfg(feature = "os")]
-    return boot(|| {
-        use crate::os::LinuxSource;
-        static SOURCE: LinuxSource = LinuxSource::new();
-        options_from_environment();
-        let options = options();
-        let mut cpu_to_node = [0u8; 1024];
-        let topology = crate::os::read_topology(&mut cpu_to_node);
-        let fake = options.nodes != 0;
-        SOURCE.configure(options.hugepages, !fake && topology.nodes > 1);
-        let nodes = if fake { options.nodes } else { topology.nodes.min(MAX_NODES as u32) };
-        let node_of = |cpu: usize| {
-            if fake { (cpu as u32 % nodes) as u8 } else { cpu_to_node.get(cpu).copied().unwrap_or(0) }
-        };
-        build(&SOURCE, topology.possible_cpus, topology.present_cpus, nodes, node_of)
-    });
+    return boot(|| lay_out_for_linux() && populate());
     #[cfg(not(feature = "os"))]
     false
+}
+
+/// Reads options and topology, and lays out memory and CPUs. A function of its own, so that its table is not on the stack when caches
+/// are made: the first call of malloc may come on a small one.
+#[cfg(feature = "os")]
+#[inline(never)]
+fn lay_out_for_linux() -> bool {
+    use crate::os::LinuxSource;
+    static SOURCE: LinuxSource = LinuxSource::new();
+    options_from_environment();
+    let options = options();
+    let mut cpu_to_node = [0u8; 1024];
+    let topology = crate::os::read_topology(&mut cpu_to_node);
+    let fake = options.nodes != 0;
+    SOURCE.configure(options.hugepages, !fake && topology.nodes > 1);
+    let nodes = if fake { options.nodes } else { topology.nodes.min(MAX_NODES as u32) };
+    let node_of = |cpu: usize| {
+        if fake { (cpu as u32 % nodes) as u8 } else { cpu_to_node.get(cpu).copied().unwrap_or(0) }
+    };
+    lay_out(&SOURCE, topology.possible_cpus, topology.present_cpus, nodes, node_of)
 }
 
 fn boot(build: impl FnOnce() -> bool) -> bool {
@@ -85,7 +91,14 @@ fn boot(build: impl FnOnce() -> bool) -> bool {
     }
 }
 
-fn build(source: &'static dyn PageSource, cpus: u32, present: u32, nodes: u32, node_of: impl Fn(usize) -> u8) -> bool {
+/// Brings up what caches stand on: zone, per-CPU areas, metadata memory, sections.
+fn lay_out(
+    source: &'static dyn PageSource,
+    cpus: u32,
+    present: u32,
+    nodes: u32,
+    node_of: impl Fn(usize) -> u8,
+) -> bool {
     let options = options();
     crate::report::set_on_error(options.on_error);
     CPUS.store(present, Ordering::Relaxed);
@@ -100,13 +113,18 @@ fn build(source: &'static dyn PageSource, cpus: u32, present: u32, nodes: u32, n
         return false;
     }
     percpu::start(options.percpu);
+    true
+}
+
+/// Makes kmalloc's caches, and tells the layers whom to call.
+fn populate() -> bool {
     if !crate::kmalloc::create_caches() {
         return false;
     }
     ZONE.set_before_growth(crate::cache::reaper::before_growth);
     crate::engine::slab::set_walk(crate::cache::reaper::visit);
     #[cfg(feature = "os")]
-    if options.reaper && percpu::mode() != percpu::Mode::Emulate {
+    if options().reaper && percpu::mode() != percpu::Mode::Emulate {
         crate::background::enable(crate::cache::reaper::tick);
     }
     true
@@ -122,7 +140,7 @@ pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted>
     if STATE.load(Ordering::Acquire) != DOWN {
         return Err(AlreadyStarted);
     }
-    Ok(boot(|| build(source, 1, 1, 1, |_| 0)))
+    Ok(boot(|| lay_out(source, 1, 1, 1, |_| 0) && populate()))
 }
 
 /// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`; the environment is read after

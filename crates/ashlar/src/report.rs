@@ -49,7 +49,9 @@ impl Write for Line {
     }
 }
 
-/// Prints `ashlar: ` and the arguments as one line.
+/// Prints `ashlar: ` and the arguments as one line. Not inlined: its callers should not have the line on their stack.
+#[cold]
+#[inline(never)]
 pub(crate) fn warn(args: fmt::Arguments<'_>) {
     let mut line = Line::new();
     let _ = writeln!(line, "ashlar: {args}");

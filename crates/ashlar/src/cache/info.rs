@@ -13,7 +13,7 @@ pub struct CacheInfo {
     /// The strategy.
     pub engine: Engine,
     /// Handles of these slabs that the program has: more than 1 where caches were merged, whose other names
-    /// [`for_each_alias`] tells.
+    /// [`crate::for_each_alias`] tells.
     pub refcount: usize,
     /// Bytes that the user may use.
     pub object_size: usize,
