@@ -29,6 +29,10 @@ fn resolvers_constructors_destructors_and_threads_at_exit_allocate() {
 #[test]
 fn threads_fork_and_children_fork_again() {
     in_all_modes("c/forks.c");
+    in_modes(
+        "c/forks.c",
+        &["cache.malloc-*.sheaf_capacity=2,cache.malloc-6*.sheaf_capacity=0,cache.malloc-1*.min_order=4"],
+    );
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //! | up | everything exists, for ever |
 //! | failed | memory for the basic structures was refused; every request is out of memory |
 
-use crate::options::{OptionError, Options};
+use crate::engine::Engine;
+use crate::options::{CacheOptions, Candidate, OptionError, Options, Own};
 use crate::page::PageSource;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
@@ -23,8 +24,15 @@ const UP: u32 = 2;
 const FAILED: u32 = 3;
 
 static STATE: AtomicU32 = AtomicU32::new(DOWN);
-static OPTIONS: SpinLock<Options> = SpinLock::new(Options::DEFAULT);
+static OPTIONS: SpinLock<Settings> = SpinLock::new(Settings { all: Options::DEFAULT, own: CacheOptions::NONE });
 static CPUS: AtomicU32 = AtomicU32::new(1);
+
+/// What was asked for.
+struct Settings {
+    all: Options,
+    /// Of single caches.
+    own: CacheOptions,
+}
 
 /// The allocator has started already: options and page source are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,12 +157,13 @@ pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted>
 /// # Errors
 /// The first part that is no option; the others are applied.
 pub fn configure(text: &str) -> Result<(), OptionError<'_>> {
-    let mut options = OPTIONS.lock();
+    let mut settings = OPTIONS.lock();
+    let Settings { all, own } = &mut *settings;
     let mut first = None;
     if STATE.load(Ordering::Acquire) != DOWN {
         return Err(OptionError { part: text, expected: OptionError::TOO_LATE });
     }
-    crate::options::parse(text, &mut options, |error| {
+    crate::options::parse(text, all, own, |error| {
         first.get_or_insert(error);
     });
     first.map_or(Ok(()), Err)
@@ -166,14 +175,32 @@ fn options_from_environment() {
     let Ok(text) = core::str::from_utf8(bytes) else {
         return crate::report::warn(format_args!("ASHLAR_OPTIONS: expected UTF-8"));
     };
-    crate::options::parse(text, &mut OPTIONS.lock(), |error| {
+    let mut settings = OPTIONS.lock();
+    let Settings { all, own } = &mut *settings;
+    crate::options::parse(text, all, own, |error| {
         crate::report::warn(format_args!("ASHLAR_OPTIONS: {error}"));
     });
 }
 
 /// The options in force.
 pub(crate) fn options() -> Options {
-    *OPTIONS.lock()
+    OPTIONS.lock().all
+}
+
+/// The engine that the options have for a cache of the program's.
+pub(crate) fn own_engine(name: &str) -> Option<Engine> {
+    OPTIONS.lock().own.engine(name)
+}
+
+/// What the options say of one cache. What it cannot have is left out, with a line on standard error for each option, once.
+pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
+    // Told without the lock: a reader that is slow to take the line must not stop others.
+    loop {
+        let mut settings = OPTIONS.lock();
+        let Some((option, expected)) = settings.own.untold(cache) else { return settings.own.of(cache) };
+        drop(settings);
+        crate::report::warn(format_args!("option `{option}` for cache {}: {expected}", cache.name));
+    }
 }
 
 /// Takes the lock of the options, a leaf, for fork: the reaper and the creation of caches read them.

@@ -213,9 +213,9 @@ fn the_readme_shows_the_examples_that_are_compiled() {
 #[test]
 fn the_readme_names_every_option() {
     let readme = read(&root().join("README.md"));
-    let options = read(&sources().join("options.rs"));
-    let keys = options.split_once("one of the keys ").expect("options.rs lists its keys").1;
-    let keys = keys.split('"').next().expect("the list ends").replace(['\\', '\n'], " ");
+    let options = read(&sources().join("options/mod.rs"));
+    let keys = options.split_once("one of the keys ").expect("it lists its keys").1;
+    let keys = keys.split(';').next().expect("the list ends").replace(['\\', '\n'], " ");
     for key in keys.split([',', ' ']).filter(|k| !k.is_empty()) {
         assert!(readme.contains(&format!("| `{key}` |")), "README.md does not explain the option {key}");
     }

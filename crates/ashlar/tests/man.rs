@@ -16,10 +16,10 @@ fn read(path: &str) -> String {
 
 #[test]
 fn the_page_of_options_has_every_key_and_no_other() {
-    let sources = read("crates/ashlar/src/options.rs");
+    let sources = read("crates/ashlar/src/options/mod.rs");
     let sources = sources.split("#[cfg(test)]").next().expect("code comes before its tests");
-    let keys = sources.split_once("one of the keys ").expect("options.rs lists its keys").1;
-    let keys = keys.split('"').next().expect("the list ends").replace(['\\', '\n'], " ");
+    let keys = sources.split_once("one of the keys ").expect("it lists its keys").1;
+    let keys = keys.split(';').next().expect("the list ends").replace(['\\', '\n'], " ");
     let keys: Vec<&str> = keys.split([',', ' ']).filter(|key| !key.is_empty()).collect();
     assert!(keys.len() > 10, "{keys:?}");
     let page = read("man/ashlar.7");
@@ -28,7 +28,7 @@ fn the_page_of_options_has_every_key_and_no_other() {
         .filter_map(|line| line.strip_prefix(".It Cm ")?.split_once(" Ns = Ns Ar "))
         .map(|(key, _)| key)
         .collect();
-    assert_eq!(described, keys, "keys of man/ashlar.7, then those of options.rs");
+    assert_eq!(described, keys, "keys of man/ashlar.7, then those of the sources");
     // The values that are words stand in the sources as key=word.
     let words = sources.match_indices('=').filter_map(|(at, _)| {
         let key = keys.iter().find(|key| sources[..at].ends_with(**key))?;
@@ -39,6 +39,28 @@ fn the_page_of_options_has_every_key_and_no_other() {
     assert!(words.len() > 8, "{words:?}");
     for (key, word) in words {
         assert!(page.contains(&format!(".Cm {word}\n")) || page.contains(&format!(".Cm {word} ")), "{key}={word}");
+    }
+}
+
+#[test]
+fn the_page_of_options_has_every_key_of_a_single_cache() {
+    let sources = read("crates/ashlar/src/options/own.rs");
+    let keys = sources.split_once("one of the keys ").expect("it lists its keys").1;
+    let keys = keys.split('"').next().expect("the list ends").replace('\\', " ");
+    let mut keys: Vec<&str> = keys.split([',', ' ', '\n']).filter(|key| !key.is_empty()).collect();
+    let page = read("man/ashlar.7");
+    let part = page.split(".Ss Options of one cache\n").nth(1).and_then(|rest| rest.split("\n.Sh ").next());
+    let described = part.expect("a section").lines().filter_map(|line| line.strip_prefix(".It Cm "));
+    let mut described: Vec<&str> = described.flat_map(|line| line.split(" , ")).collect();
+    keys.sort_unstable();
+    described.sort_unstable();
+    assert!(keys.len() > 10);
+    assert_eq!(described, keys, "keys of man/ashlar.7, then those of the sources");
+    let readme = read("README.md");
+    let part = readme.split("`cache.NAME.KEY=VALUE`").nth(1).and_then(|rest| rest.split("`ashlar::mode` tells").next());
+    let part = part.expect("a paragraph");
+    for key in keys {
+        assert!(part.contains(&format!("`{key}`")) || part.contains(&format!("`{key}=")), "README.md has no {key}");
     }
 }
 

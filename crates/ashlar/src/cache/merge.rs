@@ -6,8 +6,8 @@
 //! and an object may be freed by any of them. The name of the first stays that of the slabs until the last handle is destroyed.
 //!
 //! Source of the rules: the kernel's `find_mergeable` and `slab_unmergeable`. Never merged is a cache with a
-//! constructor, with the flag ([`CacheArgs::no_merge`]), with tunables of its own (the kernel has that rule for
-//! `sheaf_capacity`), with other [`CacheArgs::merge_group`] or engine than the other, and all where the option says `merge=off`.
+//! constructor, with the flag ([`CacheArgs::no_merge`]), with tunables or orders of its own, by its arguments or by options for its name
+//! (the kernel has that rule for `sheaf_capacity`), with other [`CacheArgs::merge_group`] or engine than the other, and all where the option says `merge=off`.
 //! kmalloc's and malloc's caches take no part: who frees by the address alone must find whose the object is, and the names of
 //! the program's caches should stand for the program's objects. (The kernel leaves kmalloc's out for the first reason, where
 //! memory is accounted to groups of processes.)
@@ -20,7 +20,7 @@
 use super::CacheArgs;
 use super::registry::{self, NewCache};
 use crate::engine::{self, Engine, MAX_NAME, Merge, Origin, RawCache};
-use crate::options::Options;
+use crate::options::{Options, Own};
 use crate::sync::AtomicPtr;
 
 /// One more name of a cache.
@@ -61,10 +61,11 @@ fn copied(name: &str) -> ([u8; MAX_NAME], u8) {
 }
 
 /// With which others a new cache may be merged.
-pub(super) fn rule(args: &CacheArgs, origin: Origin, options: &Options) -> Merge {
-    let own = [args.sheaf_capacity, args.min_partial, args.cpu_partial, args.remote_node_defrag_ratio];
-    let own = own.iter().any(Option::is_some) || [args.min_order, args.max_order].iter().any(Option::is_some);
-    let mergeable = options.merge && origin == Origin::Program && !args.no_merge && args.ctor.is_none() && !own;
+pub(super) fn rule(args: &CacheArgs, origin: Origin, options: &Options, own: &Own) -> Merge {
+    let tuned = [args.sheaf_capacity, args.min_partial, args.cpu_partial, args.remote_node_defrag_ratio];
+    let tuned = tuned.iter().any(Option::is_some) || [args.min_order, args.max_order].iter().any(Option::is_some);
+    let may = options.merge && !args.no_merge && args.ctor.is_none();
+    let mergeable = may && origin == Origin::Program && !tuned && !own.any();
     Merge { mergeable, group: args.merge_group }
 }
 

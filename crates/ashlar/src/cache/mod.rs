@@ -21,14 +21,15 @@ use core::ptr::NonNull;
 
 use crate::engine::{self, Constructor, Engine, MAX_NAME, Origin, RawCache, Tunable, slab};
 use crate::error::{CreateError, DestroyError};
-use crate::options::Options;
+use crate::options::{Candidate, Options, Own};
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
 use merge::Alias;
 
-/// How a cache is made; the kernel's `kmem_cache_args` and flags.
+/// How a cache is made; the kernel's `kmem_cache_args` and flags. Options of the process stand in for what is `None`, and those for a
+/// cache of this name (`cache.NAME.KEY=VALUE`) for what is not, too: so a user can tune a program of somebody else's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheArgs {
     /// Alignment of objects in bytes, a power of two up to 4096; 0 for the default of 8.
@@ -52,8 +53,9 @@ pub struct CacheArgs {
     /// The strategy; `None`: the option `engine` of the process.
     pub engine: Option<Engine>,
     /// The cache shares its slabs with no other (`SLAB_NO_MERGE`). Without, caches of objects alike are one cache with several
-    /// names, unless the option of the process says `merge=off`; a cache with a constructor, or with any of the seven
-    /// fields before `engine`, is never merged. The engines `slob` and `slob-seg` share pages all the same: they know no caches.
+    /// names, unless the option of the process says `merge=off`. Never merged is a cache with `ctor`, `sheaf_capacity`, `min_partial`,
+    /// `cpu_partial`, `remote_node_defrag_ratio`, `min_order` or `max_order`, or with options for its name. The engines `slob` and
+    /// `slob-seg` share pages all the same: they know no caches.
     pub no_merge: bool,
     /// Only caches with the same number here are merged: what the kernel has in flags that must be equal.
     pub merge_group: u8,
@@ -229,8 +231,10 @@ fn create_or_merge(
     }
     let options = crate::boot::options();
     let (rule, cpus) = crate::boot::order_rule();
-    let engine = args.engine.unwrap_or(options.engine);
-    let rule = order_rule(engine.order_rule(rule), args)?;
+    let chosen = if origin == Origin::Program { crate::boot::own_engine(name) } else { None };
+    let engine = chosen.or(args.engine).unwrap_or(options.engine);
+    let own = crate::boot::own_options(Candidate { name, origin, engine });
+    let rule = order_rule(engine.order_rule(rule), args, &own)?;
     let constructed = args.ctor.is_some();
     let geometry = if engine == Engine::Slab {
         // No links: constructed objects need no room for one.
@@ -239,13 +243,9 @@ fn create_or_merge(
     } else {
         Geometry::new(size, args.align, args.hwcache_align, constructed, rule, cpus)?
     };
-    let capacity = match args.sheaf_capacity.or(options.sheaf) {
-        Some(n) if n > MAX_SHEAF_CAPACITY || (n == 0 && args.sheaf_capacity.is_some()) => {
-            return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
-        }
-        Some(n) => n,
-        None => sheaf_capacity(geometry.stride),
-    };
+    if args.sheaf_capacity.is_some_and(|n| n == 0 || n > MAX_SHEAF_CAPACITY) {
+        return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
+    }
     for (which, value) in [
         (Tunable::MinPartial, args.min_partial),
         (Tunable::CpuPartial, args.cpu_partial),
@@ -255,27 +255,33 @@ fn create_or_merge(
             return Err(CreateError::Option(which.expected()));
         }
     }
-    let partial =
-        args.min_partial.or(options.min_partial).unwrap_or_else(|| engine.min_partial(min_partial(geometry.stride)));
-    let barn_limit = barn_limit(&options, capacity, geometry.stride);
+    // What the user wants of this cache, what its maker wants, what the user wants of all.
+    let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
+    let stride = geometry.stride;
+    let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf);
+    let capacity = capacity.unwrap_or_else(|| sheaf_capacity(stride));
+    let partial = wanted(Tunable::MinPartial, args.min_partial, options.min_partial);
+    let cpu_partial = wanted(Tunable::CpuPartial, args.cpu_partial, options.cpu_partial);
+    let ratio = wanted(Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio, Some(options.defrag_ratio));
+    let barn_limit = barn_limit(&options, capacity, stride);
     let (raw, alias) = registry::register(&registry::NewCache {
         name,
         geometry,
         ctor: args.ctor,
         sheaf_capacity: capacity,
         barn_limit,
-        min_partial: partial,
-        cpu_partial: args.cpu_partial.or(options.cpu_partial).unwrap_or_else(|| engine.cpu_partial(geometry.stride)),
-        defrag_ratio: args.remote_node_defrag_ratio.unwrap_or(options.defrag_ratio) as u16 * 10,
+        min_partial: partial.unwrap_or_else(|| engine.min_partial(min_partial(stride))),
+        cpu_partial: cpu_partial.unwrap_or_else(|| engine.cpu_partial(stride)),
+        defrag_ratio: ratio.unwrap_or(0) as u16 * 10,
         engine,
         queues: slab::QueueOptions {
-            limit: options.limit,
-            batchcount: options.batchcount,
-            shared: options.shared,
+            limit: wanted(Tunable::Limit, None, options.limit),
+            batchcount: wanted(Tunable::BatchCount, None, options.batchcount),
+            shared: wanted(Tunable::Shared, None, options.shared),
             noaliencache: options.noaliencache,
         },
         origin,
-        merge: merge::rule(args, origin, &options),
+        merge: merge::rule(args, origin, &options, &own),
         slot,
     })?;
     Ok(KmemCache { raw, hot: Hot::of(raw), alias })
@@ -296,18 +302,23 @@ fn barn_limit(options: &Options, capacity: usize, stride: usize) -> usize {
     if capacity == 0 { 0 } else { (options.barn / (capacity * stride)).max(1) }
 }
 
-fn order_rule(rule: OrderRule, args: &CacheArgs) -> Result<OrderRule, CreateError> {
+fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule, CreateError> {
     let min_order = args.min_order.unwrap_or(rule.min_order);
     // Who asks only for the smallest order need not know the engine's largest.
     let max_order = args.max_order.unwrap_or(rule.max_order.max(min_order));
-    let rule = OrderRule { min_order, max_order, ..rule };
-    if rule.max_order > 9 {
+    if max_order > 9 {
         return Err(CreateError::Option("max_order: expected 0 to 9"));
     }
-    if rule.min_order > rule.max_order {
+    if min_order > max_order {
         return Err(CreateError::Option("min_order: expected at most max_order"));
     }
-    Ok(rule)
+    // An option of this cache takes the other limit with it, if that would leave nothing between them.
+    let (low, high) = (own.min_order.unwrap_or(0), own.max_order.unwrap_or(9));
+    Ok(OrderRule {
+        min_order: own.min_order.unwrap_or(min_order.min(high)),
+        max_order: own.max_order.unwrap_or(max_order).max(low),
+        min_objects: own.min_objects.unwrap_or(rule.min_objects),
+    })
 }
 
 impl KmemCache {

@@ -1,8 +1,13 @@
 //! Options of the whole allocator: `key=value` pairs, separated by commas.
 //!
-//! They come from the environment variable `ASHLAR_OPTIONS` or from [`crate::configure`], and hold from the start.
+//! They come from the environment variable `ASHLAR_OPTIONS` or from [`crate::configure`], and hold from the start. Those of all caches
+//! are here, those of single caches in `own`.
 
-use crate::engine::Engine;
+mod own;
+
+pub(crate) use own::{CacheOptions, Candidate, Own};
+
+use crate::engine::{Engine, Tunable};
 use crate::percpu::Wanted;
 use crate::report::OnError;
 use crate::slab::OrderRule;
@@ -89,13 +94,23 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, decay, reaper, min_order, max_order, \
                     min_objects, sheaf, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error; nomerge; or cache.NAME.KEY";
 
-/// Applies `text` to `options`; calls `bad` for each part that is none, and leaves that option as it was.
-pub(crate) fn parse<'a>(text: &'a str, options: &mut Options, mut bad: impl FnMut(OptionError<'a>)) {
+/// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is none, and leaves that option as it was.
+pub(crate) fn parse<'a>(
+    text: &'a str,
+    options: &mut Options,
+    own: &mut CacheOptions,
+    mut bad: impl FnMut(OptionError<'a>),
+) {
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        if let Err(expected) = apply(key.trim(), value.trim(), options) {
+        let (key, value) = (key.trim(), value.trim());
+        let applied = match key.strip_prefix("cache.") {
+            Some(key) => own.add(key, value),
+            None => apply(key, value, options),
+        };
+        if let Err(expected) = applied {
             bad(OptionError { part, expected });
         }
     }
@@ -111,7 +126,7 @@ pub(crate) fn parse<'a>(text: &'a str, options: &mut Options, mut bad: impl FnMu
 /// The first part that is no option.
 pub fn check_options(text: &str) -> Result<(), OptionError<'_>> {
     let mut first = None;
-    parse(text, &mut Options::DEFAULT.clone(), |error| {
+    parse(text, &mut Options::DEFAULT.clone(), &mut CacheOptions::NONE.clone(), |error| {
         first.get_or_insert(error);
     });
     first.map_or(Ok(()), Err)
@@ -133,29 +148,23 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         "hugepages" => options.hugepages = switch(value).ok_or("hugepages=on or hugepages=off")?,
         "decay" => options.decay_ms = number(value, 0, 3_600_000).ok_or("decay=0 to 3600000 (milliseconds)")? as u32,
         "reaper" => options.reaper = switch(value).ok_or("reaper=on or reaper=off")?,
-        "min_order" => options.order.min_order = number(value, 0, 9).ok_or("min_order=0 to min_order=9")? as u8,
-        "max_order" => options.order.max_order = number(value, 0, 9).ok_or("max_order=0 to max_order=9")? as u8,
-        "min_objects" => {
-            options.order.min_objects = number(value, 0, 32767).ok_or("min_objects=0 to 32767")? as u32;
-        }
+        "min_order" => options.order.min_order = own::min_order(value)?,
+        "max_order" => options.order.max_order = own::max_order(value)?,
+        "min_objects" => options.order.min_objects = own::min_objects(value)?,
         "sheaf" => options.sheaf = Some(number(value, 0, 254).ok_or("sheaf=0 to sheaf=254 (objects)")?),
         "barn" => options.barn = number(value, 0, 1 << 40).ok_or("barn=BYTES, as 1048576 or 1M")?,
-        "min_partial" => {
-            options.min_partial = Some(number(value, 0, 1 << 20).ok_or("min_partial=0 to 1048576 (slabs)")?);
-        }
-        "cpu_partial" => {
-            options.cpu_partial = Some(number(value, 0, 1 << 20).ok_or("cpu_partial=0 to 1048576 (objects)")?);
-        }
-        "remote_node_defrag_ratio" => {
-            let ratio = number(value, 0, 100).ok_or("remote_node_defrag_ratio=0 to 100 (percent)")?;
-            options.defrag_ratio = ratio;
-        }
-        "limit" => options.limit = Some(number(value, 1, 8192).ok_or("limit=1 to limit=8192 (objects)")?),
-        "batchcount" => {
-            options.batchcount = Some(number(value, 1, 8192).ok_or("batchcount=1 to batchcount=8192 (objects)")?);
-        }
-        "shared" => options.shared = Some(number(value, 0, 64).ok_or("shared=0 to shared=64 (batches)")?),
+        "min_partial" => options.min_partial = Some(own::tunable(Tunable::MinPartial, value)?),
+        "cpu_partial" => options.cpu_partial = Some(own::tunable(Tunable::CpuPartial, value)?),
+        "remote_node_defrag_ratio" => options.defrag_ratio = own::tunable(Tunable::RemoteNodeDefragRatio, value)?,
+        "limit" => options.limit = Some(own::tunable(Tunable::Limit, value)?),
+        "batchcount" => options.batchcount = Some(own::tunable(Tunable::BatchCount, value)?),
+        "shared" => options.shared = Some(own::tunable(Tunable::Shared, value)?),
         "merge" => options.merge = switch(value).ok_or("merge=on or merge=off")?,
+        // The kernel's name.
+        "nomerge" => {
+            own::no_value(value)?;
+            options.merge = false;
+        }
         "noaliencache" => {
             options.noaliencache = switch(value).ok_or("noaliencache=on or noaliencache=off")?;
         }
@@ -199,7 +208,7 @@ mod tests {
     fn parsed(text: &str) -> (Options, Vec<String>) {
         let mut options = Options::DEFAULT;
         let mut errors = Vec::new();
-        parse(text, &mut options, |e| errors.push(e.to_string()));
+        parse(text, &mut options, &mut CacheOptions::NONE.clone(), |e| errors.push(e.to_string()));
         (options, errors)
     }
 
@@ -209,6 +218,7 @@ mod tests {
         assert_eq!(e, Vec::<String>::new());
         assert_eq!((o.percpu, o.nodes, o.barn, o.sheaf, o.decay_ms), (Wanted::Lock, 4, 2 << 20, Some(60), 50));
         assert_eq!(o.order.max_order, 5);
+        assert!(o.merge && !parsed("nomerge").0.merge && !parsed("merge=off").0.merge);
     }
 
     #[test]
@@ -222,6 +232,8 @@ mod tests {
             ("barn=12Q", "barn=12Q"),
             ("barn=99999999999999999999", "barn=99999999999999999999"),
             ("sheaf", "sheaf"),
+            ("nomerge=on", "nomerge without a value"),
+            ("cache", "cache.NAME.KEY"),
             ("min_order=5", "min_order"),
         ] {
             let (o, e) = parsed(text);
