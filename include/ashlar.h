@@ -60,7 +60,9 @@ struct kmem_cache;
 // A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at a time.
 struct slab_sheaf;
 
-// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
+// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer. Options of the user's for a cache of
+// this name win over what stands here. Members are added at the end, and never without a new SONAME once there is a release: the library
+// reads as many as it has, so a program must be compiled with its header.
 struct kmem_cache_args {
     // Alignment of objects in bytes, a power of two up to 4096; 0 for 8.
     unsigned int align;
@@ -92,6 +94,11 @@ struct kmem_cache_args {
     unsigned int max_order;
     // The library's own: id of the engine, a string as the option engine has it; null: that of the process.
     const char *engine;
+    // The library's own: whether remote_node_defrag_ratio holds; otherwise the option of that name.
+    bool use_remote_node_defrag_ratio;
+    // In how many of a hundred cases partial slabs of other nodes are looked at before a slab is new, 0 to 100, of the engine ashlar and
+    // the stages of SLUB.
+    unsigned int remote_node_defrag_ratio;
 };
 
 // How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are refused with EINVAL.

@@ -20,7 +20,9 @@ pub struct kmem_cache {
     pub(crate) has_ctor: bool,
 }
 
-/// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
+/// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer. Options of the user's for a cache of
+/// this name win over what stands here. Members are added at the end, and never without a new SONAME once there is a release: the library
+/// reads as many as it has, so a program must be compiled with its header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct kmem_cache_args {
@@ -54,6 +56,11 @@ pub struct kmem_cache_args {
     pub max_order: c_uint,
     /// The library's own: id of the engine, a string as the option `engine` has it; null: that of the process.
     pub engine: *const c_char,
+    /// The library's own: whether `remote_node_defrag_ratio` holds; otherwise the option of that name.
+    pub use_remote_node_defrag_ratio: bool,
+    /// In how many of a hundred cases partial slabs of other nodes are looked at before a slab is new, 0 to 100, of the engine ashlar and
+    /// the stages of SLUB.
+    pub remote_node_defrag_ratio: c_uint,
 }
 
 impl kmem_cache_args {
@@ -72,6 +79,8 @@ impl kmem_cache_args {
         min_order: 0,
         max_order: 0,
         engine: core::ptr::null(),
+        use_remote_node_defrag_ratio: false,
+        remote_node_defrag_ratio: 0,
     };
 }
 
@@ -125,6 +134,7 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
     if end > size as u64 || (args.usersize == 0 && args.useroffset != 0) {
         return Err(Refusal::Usercopy);
     }
+    let ratio = args.remote_node_defrag_ratio as usize;
     type Theirs = unsafe extern "C" fn(*mut c_void);
     type Ours = unsafe extern "C" fn(*mut u8);
     Ok(CacheArgs {
@@ -133,7 +143,7 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
         // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is the same.
         ctor: args.ctor.map(|ctor| unsafe { core::mem::transmute::<Theirs, Ours>(ctor) }),
         cpu_partial: args.use_cpu_partial.then_some(args.cpu_partial as usize),
-        remote_node_defrag_ratio: None,
+        remote_node_defrag_ratio: args.use_remote_node_defrag_ratio.then_some(ratio),
         sheaf_capacity: (args.sheaf_capacity != 0).then_some(args.sheaf_capacity as usize),
         min_partial: args.use_min_partial.then_some(args.min_partial as usize),
         min_order: order("min_order", args.use_min_order, args.min_order)?,

@@ -37,6 +37,7 @@ fn bad_input_is_named() {
         ("create-sheaf", format!("{CREATE}sheaf_capacity: expected 1 to 254"), "NULL EINVAL"),
         ("create-max-order", format!("{CREATE}max_order: expected 0 to 9"), "NULL EINVAL"),
         ("create-min-order", format!("{CREATE}min_order: expected 0 to 9"), "NULL EINVAL"),
+        ("create-defrag", format!("{CREATE}remote_node_defrag_ratio: expected 0 to 100 (percent)"), "NULL EINVAL"),
         ("create-orders", format!("{CREATE}min_order: expected at most max_order"), "NULL EINVAL"),
         ("create-engine", format!("{CREATE}expected engine= and one of the ids {}", ids.join(" ")), "NULL EINVAL"),
         ("gfp-kmalloc", format!("ashlar: kmalloc: gfp flags 0x2: {bits}"), "NULL EINVAL"),

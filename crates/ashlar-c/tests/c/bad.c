@@ -48,6 +48,8 @@ static void creation(const char *kind)
         args.use_max_order = true, args.max_order = 10;
     else if (strcmp(kind, "min-order") == 0)
         args.use_min_order = true, args.min_order = 300;
+    else if (strcmp(kind, "defrag") == 0)
+        args.use_remote_node_defrag_ratio = true, args.remote_node_defrag_ratio = 101;
     else if (strcmp(kind, "orders") == 0)
         args.use_min_order = true, args.min_order = 5, args.use_max_order = true, args.max_order = 4;
     else if (strcmp(kind, "engine") == 0)

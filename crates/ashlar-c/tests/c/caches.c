@@ -309,6 +309,16 @@ static void tunables(void)
     s = kmem_cache_create("tuned", 256, &args, 0);
     CHECK(s != NULL && ashlar_tunable(s, "cpu_partial", &value) == 0 && value == 256);
     CHECK(ashlar_tunable(s, "limit", &value) == -EINVAL && value == 256);
+    CHECK(ashlar_tunable(s, "remote_node_defrag_ratio", &value) == 0 && value == 0);
+    kmem_cache_destroy(s);
+    memset(&args, 0, sizeof(args));
+    args.engine = "slub-bulk";
+    args.use_remote_node_defrag_ratio = true;
+    args.remote_node_defrag_ratio = 35;
+    s = kmem_cache_create("tuned", 256, &args, 0);
+    CHECK(s != NULL && ashlar_tunable(s, "remote_node_defrag_ratio", &value) == 0 && value == 35);
+    CHECK(ashlar_set_tunable(s, "remote_node_defrag_ratio", 100) == 0);
+    CHECK(ashlar_tunable(s, "remote_node_defrag_ratio", &value) == 0 && value == 100);
     kmem_cache_destroy(s);
 }
 
