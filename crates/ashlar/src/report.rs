@@ -24,15 +24,29 @@ impl Line {
         core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
     }
 
-    /// Prints it; one that was cut off ends with a line feed all the same.
+    /// Prints it.
     pub(crate) fn print(&mut self) {
-        if self.len > ROOM - 4 && self.bytes[self.len - 1] != b'\n' {
-            self.len = self.len.min(ROOM - 1);
-            self.bytes[self.len] = b'\n';
-            self.len += 1;
-        }
+        self.end();
         #[cfg(feature = "os")]
         crate::os::write_stderr(&self.bytes[..self.len]);
+    }
+}
+
+impl Line {
+    /// Gives a line that was cut off its line feed, in place of the last character if there is no room.
+    fn end(&mut self) {
+        let cut = self.len > ROOM - 4 && self.bytes[self.len - 1] != b'\n';
+        if !cut {
+            return;
+        }
+        if self.len == ROOM {
+            self.len -= 1;
+            while self.bytes[self.len] & 0xC0 == 0x80 {
+                self.len -= 1;
+            }
+        }
+        self.bytes[self.len] = b'\n';
+        self.len += 1;
     }
 }
 
@@ -157,4 +171,37 @@ pub(crate) fn not_allocated(function: &str, address: usize) {
 #[cold]
 pub(crate) fn foreign(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): not allocated here, or a huge object freed long ago"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::prelude::rust_2024::*;
+
+    fn ended(text: &str) -> String {
+        let mut line = Line::new();
+        let _ = writeln!(line, "{text}");
+        line.end();
+        core::str::from_utf8(&line.bytes[..line.len]).expect("whole characters").to_owned()
+    }
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        for length in [0, 1, ROOM - 5, ROOM - 4, ROOM - 2, ROOM - 1] {
+            let text = "x".repeat(length);
+            assert_eq!(ended(&text), text + "\n");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_is_one_line_of_whole_characters() {
+        for character in ["x", "\u{e4}", "\u{20ac}", "\u{1f600}"] {
+            for ahead in 0..4 {
+                let text = "x".repeat(ahead) + &character.repeat(ROOM);
+                let line = ended(&text);
+                let kept = line.strip_suffix('\n').expect("a line feed");
+                assert!(text.starts_with(kept) && line.len() > ROOM - 5, "{character}: {} bytes", line.len());
+            }
+        }
+    }
 }
