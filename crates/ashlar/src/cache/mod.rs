@@ -472,6 +472,6 @@ impl KmemCache {
 
     /// Shape, tunables and figures of this moment.
     pub fn info(&self) -> CacheInfo {
-        info::info(self.raw).named(self.name())
+        registry::in_peace(|| info::info(self.raw)).named(self.name())
     }
 }

@@ -253,6 +253,13 @@ pub(crate) fn for_each(each: impl FnMut(&'static RawCache)) {
     REGISTRY.lock().live().for_each(each);
 }
 
+/// Looks while nobody holds the lock: so no cache is being emptied, by the reaper or by who destroys it, whose objects in hand a look would
+/// take for live ones.
+pub(crate) fn in_peace<R>(look: impl FnOnce() -> R) -> R {
+    let _lock = REGISTRY.lock();
+    look()
+}
+
 /// As [`for_each`], if nobody holds the lock; false, and nothing done, otherwise. For allocation paths, which may run
 /// inside something that holds it.
 pub(crate) fn try_for_each(each: impl FnMut(&'static RawCache)) -> bool {
