@@ -1,5 +1,5 @@
 //! Tunables: changed while threads hammer the cache, no object is lost and none handed out twice, and afterwards the new limit
-//! holds; what is out of range is refused by name. Bulk allocation: all or nothing, wherever memory ends.
+//! holds; what is out of range is refused by name.
 
 mod common;
 
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use ashlar::{ArenaSource, CacheArgs, CreateError, Engine, KmemCache, Tunable, TuneError};
+use ashlar::{CacheArgs, CreateError, Engine, KmemCache, Tunable, TuneError};
 use common::{Rng, child};
 
 const SIZE: usize = 200;
@@ -296,64 +296,5 @@ fn ratio() {
             cache.shrink();
         }
         cache.destroy().map_err(|(_, error)| error).expect("empty");
-    }
-}
-
-/// On an arena whose memory is taken but for so many pieces: bulk allocations of every length either fill the slice or take
-/// nothing, and what was live before is as it was.
-#[test]
-fn bulk_is_all_or_nothing_wherever_memory_ends() {
-    const PIECE: usize = 70_000;
-    let test = "bulk_is_all_or_nothing_wherever_memory_ends";
-    for engine in Engine::ALL.iter().map(|engine| engine.id()) {
-        let options = format!("engine={engine}");
-        let outcome = child(test, engine, &[("ASHLAR_OPTIONS", &options)], || {
-            let bytes = 4 << 20;
-            let memory = NonNull::new(vec![0u8; bytes].leak().as_mut_ptr()).expect("not null");
-            // SAFETY: leaked, zeroed memory that nobody else knows.
-            let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, bytes) }));
-            assert_eq!(ashlar::start_on(source), Ok(true));
-            let cache = KmemCache::create("bulk", 500, &CacheArgs::default()).expect("a cache");
-            let live: Vec<_> = (0..10u64).map(|i| (cache.alloc().expect("memory"), i)).collect();
-            // SAFETY: 500 bytes each.
-            live.iter().for_each(|(object, i)| unsafe { common::fill(object.as_ptr(), 500, *i) });
-            let mut taken: Vec<*mut u8> =
-                core::iter::from_fn(|| Some(ashlar::kmalloc(PIECE)).filter(|piece| !piece.is_null())).collect();
-            assert!(taken.len() > 20);
-            let (mut filled, mut refused) = (0, 0);
-            for pieces in 0..6 {
-                for count in (1..40).chain((40..900).step_by(17)) {
-                    let mut out = vec![core::ptr::null_mut(); count];
-                    let all = cache.alloc_bulk(&mut out);
-                    let usage = cache.info().usage;
-                    if all {
-                        filled += 1;
-                        let distinct: HashSet<_> = out.iter().copied().collect();
-                        assert!(distinct.len() == count && !distinct.contains(&core::ptr::null_mut()));
-                        assert_eq!(usage.live, 10 + count, "{pieces} pieces, {count} objects");
-                        // SAFETY: live, each written inside and freed once.
-                        unsafe {
-                            out.iter().for_each(|object| object.write_bytes(7, 500));
-                            cache.free_bulk(&out);
-                        }
-                    } else {
-                        refused += 1;
-                    }
-                    assert_eq!(cache.info().usage.live, 10, "{pieces} pieces, {count} objects: {all}");
-                }
-                for (object, i) in &live {
-                    // SAFETY: live since the start.
-                    unsafe { common::check(object.as_ptr(), 500, 500, *i) };
-                }
-                cache.shrink();
-                let piece = taken.pop().expect("more than six");
-                // SAFETY: live, freed once.
-                unsafe { ashlar::kfree(piece) };
-            }
-            assert!(filled > 20 && refused > 20, "{filled} filled, {refused} refused");
-        });
-        if let Some(child) = outcome {
-            child.succeeded();
-        }
     }
 }
