@@ -315,6 +315,47 @@ fn memory_that_is_being_given_back_is_waited_for() {
     }
 }
 
+/// When all free memory is in stores and several threads find none at once, one of them asks for it; the others wait for what that
+/// brings, and nobody is refused.
+#[test]
+fn who_is_not_the_first_to_ask_for_memory_waits_for_the_first() {
+    const THREADS: usize = 4;
+    let test = "who_is_not_the_first_to_ask_for_memory_waits_for_the_first";
+    for engine in ["ashlar", "slab", "slub-bulk"] {
+        let outcome = child(test, &format!("{test} {engine}"), &[("ASHLAR_OPTIONS", "reaper=off")], || {
+            // SAFETY: leaked, zeroed memory that nobody else knows.
+            let source = Box::leak(Box::new(unsafe { ArenaSource::new(arena(4 * MIB, 0), 4 * MIB) }));
+            choose(engine);
+            assert_eq!(ashlar::start_on(source), Ok(true));
+            exhaust(1024);
+            let most = exhaust(4096);
+            for round in 0..200 {
+                // All of it goes to the stores of another size.
+                exhaust(1024);
+                let start = std::sync::Barrier::new(THREADS);
+                let each = most * 9 / 10 / THREADS;
+                let take = || {
+                    let mut live = Vec::with_capacity(each);
+                    start.wait();
+                    live.extend((0..each).map(|_| ashlar::kmalloc(4096).addr()));
+                    live
+                };
+                let live: Vec<usize> = std::thread::scope(|scope| {
+                    let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(take)).collect();
+                    threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+                });
+                let refused = live.iter().filter(|&&at| at == 0).count();
+                // SAFETY: live, or null; freed once.
+                live.into_iter().for_each(|at| unsafe { ashlar::kfree(at as *mut u8) });
+                assert_eq!(refused, 0, "{engine}, round {round}: refused of {}", THREADS * each);
+            }
+        });
+        if let Some(child) = outcome {
+            child.succeeded();
+        }
+    }
+}
+
 /// Runs a life on an arena whose n-th request for memory, and all later ones, fail; the requests made.
 fn fails_at(test: &str, engine: &str, n: usize) -> Option<usize> {
     let steps = if engine == "slob" { 4000 } else { 20_000 };

@@ -10,9 +10,9 @@ use super::registry;
 #[cfg(feature = "os")]
 use crate::background::TICK_MS;
 use crate::engine;
-use crate::page::zone::ZONE;
+use crate::page::zone::{Need, ZONE};
 use crate::percpu::pages;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{self, AtomicU32, Ordering};
 
 /// Barns are looked at every so many ticks: half a second.
 #[cfg(feature = "os")]
@@ -63,21 +63,42 @@ pub(crate) fn after_fork_in_child() {
     BUSY.store(0, Ordering::Relaxed);
 }
 
-/// Called by the zone, without locks, when only fresh memory could serve a request: the page lists of all CPUs are emptied,
-/// and if barns hold more than an eighth of the zone they are too; always when there is no fresh memory either
-/// (`committed_bytes` of 0).
+/// Called by the zone when only fresh memory could serve a request: the page lists of all CPUs are emptied, and if barns hold more than an
+/// eighth of the zone they are too. Before a request fails everything that is free in any cache goes back.
 /// True if anything came back.
-pub(crate) fn before_growth(committed_bytes: usize) -> bool {
+pub(crate) fn before_growth(need: Need) -> bool {
+    let last = need == Need::Last;
     if BUSY.swap(1, Ordering::Acquire) != 0 {
-        return false;
+        // Another thread is at it. Who would be refused otherwise waits for what that brings.
+        return last && sync::wait_while(|| BUSY.load(Ordering::Acquire) != 0);
     }
+    let found = match need {
+        Need::Growth(committed) => {
+            let mut held = 0;
+            registry::try_for_each(|cache| held += engine::held_bytes(cache));
+            held > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release)
+        }
+        Need::Last => {
+            let mut cached = 0;
+            // The registry lock may be held for a moment by anybody, or by who asks.
+            sync::wait_while(|| !registry::try_for_each(|cache| cached += empty(cache)));
+            cached > 0
+        }
+    };
     let listed = pages::drain();
-    let mut held = 0;
-    registry::try_for_each(|cache| held += engine::held_bytes(cache));
-    let bound = if committed_bytes == 0 { 0 } else { (committed_bytes / 8).max(2 << 20) };
-    let worth = held > bound && registry::try_for_each(engine::release);
     BUSY.store(0, Ordering::Release);
-    worth || listed
+    found || listed
+}
+
+/// Brings a cache's free objects home and gives its empty slabs back; how many objects.
+fn empty(cache: &'static engine::RawCache) -> usize {
+    let cached = engine::usage(cache).cached;
+    if cached > 0 {
+        engine::flush(cache);
+        engine::reap(cache);
+    }
+    engine::trim(cache);
+    cached
 }
 
 /// Calls `each` for every cache, if nobody holds the registry lock: for rounds that engines make on slow paths.
@@ -87,11 +108,7 @@ pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
 
 fn drain_everything() {
     registry::for_each(|cache| {
-        if engine::usage(cache).cached > 0 {
-            engine::flush(cache);
-            engine::reap(cache);
-        }
-        engine::trim(cache);
+        empty(cache);
     });
     pages::drain();
 }

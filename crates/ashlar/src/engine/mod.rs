@@ -407,6 +407,14 @@ pub(crate) fn process_secret() -> u64 {
     }
 }
 
+/// The object that `take` finds after it found none: see [`Zone::take_after_all`](crate::page::zone::Zone::take_after_all). Null when
+/// memory has ended.
+#[cold]
+fn after_all(mut take: impl FnMut() -> *mut u8) -> *mut u8 {
+    let found = ZONE.take_after_all(|| Some(take()).filter(|object| !object.is_null()));
+    found.unwrap_or(core::ptr::null_mut())
+}
+
 /// One object of `cache` from a slab of `node`, or of another if that has none; null when memory ends.
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     of_engine!(cache, alloc_on(cache, node))

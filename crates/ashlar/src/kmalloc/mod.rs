@@ -215,7 +215,7 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize) -> Option<
             take_run(node, pages, place).map(|run| (run, node))
         })
     };
-    let Some((run, node)) = take().or_else(|| if ZONE.ask_for_all() { take() } else { None }) else {
+    let Some((run, node)) = take().or_else(|| ZONE.take_after_all(take)) else {
         // The zone is full; a mapping of its own is still better than nothing.
         return direct::map(size, align).map(|at| (at, true));
     };

@@ -39,7 +39,6 @@ use super::slub::node::{Chain, Freed};
 use super::slub::{self, Node, barn::BarnStats};
 use super::{Counts, RawCache, Usage, tunable};
 use crate::page::memmap::{MEMMAP, PageKind};
-use crate::page::zone::ZONE;
 use crate::percpu::{self, drain};
 use crate::report;
 use crate::slab::freelist::{read_link, write_link};
@@ -93,14 +92,14 @@ fn alloc_slow(cache: &'static RawCache) -> *mut u8 {
     percpu::adopt_thread();
     let object = feed::alloc(cache);
     // Stores of other caches may hold the last memory there is.
-    if object.is_null() && ZONE.ask_for_all() { feed::alloc(cache) } else { object }
+    if object.is_null() { super::after_all(|| feed::alloc(cache)) } else { object }
 }
 
 /// See [`super::alloc_on`].
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     percpu::adopt_thread();
     let object = feed::without_cpu(cache, node);
-    if object.is_null() && ZONE.ask_for_all() { feed::without_cpu(cache, node) } else { object }
+    if object.is_null() { super::after_all(|| feed::without_cpu(cache, node)) } else { object }
 }
 
 /// See [`super::free`].

@@ -138,8 +138,8 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 /// See [`super::alloc_on`].
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let pages = &pool_of(cache).pages;
-    let found = take_any(cache, pages, node);
-    match found.or_else(|| if ZONE.ask_for_all() { take_any(cache, pages, node) } else { None }) {
+    let take = || take_any(cache, pages, node);
+    match take().or_else(|| ZONE.take_after_all(take)) {
         Some(object) => carve(cache, object) as *mut u8,
         None => core::ptr::null_mut(),
     }

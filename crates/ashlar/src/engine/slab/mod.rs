@@ -116,7 +116,7 @@ fn from_nodes(cache: &'static RawCache, home: NodeId) -> *mut u8 {
         })
     };
     // Stores of other caches may hold the last memory there is.
-    let object = once().or_else(|| if ZONE.ask_for_all() { once() } else { None });
+    let object = once().or_else(|| ZONE.take_after_all(once));
     object.unwrap_or(0) as *mut u8
 }
 

@@ -234,7 +234,7 @@ fn alloc_shape(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
     percpu::adopt_thread();
     let take = || if shape.is_run() { alloc_run(cache, shape, wish) } else { alloc_units(cache, shape, wish) };
     // Stores of caches of other engines may hold the last memory there is.
-    let Some(start) = take().or_else(|| if ZONE.ask_for_all() { take() } else { None }) else {
+    let Some(start) = take().or_else(|| ZONE.take_after_all(take)) else {
         return core::ptr::null_mut();
     };
     if shape.header > 0 {

@@ -15,7 +15,6 @@ use crate::percpu;
 /// See [`crate::engine::alloc_bulk`].
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
-    let mut asked = false;
     let mut attempts = 0;
     while got < out.len() {
         got += percpu::pop_batch(cache.slot, &mut out[got..]);
@@ -38,13 +37,9 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
                 continue;
             }
         } else {
-            let had = many(cache, rest);
-            got += had;
-            if had > 0 {
-                continue;
-            }
-            if !asked && ZONE.ask_for_all() {
-                asked = true;
+            let mut take = || Some(many(cache, rest)).filter(|&had| had > 0);
+            if let Some(had) = take().or_else(|| ZONE.take_after_all(take)) {
+                got += had;
                 continue;
             }
         }

@@ -62,7 +62,7 @@ impl Heads for MemMap {
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let object = alloc_once(cache);
     // Barns may hold the last memory there is, also of this cache: a CPU without an area never looks there.
-    if object.is_null() && ZONE.ask_for_all() { alloc_once(cache) } else { object }
+    if object.is_null() { super::after_all(|| alloc_once(cache)) } else { object }
 }
 
 fn alloc_once(cache: &'static RawCache) -> *mut u8 {
@@ -231,7 +231,7 @@ fn one_from_slab(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     percpu::adopt_thread();
     let object = one_from_slab(cache, node);
-    if object.is_null() && ZONE.ask_for_all() { one_from_slab(cache, node) } else { object }
+    if object.is_null() { super::after_all(|| one_from_slab(cache, node)) } else { object }
 }
 
 /// See [`super::free`].

@@ -36,6 +36,8 @@ use crate::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE,
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
 const NO_BLOCK: u32 = u32::MAX;
+/// How often memory is asked for again before a request fails.
+const ATTEMPTS: usize = 8;
 
 /// A run of pages handed out by the zone.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +96,7 @@ pub(crate) struct Zone {
     usable_from: AtomicUsize,
     usable_to: AtomicUsize,
     node: [SpinLock<NodeBlocks>; MAX_NODES],
-    /// Runs that purges have in hand at this moment: see [`Zone::ask_for_all`].
+    /// Runs that purges have in hand at this moment: see [`Zone::take_after_all`].
     in_hand: AtomicU32,
     /// Reaper ticks so far; stamps blocks.
     pub(crate) tick: AtomicU32,
@@ -102,8 +104,17 @@ pub(crate) struct Zone {
     before_growth: AtomicUsize,
 }
 
-/// Gets the bytes that the zone has, or 0 when a request is about to fail; true when it made some of them free.
-pub(crate) type BeforeGrowth = fn(usize) -> bool;
+/// Why the layers above are asked for memory they could do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Only fresh memory would do, beside so many bytes that the zone has.
+    Growth(usize),
+    /// A request is about to fail. Whoever asks holds no lock.
+    Last,
+}
+
+/// Makes memory free; true if there was some.
+pub(crate) type BeforeGrowth = fn(Need) -> bool;
 
 mod source_cell {
     use crate::page::PageSource;
@@ -181,25 +192,33 @@ impl Zone {
     #[cold]
     fn ask_above(&self, node: NodeId) -> bool {
         let committed = self.node[usize::from(node.0)].lock().committed as usize * BLOCK_SIZE;
-        self.ask(committed)
+        self.ask(Need::Growth(committed))
     }
 
-    /// Asks the layers above for everything they could do without, and waits for what a purge has in hand: before a request
-    /// fails. True when it is worth trying again.
+    /// What `take` finds after it found nothing: asks the layers above for everything they could do without, waits for what a purge has
+    /// in hand, and takes again. Once in any case, since what others gave back meanwhile is for everybody; then for as long as
+    /// something comes back, of which a thread that was quicker may have taken more than it needs. Before every request fails.
     #[cold]
-    pub(crate) fn ask_for_all(&self) -> bool {
-        let more = self.ask(0);
-        self.wait_for_purge() || more
+    pub(crate) fn take_after_all<T>(&self, mut take: impl FnMut() -> Option<T>) -> Option<T> {
+        for _ in 0..ATTEMPTS {
+            let asked = self.ask(Need::Last);
+            let more = self.wait_for_purge() || asked;
+            let taken = take();
+            if taken.is_some() || !more {
+                return taken;
+            }
+        }
+        None
     }
 
-    fn ask(&self, committed: usize) -> bool {
+    fn ask(&self, need: Need) -> bool {
         let ask = self.before_growth.load(Ordering::Acquire);
         if ask == 0 {
             return false;
         }
         // SAFETY: only `set_before_growth` stores here, and only values of this function type.
         let ask = unsafe { core::mem::transmute::<usize, BeforeGrowth>(ask) };
-        ask(committed)
+        ask(need)
     }
 
     /// Takes `pages` pages in a run where `place` wants it.

@@ -30,16 +30,9 @@ impl Zone {
         (given, left)
     }
 
-    /// Waits until no purge has a run in hand, which is free memory that nobody finds; true if there was one. Not for ever: who
-    /// asks may be a signal handler in the thread that purges.
+    /// Waits until no purge has a run in hand, which is free memory that nobody finds; true if there was one.
     pub(super) fn wait_for_purge(&self) -> bool {
-        const STEPS: u32 = 1000;
-        let mut waited = 0;
-        while waited < STEPS && self.in_hand.load(Ordering::Acquire) != 0 {
-            waited += 1;
-            crate::sync::relax(waited);
-        }
-        waited > 0
+        crate::sync::wait_while(|| self.in_hand.load(Ordering::Acquire) != 0)
     }
 
     /// In the child of a fork the thread that purged may be gone, and what it had in hand with it.
