@@ -34,7 +34,7 @@ pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
     }
     let emptied = local::Words { words: [NO_SLAB[0], base], ..view };
     if at != NO_OBJECT && !exchange(cache, place, &emptied, [usize::from(at), base]) {
-        feed::give_back(cache, &switches(cache), page, at);
+        feed::give_back(cache, switches(cache), page, at);
     }
     got
 }
@@ -49,7 +49,7 @@ struct ToSlabs(&'static RawCache);
 
 impl Sink for ToSlabs {
     fn free_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
-        match free_chain(self.0, &switches(self.0), page, chain, link) {
+        match free_chain(self.0, switches(self.0), page, chain, link) {
             Outcome::Freed(freed) => freed,
             frozen => {
                 let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.geometry.stride;

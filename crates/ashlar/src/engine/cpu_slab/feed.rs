@@ -54,19 +54,19 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
             if !exchange(cache, cache.state.places.slab, &view, NO_SLAB) {
                 continue;
             }
-            own = refreeze(cache, &switches, base);
+            own = refreeze(cache, switches, base);
             if own.is_none() {
-                give_up(cache, &switches, [head, base], true);
+                give_up(cache, switches, [head, base], true);
             }
         }
-        let Some(fed) = own.or_else(|| next_slab(cache, &switches, PERCPU.node_of(view.cpu))) else {
+        let Some(fed) = own.or_else(|| next_slab(cache, switches, PERCPU.node_of(view.cpu))) else {
             return core::ptr::null_mut();
         };
         let Some((object, rest)) = first_of(cache, fed) else { continue };
         let none = Words { words: NO_SLAB, ..view };
         if !exchange(cache, cache.state.places.slab, &none, [usize::from(rest), fed.base]) {
             // Somebody else on this CPU has found a slab, or this thread is elsewhere.
-            give_up(cache, &switches, [usize::from(rest), fed.base], true);
+            give_up(cache, switches, [usize::from(rest), fed.base], true);
         }
         return object as *mut u8;
     }
@@ -77,9 +77,9 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
 pub(super) fn without_cpu(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let switches = switches(cache);
     for _ in 0..ATTEMPTS {
-        let Some(fed) = of_nodes(cache, &switches, node) else { return core::ptr::null_mut() };
+        let Some(fed) = of_nodes(cache, switches, node) else { return core::ptr::null_mut() };
         let Some((object, rest)) = first_of(cache, fed) else { continue };
-        give_up(cache, &switches, [usize::from(rest), fed.base], true);
+        give_up(cache, switches, [usize::from(rest), fed.base], true);
         return object as *mut u8;
     }
     core::ptr::null_mut()
@@ -128,7 +128,7 @@ fn drop_if_corrupt(cache: &'static RawCache, view: &Words) {
     if is_bad() {
         report::corrupt_link(cache.name(), at);
     } else if !exchange(cache, place, &Words { words: NO_SLAB, ..*view }, view.words) {
-        give_up(cache, &switches(cache), view.words, true);
+        give_up(cache, switches(cache), view.words, true);
     }
 }
 
@@ -310,7 +310,7 @@ pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
         let objects = counted & ((1 << TAG) - 1);
         if first != 0 && objects > cpu_partial(cache) {
             if exchange(cache, place, &view, [0, tag]) {
-                give_up_partial(cache, &switches, view.words);
+                give_up_partial(cache, switches, view.words);
             }
             continue;
         }
@@ -320,7 +320,7 @@ pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
             return;
         }
     }
-    give_up(cache, &switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
+    give_up(cache, switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
 }
 
 /// Takes the first of this CPU's partial slabs, with its freelist.

@@ -53,8 +53,8 @@ pub(crate) use slub::trim_slabs;
 
 /// The switches of a cache of this engine.
 #[inline]
-fn switches(cache: &RawCache) -> Switches {
-    cache.state.places.switches
+fn switches(cache: &RawCache) -> &Switches {
+    &cache.state.places.switches
 }
 
 fn protection(switches: &Switches) -> Protection {
@@ -135,7 +135,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
 fn free_rest(cache: &'static RawCache, freed: Place) {
     let switches = switches(cache);
     if switches.fast == Fast::Lock {
-        return free_interrupts_off(cache, &switches, freed);
+        return free_interrupts_off(cache, switches, freed);
     }
     // What a critical section can do it was asked for before; a thread that was not registered asks again.
     let again = percpu::adopt_thread() || switches.fast == Fast::Emulated || percpu::mode() == percpu::Mode::Lock;
@@ -143,7 +143,7 @@ fn free_rest(cache: &'static RawCache, freed: Place) {
     if again && unsafe { local::push(cache, switches.fast, freed) } {
         return;
     }
-    free_slow(cache, &switches, freed);
+    free_slow(cache, switches, freed);
 }
 
 /// The first stage: fast and slow path under one lock of the CPU.
@@ -270,17 +270,17 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     if switches.fast != Fast::Rseq {
         // The lock of a CPU, whose words these are, is held: slab_lock needs no other.
         drain::drain_locked(&[places.slab], NO_SLAB, |_, _, words| {
-            feed::give_up(cache, &switches, words, false);
+            feed::give_up(cache, switches, words, false);
         });
         return true;
     }
     let give_up = !matches!(percpu::mode(), percpu::Mode::Lock | percpu::Mode::Emulate);
     let mut all = drain::drain_words(&[places.slab], NO_SLAB, |_, _, words| {
-        feed::give_up(cache, &switches, words, give_up);
+        feed::give_up(cache, switches, words, give_up);
     });
     if switches.cpu_partial {
         all &= drain::drain_words(&[places.partial], NO_PARTIAL, |_, _, words| {
-            feed::give_up_partial(cache, &switches, words);
+            feed::give_up_partial(cache, switches, words);
         });
     }
     all
