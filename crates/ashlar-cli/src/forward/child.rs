@@ -122,6 +122,9 @@ fn prepare<P: Pool>(setup: &Setup) -> Result<Parts<P>, String> {
     let routes = Arc::new(Routes::generate(setup.routes, SEED));
     let trace = Arc::new(Trace::generate(&routes, setup.flows, setup.size, setup.bad, SEED));
     let pool = Arc::new(P::new()?);
+    if setup.tuned {
+        pool.tune()?;
+    }
     let others = Others::new(&*pool, setup.others)?;
     let free = setup.bulk.map_or(Free::OneByOne, Free::Bulk);
     let completions = if setup.other_cpu {

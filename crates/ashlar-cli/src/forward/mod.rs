@@ -83,6 +83,7 @@ fn plan(args: &ForwardArgs) -> Result<Plan, CliError> {
     let setup = Setup {
         veth: args.veth,
         bulk: None,
+        tuned: false,
         other_cpu: args.completions == Cleaner::Other,
         size: usize::from(args.size),
         routes: args.routes as usize,

@@ -44,12 +44,16 @@ impl Mode {
         matches!(self, Self::Bulk | Self::BulkNomerge | Self::BulkTuned)
     }
 
+    /// The tunables of the cache of heads are the mail's: `Pool::tune`.
+    pub(crate) fn is_tuned(self) -> bool {
+        matches!(self, Self::BulkTuned)
+    }
+
     /// What is added to `ASHLAR_OPTIONS` of its process.
     pub(crate) fn options(self) -> &'static str {
         match self {
-            Self::Normal | Self::Bulk => "",
-            Self::Nomerge | Self::BulkNomerge => "merge=off",
-            Self::BulkTuned => "cpu_partial=256,min_partial=9",
+            Self::Normal | Self::Bulk | Self::BulkTuned => "",
+            Self::Nomerge | Self::BulkNomerge => "nomerge",
         }
     }
 

@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use ashlar::{CacheArgs, KmemCache};
+use ashlar::{CacheArgs, KmemCache, Tunable};
 
 use super::skb::HEAD;
 use crate::bench::systems::Calls;
@@ -16,10 +16,22 @@ use crate::workload::block::Rng;
 /// Caches of others.
 pub(crate) const OTHERS: [&str; 2] = ["filp", "bio-0"];
 
+/// What the mail's author wrote to the files of `skbuff_head_cache` in sysfs, where the cache has them; the rest of the process, and
+/// kmalloc's caches among it, stays as it is.
+pub(crate) const TUNED: [(Tunable, usize); 2] = [(Tunable::CpuPartial, 256), (Tunable::MinPartial, 9)];
+
 /// An allocator as a driver sees it. Every function that allocates gives null when memory has ended.
 pub(crate) trait Pool: Sized + Send + Sync + 'static {
     /// Prepares the process. The error says why it cannot.
     fn new() -> Result<Self, String>;
+
+    /// Gives the cache of heads, and whatever is merged with it, the tunables [`TUNED`] that its engine has.
+    ///
+    /// # Errors
+    /// It was refused.
+    fn tune(&self) -> Result<(), String> {
+        Err("only systems with caches have tunables".to_owned())
+    }
 
     /// Called on each further thread before its first use.
     fn thread_start(&self) {}
@@ -94,6 +106,15 @@ impl Pool for Kernel {
         let [first, second] = OTHERS;
         let others = [create(first)?, create(second)?];
         Ok(Self { heads: create("skbuff_head_cache")?, others })
+    }
+
+    fn tune(&self) -> Result<(), String> {
+        for (which, value) in TUNED {
+            if which.is_of(self.heads.info().engine) {
+                self.heads.set_tunable(which, value).map_err(|error| format!("cannot tune the heads: {error}"))?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -264,5 +285,31 @@ impl Others {
         while !self.objects.is_empty() {
             self.remove(pool);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ashlar::Engine;
+
+    #[test]
+    fn tuning_is_for_the_cache_of_heads_and_no_other() {
+        let engine = Engine::from_id("slub-bulk");
+        let create = |name| {
+            let args = CacheArgs { engine, no_merge: true, ..CacheArgs::DEFAULT };
+            KmemCache::create(name, HEAD, &args).expect("a cache")
+        };
+        let pool = Kernel { heads: create("tuned-heads"), others: OTHERS.map(create) };
+        let values = |cache: &KmemCache| TUNED.map(|(which, _)| cache.tunable(which));
+        let before = values(&pool.others[0]);
+        pool.tune().expect("in range");
+        assert_eq!(values(&pool.heads), [Some(256), Some(9)]);
+        assert_eq!(values(&pool.others[0]), before);
+        assert_ne!(before, [Some(256), Some(9)]);
+        // The default engine has one of the two.
+        let pool = Kernel::new().expect("caches");
+        pool.tune().expect("what it has");
+        assert_eq!(values(&pool.heads), [None, Some(9)]);
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Setup {
     pub(crate) veth: bool,
     /// Most heads of a bulk free; absent: one by one.
     pub(crate) bulk: Option<usize>,
+    /// The cache of heads gets the tunables of the mail.
+    pub(crate) tuned: bool,
     /// Sent packets are freed on another CPU.
     pub(crate) other_cpu: bool,
     /// Bytes of a frame.

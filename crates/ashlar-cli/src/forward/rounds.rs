@@ -196,7 +196,8 @@ fn one(plan: &Plan, round: usize, outcome: &mut Outcome) -> Result<(), String> {
 fn open(plan: &Plan, case: &Case) -> Result<(Pipe, String, Option<bool>), String> {
     let options = Some(case.mode.options()).filter(|options| !options.is_empty());
     let mut process = Pipe::open(pipe::command(case.system, options, "forward-child")?)?;
-    let setup = Setup { bulk: case.mode.is_bulk().then_some(plan.bulk), ..plan.setup.clone() };
+    let bulk = case.mode.is_bulk().then_some(plan.bulk);
+    let setup = Setup { bulk, tuned: case.mode.is_tuned(), ..plan.setup.clone() };
     match process.ask(&Request::Setup(setup))? {
         Reply::Ready { note, merged } => Ok((process, note, merged)),
         Reply::Failed(error) => Err(error),
