@@ -1,20 +1,10 @@
 //! The tool from outside: what it refuses and how, and what a small run writes. No test looks at a time.
 
+mod common;
+
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
-fn ashlar(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ashlar")).args(args).output().expect("the tool runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A path for a file of this test process alone.
-fn scratch(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("ashlar-cli-{}-{name}", std::process::id()))
-}
+use common::{ashlar, command, refused, scratch, text};
 
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
@@ -57,14 +47,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--from", "x.json", "--rounds", "3"], "--from"),
         (&["--nonsense"], "--nonsense"),
     ];
-    for (args, expected) in cases {
-        let args: Vec<&str> = ["bench"].iter().chain(*args).copied().collect();
-        let out = ashlar(&args);
-        let message = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains(expected), "{args:?}: no `{expected}` in: {message}");
-        assert!(out.stdout.is_empty(), "{args:?} printed a result");
-    }
+    refused(&["bench"], cases);
 }
 
 #[test]
@@ -83,13 +66,7 @@ fn bad_input_of_simulate_is_named_and_exits_with_2() {
         (&["--from", "/no/such/file.json"], "--from: /no/such/file.json: cannot read"),
         (&["--from", "x.json", "--systems", "slab"], "--systems"),
     ];
-    for (args, expected) in cases {
-        let out = ashlar(&["simulate"].iter().chain(*args).copied().collect::<Vec<_>>());
-        let message = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains(expected), "{args:?}: no `{expected}` in: {message}");
-        assert!(out.stdout.is_empty(), "{args:?} printed a result");
-    }
+    refused(&["simulate"], cases);
 }
 
 #[test]
@@ -333,7 +310,7 @@ fn tool_in(tree: &std::path::Path) -> PathBuf {
         std::fs::create_dir_all(tree.join(dir)).unwrap();
     }
     let tool = tree.join("bin/ashlar");
-    std::fs::copy(env!("CARGO_BIN_EXE_ashlar"), &tool).unwrap();
+    std::fs::copy(common::ASHLAR, &tool).unwrap();
     tool
 }
 
@@ -341,7 +318,7 @@ fn tool_in(tree: &std::path::Path) -> PathBuf {
 #[test]
 fn a_kernel_that_is_not_built_is_told_with_the_command_that_builds_it() {
     let tree = scratch("no-kernels");
-    let out = Command::new(tool_in(&tree)).args(["bench", "A", "--systems", "glibc,linux-slob"]).output().unwrap();
+    let out = command(tool_in(&tree)).args(["bench", "A", "--systems", "glibc,linux-slob"]).output().unwrap();
     let _ = std::fs::remove_dir_all(&tree);
     assert_eq!(out.status.code(), Some(2));
     let message = text(&out.stderr);
@@ -362,7 +339,7 @@ fn a_kernel_stands_in_the_table_of_the_others() {
     let json = tree.join("out.json");
     let run = |sizes: &str, tests: &[&str]| {
         let args = ["bench", "--systems", "linux-slub,glibc", "--rounds", "1", "--sizes", sizes, "--json"];
-        Command::new(&tool).args(args).arg(&json).args(tests).output().unwrap()
+        command(&tool).args(args).arg(&json).args(tests).output().unwrap()
     };
     let out = run("64,1024,32768", &["A", "C", "E"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));

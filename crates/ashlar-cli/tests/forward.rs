@@ -4,27 +4,19 @@
 //! Whether namespaces are gone is asked of the kernel: in a user namespace with a limit of three network namespaces, just as many as one
 //! process of the command makes, a second one can only start when those of the first are gone.
 
+mod common;
+
 use core::time::Duration;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
+use common::{ASHLAR, ashlar, command, refused, scratch, text};
 use serde_json::Value;
 
-const ASHLAR: &str = env!("CARGO_BIN_EXE_ashlar");
-
-fn ashlar(args: &[&str]) -> Output {
-    Command::new(ASHLAR).arg("forward").args(args).output().expect("the tool runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn scratch(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("ashlar-forward-{}-{name}", std::process::id()))
+fn forward(args: &[&str]) -> Output {
+    ashlar(&[&["forward"], args].concat())
 }
 
 #[test]
@@ -57,20 +49,14 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--check-targets", "--modes", "bulk"], "--check-targets: expected the modes `normal` and `bulk`"),
         (&["--check-targets", "--systems", "glibc"], "--check-targets"),
     ];
-    for (args, expected) in cases {
-        let out = ashlar(args);
-        let message = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains(expected), "{args:?}: no `{expected}` in: {message}");
-        assert!(out.stdout.is_empty(), "{args:?} printed a result");
-    }
+    refused(&["forward"], cases);
 }
 
 #[test]
 fn the_differences_of_the_mail_are_printed_and_written() {
     let path = scratch("memory.json");
     let file = path.to_str().unwrap();
-    let out = ashlar(&["--rounds", "2", "--packets", "3000", "--json", file]);
+    let out = forward(&["--rounds", "2", "--packets", "3000", "--json", file]);
     let (shown, errors) = (text(&out.stdout), text(&out.stderr));
     assert!(out.status.success(), "{errors}");
     assert_eq!(errors, "", "every option of every mode is known");
@@ -112,7 +98,7 @@ fn the_differences_of_the_mail_are_printed_and_written() {
 #[test]
 fn every_system_forwards_and_drops_what_is_bad() {
     for completions in ["same", "other"] {
-        let out = ashlar(&[
+        let out = forward(&[
             "--systems",
             "all",
             "--modes",
@@ -150,7 +136,7 @@ fn every_system_forwards_and_drops_what_is_bad() {
 #[test]
 fn a_missed_target_exits_with_1_and_says_how_sure_it_is() {
     // Too few rounds to know anything: the target cannot be met.
-    let out = ashlar(&[
+    let out = forward(&[
         "--systems",
         "slub-bulk",
         "--modes",
@@ -186,7 +172,7 @@ impl Limited {
 
     /// The tool in there.
     fn command(&self, wrapper: &[&str], args: &[&str]) -> Command {
-        let mut command = Command::new("nsenter");
+        let mut command = command("nsenter");
         command.args(["--user", "--preserve-credentials", "--target", &self.0.id().to_string()]);
         command.args(wrapper).args([ASHLAR, "forward", "--veth", "--systems", "glibc", "--rounds", "1"]).args(args);
         command
@@ -246,7 +232,7 @@ fn limited(extra: &str) -> Option<Limited> {
     let limited = Limited::new(extra);
     if limited.is_none() {
         eprintln!("no user namespace can be made here: only the message is tested");
-        let out = ashlar(&["--veth", "--systems", "glibc", "--rounds", "1", "--packets", "512"]);
+        let out = forward(&["--veth", "--systems", "glibc", "--rounds", "1", "--packets", "512"]);
         assert!(out.status.success() || text(&out.stderr).contains("expected to run as root"), "{}", text(&out.stderr));
     }
     limited

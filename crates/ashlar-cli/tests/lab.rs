@@ -1,21 +1,13 @@
 //! `hackbench`, `bench bulk` and `bench memory` from outside: what they refuse, and what a small run writes. No test looks at a time.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod common;
 
+use common::{ASHLAR, ashlar, command, refused, scratch, text};
 use serde_json::Value;
-
-fn ashlar(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ashlar")).args(args).output().expect("the tool runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Runs a command with `--json`; what it printed, and the file.
 fn run(name: &str, args: &[&str]) -> (String, Value) {
-    let json: PathBuf = std::env::temp_dir().join(format!("ashlar-lab-{}-{name}.json", std::process::id()));
+    let json = scratch(&format!("{name}.json"));
     let out = ashlar(&[args, &["--json", json.to_str().unwrap()]].concat());
     assert_eq!(out.status.code(), Some(0), "{args:?}: {}", text(&out.stderr));
     let run = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
@@ -80,13 +72,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["hackbench", "--system", "nosuch"], "--systems: unknown system `nosuch`"),
         (&["hackbench", "--json", "/no/such/directory/x"], "--json: cannot write"),
     ];
-    for (args, expected) in cases {
-        let out = ashlar(args);
-        let message = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains(expected), "{args:?}: no `{expected}` in: {message}");
-        assert!(out.stdout.is_empty(), "{args:?} printed a result");
-    }
+    refused(&[], cases);
 }
 
 #[test]
@@ -112,10 +98,9 @@ fn bulk_has_loops_of_all_and_calls_of_ours() {
 
 #[test]
 fn dpdk_is_refused_by_name_where_it_is_missing() {
-    let tool = env!("CARGO_BIN_EXE_ashlar");
     let run = |systems: &str| {
         let args = ["bench", "bulk", "--systems", systems, "--bulks", "8", "--rounds", "1"];
-        Command::new(tool).args(args).env("PATH", "/no/such/directory").output().unwrap()
+        command(ASHLAR).args(args).env("PATH", "/no/such/directory").output().unwrap()
     };
     let out = run("dpdk");
     assert_eq!(out.status.code(), Some(2));

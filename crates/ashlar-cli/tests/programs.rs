@@ -1,22 +1,12 @@
 //! `ashlar bench programs` from outside: what it refuses, what it notices, and what a small run writes. No test looks
 //! at a time.
 
+mod common;
+
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
-/// The tool as `cargo test` starts it: it has the library built as it was itself.
-fn ashlar(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
-    command.args(args).env_remove("ASHLAR_OPTIONS").env_remove("LD_PRELOAD").output().expect("the tool runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn scratch(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
-}
+use common::{ASHLAR, ashlar, command, refused, scratch, text};
 
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
@@ -34,17 +24,8 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--from", "x.json", "--rounds", "3"], "--from"),
         (&["--nonsense"], "--nonsense"),
     ];
-    for (args, expected) in cases {
-        let args: Vec<&str> = ["bench", "programs"].iter().chain(*args).copied().collect();
-        let out = ashlar(&args);
-        let message = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains(expected), "{args:?}: no `{expected}` in: {message}");
-        assert!(out.stdout.is_empty(), "{args:?} printed a result");
-    }
-    let out = ashlar(&["workload", "nosuch"]);
-    assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("expected one of numbers"), "{}", text(&out.stderr));
+    refused(&["bench", "programs"], cases);
+    refused(&["workload"], &[(&["nosuch"], "expected one of numbers")]);
 }
 
 #[test]
@@ -163,8 +144,8 @@ fn a_wrong_allocator_changes_the_checksum() {
         "#,
     );
     let checksum = |preload: Option<&PathBuf>| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
-        command.args(["workload", "numbers", "--scale", "0.01"]).env_remove("LD_PRELOAD");
+        let mut command = command(ASHLAR);
+        command.args(["workload", "numbers", "--scale", "0.01"]);
         if let Some(library) = preload {
             command.arg("--preload").arg(library).env("LD_PRELOAD", library);
         }

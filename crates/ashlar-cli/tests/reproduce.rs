@@ -1,23 +1,19 @@
 //! `ashlar reproduce` from outside: what it refuses, what it writes, and its page in a browser. No figure is judged here.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-fn ashlar(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ashlar")).args(args).output().expect("the tool runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use common::{ashlar, refused, text};
 
 /// A directory of a test, which goes away with it.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ashlar-reproduce-test-{}-{name}", std::process::id()));
+        let path = common::scratch(name);
         fs::create_dir_all(&path).expect("a directory");
         Self(path)
     }
@@ -49,13 +45,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--from", "x.json", "--quick"], "--quick"),
         (&["--from", "x.json", "--runs", "tests"], "--runs"),
     ];
-    for (args, expected) in cases {
-        let out = ashlar(&["reproduce"].iter().chain(*args).copied().collect::<Vec<_>>());
-        let message = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains(expected), "{args:?}: no `{expected}` in: {message}");
-        assert!(out.stdout.is_empty(), "{args:?} printed a result");
-    }
+    refused(&["reproduce"], cases);
 }
 
 /// Records as `ashlar bench --json` writes them, made up.

@@ -1,21 +1,11 @@
 //! `ashlar run` from outside.
 
+mod common;
+
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
-fn ashlar(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
-    command.args(args).env_remove("ASHLAR_OPTIONS").env_remove("ASHLAR_STATS").output().expect("the tool runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn scratch(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
-}
+use common::{ASHLAR, ashlar, command, refused, scratch, text};
 
 #[test]
 fn a_program_runs_on_the_library_and_gives_its_exit_code() {
@@ -38,9 +28,37 @@ fn stats_tell_the_mode_that_the_options_asked_for() {
     assert_eq!(text(&plain.stdout), text(&out.stdout));
 }
 
+/// The library that is preloaded has them from its environment, before the program begins.
+#[test]
+fn options_of_one_cache_reach_the_program() {
+    let program = ["--stats=json", "--", "ls", "/"];
+    let option = ["run", "--option", "cache.malloc-32.min_order=3,cache.malloc-31*.limit=5,cache.malloc-48.limit=5"];
+    let out = ashlar(&[&option[..], &program].concat());
+    let (told, stats) =
+        text(&out.stderr).split_once('\n').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("two lines");
+    assert_eq!(
+        told,
+        "ashlar: option `cache.malloc-48` for cache malloc-48: limit, batchcount and shared: expected a cache of the engine slab"
+    );
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("one line of JSON");
+    let slabs = |name: &str| {
+        let cache = stats["caches"].as_array().unwrap().iter().find(|cache| cache["name"] == name);
+        cache.unwrap_or_else(|| panic!("no {name}: {stats}"))["objperslab"].as_u64().unwrap()
+    };
+    assert_eq!((slabs("malloc-32"), slabs("malloc-16")), (1024, 256));
+}
+
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
+        (
+            &["--option", "cache.malloc-64.limit=0", "--", "true"],
+            "--option: option `cache.malloc-64.limit=0`: expected limit=1",
+        ),
+        (
+            &["--option", "cache.a.colour=1", "--", "true"],
+            "--option: option `cache.a.colour=1`: expected cache.NAME. and one of",
+        ),
         (&["--option", "nodes=0", "--", "true"], "--option: option `nodes=0`: expected nodes=1 to nodes=64"),
         (&["--option", "colour=blue", "--", "true"], "--option: option `colour=blue`"),
         (&["--option", "min_order=5", "--", "true"], "--option: option `min_order`"),
@@ -48,12 +66,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--stats=xml", "--", "true"], "--stats"),
         (&["--"], "PROGRAM"),
     ];
-    for (args, expected) in cases {
-        let args: Vec<&str> = ["run"].iter().chain(*args).copied().collect();
-        let out = ashlar(&args);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {}", text(&out.stderr));
-        assert!(text(&out.stderr).contains(expected), "{args:?}: no `{expected}` in: {}", text(&out.stderr));
-    }
+    refused(&["run"], cases);
     let out = ashlar(&["run", "--", "no-such-program"]);
     assert_eq!(out.status.code(), Some(127), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("no-such-program: not found"));
@@ -87,10 +100,9 @@ fn programs_that_ignore_a_preload_are_told_apart() {
 #[test]
 fn the_lab_is_not_linked_with_the_library() {
     let args = ["bench", "C", "--systems", "glibc", "--sizes", "64", "--objects", "10", "--rounds", "1"];
-    let out = Command::new(env!("CARGO_BIN_EXE_ashlar")).args(args).env("ASHLAR_STATS", "text").output().unwrap();
+    let out = command(ASHLAR).args(args).env("ASHLAR_STATS", "text").output().unwrap();
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     assert!(!text(&out.stderr).contains("# name"), "{}", text(&out.stderr));
-    let linked =
-        Command::new(env!("CARGO_BIN_EXE_ashlar")).args(["run", "--stats", "--"]).arg("true").output().unwrap();
+    let linked = command(ASHLAR).args(["run", "--stats", "--"]).arg("true").output().unwrap();
     assert!(text(&linked.stderr).contains("# name"), "the sign that the test looks for is gone");
 }
