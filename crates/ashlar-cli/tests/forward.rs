@@ -267,6 +267,9 @@ fn completions_on_another_cpu_work_over_veth_too() {
 /// Starts a run that would last for hours, and ends it by `signal` in the middle.
 fn ended_by(signal: i32) {
     let Some(limited) = limited("") else { return };
+    // A shell starts what it runs in the background with SIGINT ignored, and that is inherited.
+    // SAFETY: sets a disposition, which nothing in this process counts on.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
     let mut running = limited
         .command(&[], &["--packets", "100000000"])
         .stdout(Stdio::null())
