@@ -28,7 +28,7 @@ pub(crate) struct Options {
     pub(crate) order: OrderRule,
     /// Objects in a sheaf; `None`: by object size.
     pub(crate) sheaf: Option<usize>,
-    /// Most bytes of objects in the full sheaves of one barn.
+    /// Most bytes of objects in the full sheaves of one barn; `cache::BARN_OBJECTS` holds too.
     pub(crate) barn: usize,
     /// Empty slabs that a node keeps; `None`: by object size.
     pub(crate) min_partial: Option<usize>,
@@ -57,7 +57,7 @@ impl Options {
         reaper: true,
         order: OrderRule::DEFAULT,
         sheaf: None,
-        barn: 64 << 20,
+        barn: 256 << 20,
         min_partial: None,
         cpu_partial: None,
         defrag_ratio: 0,
