@@ -115,7 +115,7 @@ mod api {
     pub use crate::engine::slab::{QueueInfo, QueueTunables};
     pub use crate::engine::slub::barn::BarnStats;
     pub use crate::engine::slub::counters::SlowPathStats;
-    pub use crate::engine::{Constructor, Counts, Engine, MAX_NAME, Stage, Tunable, Usage};
+    pub use crate::engine::{Constructor, Counts, Engine, MAX_NAME, Search, Stage, Tunable, Usage};
     pub use crate::error::{AllocError, CreateError, DestroyError, TuneError};
     pub use crate::global::Ashlar;
     pub use crate::kmalloc::{

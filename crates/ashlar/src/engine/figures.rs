@@ -37,6 +37,35 @@ pub struct Counts {
     pub alien_locks: u64,
     /// Zone locks taken; of no single cache, so only in [`crate::total_counts`].
     pub zone_locks: u64,
+    /// How far the searches of the engine `slob` went; nothing for the others, which do not search.
+    pub search: Search,
+}
+
+/// How far searches for free space went, in the engine whose allocations search: `slob`. Exact: counted under its one lock. Source: the rule of
+/// the kernel's mm/slob.c, by which a page with too few free units is passed, and any other is walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    /// Pages on the list that allocations came by, those with too few free units among them.
+    pub pages: u64,
+    /// Of those, the ones with enough free units, whose free blocks were walked.
+    pub walked: u64,
+    /// Free blocks that were looked at there.
+    pub blocks: u64,
+    /// Free blocks that frees went by to find the place of what is freed.
+    pub free_blocks: u64,
+    /// Allocations and frees that found slob_lock taken, and waited.
+    pub waits: u64,
+}
+
+impl Search {
+    /// Adds these figures to `sum`.
+    pub(crate) fn add_to(&self, sum: &mut Search) {
+        sum.pages += self.pages;
+        sum.walked += self.walked;
+        sum.blocks += self.blocks;
+        sum.free_blocks += self.free_blocks;
+        sum.waits += self.waits;
+    }
 }
 
 impl Counts {
@@ -55,5 +84,6 @@ impl Counts {
         sum.barn_locks += self.barn_locks;
         sum.alien_locks += self.alien_locks;
         sum.zone_locks += self.zone_locks;
+        self.search.add_to(&mut sum.search);
     }
 }

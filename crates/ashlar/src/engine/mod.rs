@@ -58,7 +58,7 @@ pub(crate) mod tally;
 mod tunables;
 
 pub use cpu_slab::Stage;
-pub use figures::{Counts, Usage};
+pub use figures::{Counts, Search, Usage};
 pub use select::Engine;
 pub use tunables::Tunable;
 

@@ -3,7 +3,7 @@
 //! Nobody can tell from a shared page how many of its objects belong to which cache. So each cache has a tally for each
 //! node, and every allocation and free adds one to it under the lock that it holds anyway: a load and a store.
 
-use super::{Counts, meta_slice};
+use super::{Counts, Search, meta_slice};
 use crate::page::zone::ZONE;
 use crate::sync::{AtomicUsize, Ordering, bump};
 
@@ -12,6 +12,12 @@ use crate::sync::{AtomicUsize, Ordering, bump};
 pub(crate) struct Tally {
     allocs: AtomicUsize,
     frees: AtomicUsize,
+    /// In the order of [`parts`].
+    search: [AtomicUsize; 5],
+}
+
+fn parts(search: &Search) -> [u64; 5] {
+    [search.pages, search.walked, search.blocks, search.free_blocks, search.waits]
 }
 
 impl Tally {
@@ -26,6 +32,19 @@ impl Tally {
     pub(crate) fn count_free(&self) {
         bump(&self.frees);
     }
+
+    /// Adds what one call searched; the caller holds the lock.
+    pub(crate) fn count_search(&self, search: &Search) {
+        for (sum, part) in self.search.iter().zip(parts(search)) {
+            sum.store(sum.load(Ordering::Relaxed).wrapping_add(part as usize), Ordering::Relaxed);
+        }
+    }
+
+    fn search(&self) -> Search {
+        let [pages, walked, blocks, free_blocks, waits] =
+            core::array::from_fn(|part| self.search[part].load(Ordering::Relaxed) as u64);
+        Search { pages, walked, blocks, free_blocks, waits }
+    }
 }
 
 /// Makes the tallies of a cache, or starts those of an earlier cache from zero.
@@ -36,6 +55,7 @@ pub(crate) fn open(tallies: &mut &'static [Tally]) -> Option<()> {
     for tally in *tallies {
         tally.allocs.store(0, Ordering::Relaxed);
         tally.frees.store(0, Ordering::Relaxed);
+        tally.search.iter().for_each(|part| part.store(0, Ordering::Relaxed));
     }
     Some(())
 }
@@ -77,6 +97,7 @@ pub(crate) fn counts(tallies: &[Tally]) -> Counts {
     for tally in tallies {
         sum.alloc_slow += tally.allocs.load(Ordering::Relaxed) as u64;
         sum.free_slow += tally.frees.load(Ordering::Relaxed) as u64;
+        tally.search().add_to(&mut sum.search);
     }
     sum.list_locks = sum.alloc_slow + sum.free_slow;
     sum

@@ -122,14 +122,16 @@ unsafe fn link(base: usize, space: &mut Space, previous: Option<Block>, next: u1
     }
 }
 
-/// Takes units out of the first block in which they fit: the unit they start at, or `None` when there is no such block.
+/// Takes units out of the first block in which they fit: the unit they start at, or `None` when there is no such block. Adds to `looked`
+/// how many free blocks it looked at.
 ///
 /// # Safety
 /// `space` is that of the page at `base`, and the caller is alone with its free blocks.
-pub(crate) unsafe fn alloc(base: usize, space: &mut Space, want: Want) -> Result<Option<u16>, Bad> {
+pub(crate) unsafe fn alloc(base: usize, space: &mut Space, want: Want, looked: &mut u64) -> Result<Option<u16>, Bad> {
     let mut previous: Option<Block> = None;
     let mut at = space.first;
     while at < UNITS {
+        *looked += 1;
         // SAFETY: by the caller's promise; `at` is inside the page.
         let block = unsafe { read(base, at)? };
         let start = ((at + want.offset + want.align - 1) & !(want.align - 1)) - want.offset;
@@ -158,14 +160,15 @@ pub(crate) unsafe fn alloc(base: usize, space: &mut Space, want: Want) -> Result
     Ok(None)
 }
 
-/// The free blocks before and behind `start`.
+/// The free blocks before and behind `start`. Adds to `looked` how many it went by.
 ///
 /// # Safety
 /// As for [`alloc`].
-unsafe fn around(base: usize, space: &Space, start: u16) -> Result<(Option<Block>, u16), Bad> {
+unsafe fn around(base: usize, space: &Space, start: u16, looked: &mut u64) -> Result<(Option<Block>, u16), Bad> {
     let mut previous = None;
     let mut at = space.first;
     while at < start {
+        *looked += 1;
         // SAFETY: by the caller's promise; `at` is below `start`, which is inside the page.
         let block = unsafe { read(base, at)? };
         previous = Some(block);
@@ -180,21 +183,21 @@ unsafe fn around(base: usize, space: &Space, start: u16) -> Result<(Option<Block
 /// As for [`alloc`].
 pub(crate) unsafe fn is_free(base: usize, space: &Space, start: u16, units: u16) -> Result<bool, Bad> {
     // SAFETY: by the caller's promise.
-    let (previous, next) = unsafe { around(base, space, start)? };
+    let (previous, next) = unsafe { around(base, space, start, &mut 0)? };
     Ok(previous.is_some_and(|block| block.end() > start) || next < start + units)
 }
 
-/// Gives units back: they become a block, one with the free blocks that they touch.
+/// Gives units back: they become a block, one with the free blocks that they touch. Adds to `looked` how many free blocks it went by.
 ///
 /// # Safety
 /// As for [`alloc`]; the units `start..start + units` are inside the page, and those that are not free are the caller's.
-pub(crate) unsafe fn free(base: usize, space: &mut Space, start: u16, units: u16) -> Result<(), Bad> {
+pub(crate) unsafe fn free(base: usize, space: &mut Space, start: u16, units: u16, looked: &mut u64) -> Result<(), Bad> {
     if space.units == 0 {
         // The only block. A full page has no first one.
         space.first = UNITS;
     }
     // SAFETY: by the caller's promise.
-    let (previous, next) = unsafe { around(base, space, start)? };
+    let (previous, next) = unsafe { around(base, space, start, looked)? };
     if previous.is_some_and(|block| block.end() > start) || next < start + units {
         return Err(Bad::Overlap);
     }
@@ -264,9 +267,9 @@ mod tests {
                 if units % 3 == 0 && !live.is_empty() {
                     let (start, units) = live.swap_remove(which.index(live.len()));
                     // SAFETY: as above.
-                    prop_assert_eq!(unsafe { free(base, &mut space, start, units) }, Ok(()));
+                    prop_assert_eq!(unsafe { free(base, &mut space, start, units, &mut 0) }, Ok(()));
                     // SAFETY: as above.
-                    prop_assert_eq!(unsafe { free(base, &mut space, start, units) }, Err(Bad::Overlap));
+                    prop_assert_eq!(unsafe { free(base, &mut space, start, units, &mut 0) }, Err(Bad::Overlap));
                     map[usize::from(start)..usize::from(start + units)].fill(true);
                 } else {
                     let want = Want { units: units + 1, align: 1 << align, offset };
@@ -278,7 +281,7 @@ mod tests {
                     };
                     let expected = (0..map.len()).find(|&start| fits(start)).map(|start| start as u16);
                     // SAFETY: as above.
-                    let got = unsafe { alloc(base, &mut space, want) };
+                    let got = unsafe { alloc(base, &mut space, want, &mut 0) };
                     prop_assert_eq!(got, Ok(expected));
                     if let Some(start) = expected {
                         let bytes = usize::from(start) * UNIT..usize::from(start + want.units) * UNIT;
@@ -291,7 +294,7 @@ mod tests {
             }
             for (start, units) in live {
                 // SAFETY: as above.
-                prop_assert_eq!(unsafe { free(base, &mut space, start, units) }, Ok(()));
+                prop_assert_eq!(unsafe { free(base, &mut space, start, units, &mut 0) }, Ok(()));
             }
             prop_assert_eq!(space, Space { units: UNITS, first: 0 });
             prop_assert!(walk(base, space).iter().all(|&free| free));
@@ -307,9 +310,9 @@ mod tests {
             }
             let mut space = Space { units: 1000, first: 0 };
             // SAFETY: the page is the test's.
-            let _ = unsafe { alloc(base, &mut space, Want { units: 8, align: 4, offset: 0 }) };
+            let _ = unsafe { alloc(base, &mut space, Want { units: 8, align: 4, offset: 0 }, &mut 0) };
             // SAFETY: as above.
-            let _ = unsafe { free(base, &mut space, start, 8) };
+            let _ = unsafe { free(base, &mut space, start, 8, &mut 0) };
         }
     }
 }

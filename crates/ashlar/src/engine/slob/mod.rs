@@ -31,14 +31,14 @@ mod blocks;
 use super::slub::counters::SlowPathStats;
 use super::slub::node::Partial;
 use super::slub::{barn::BarnStats, carve, class_word};
-use super::{Counts, Origin, RawCache, Usage, tally};
+use super::{Counts, Origin, RawCache, Search, Usage, tally};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::zone::{Place, Run, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::report;
 use crate::slab::freelist::key;
 use crate::slab::state::SlabState;
-use crate::sync::{Ordering, SpinLock};
+use crate::sync::{Guard, Ordering, SpinLock};
 use crate::units::{NodeId, Order, PAGE_SIZE, PageIndex};
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
@@ -67,6 +67,14 @@ struct Lists([Partial; 3]);
 
 /// slob_lock.
 static SLOB: SpinLock<Lists> = SpinLock::new(Lists([Partial::EMPTY; 3]));
+
+/// Takes slob_lock; and what a call that had to wait for it counts.
+fn lock() -> (Guard<'static, Lists>, Search) {
+    match SLOB.try_lock() {
+        Some(lists) => (lists, Search::default()),
+        None => (SLOB.lock(), Search { waits: 1, ..Search::default() }),
+    }
+}
 
 /// Set in the state word of a page that is not used any more since one of its blocks was written to.
 const CORRUPT: u64 = 1 << 32;
@@ -119,8 +127,14 @@ impl Shape {
 
 impl Lists {
     /// The address of so many units of a listed page, of `node` if one is given; `None` when no page has them. Pages with a
-    /// corrupt block leave the list; `report` learns of them.
-    fn find(&mut self, shape: Shape, node: Option<NodeId>, report: &mut impl FnMut(usize)) -> Option<usize> {
+    /// corrupt block leave the list; `report` learns of them. Adds to `search` what it looked at.
+    fn find(
+        &mut self,
+        shape: Shape,
+        node: Option<NodeId>,
+        search: &mut Search,
+        report: &mut impl FnMut(usize),
+    ) -> Option<usize> {
         let want = shape.want();
         let list = &mut self.0[list_of(shape.bytes + shape.header)];
         let mut page = list.first();
@@ -128,10 +142,12 @@ impl Lists {
             let head = MEMMAP.head(page);
             let next = head.next();
             let mut space = space_of(page);
+            search.pages += 1;
             if space.units >= want.units && node.is_none_or(|node| head.node() == node.0) {
+                search.walked += 1;
                 let base = MEMMAP.address_of(page);
                 // SAFETY: the page is on a list and we hold slob_lock: its free blocks are ours.
-                match unsafe { blocks::alloc(base, &mut space, want) } {
+                match unsafe { blocks::alloc(base, &mut space, want, &mut search.blocks) } {
                     Ok(Some(start)) => {
                         set_space(page, space);
                         if space.units == 0 {
@@ -181,8 +197,9 @@ fn any_node<T>(home: NodeId, take: impl Fn(NodeId) -> Option<T>) -> Option<(T, N
 fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
     let mut corrupt = 0;
     let found = {
-        let mut lists = SLOB.lock();
-        let found = lists.find(shape, wish, &mut |at| corrupt = at);
+        let (mut lists, mut search) = lock();
+        let found = lists.find(shape, wish, &mut search, &mut |at| corrupt = at);
+        cache.state.tallies[0].count_search(&search);
         if found.is_some() {
             cache.state.tallies[0].count_alloc();
         }
@@ -204,7 +221,7 @@ fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
     // SAFETY: the zone just gave the page to us.
     let mut space = unsafe { blocks::fresh(base) };
     // SAFETY: nobody else knows the page.
-    let start = unsafe { blocks::alloc(base, &mut space, shape.want()) }.ok().flatten()?;
+    let start = unsafe { blocks::alloc(base, &mut space, shape.want(), &mut 0) }.ok().flatten()?;
     MEMMAP.set_class(run.first, 1, ClassWord::new(PageKind::Slob, 0, 0), |_| ClassWord::FREE);
     set_space(run.first, space);
     let mut lists = SLOB.lock();
@@ -344,7 +361,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 fn free_units(cache: &'static RawCache, page: PageIndex, object: usize, start: usize, bytes: usize) {
     let head = MEMMAP.head(page);
     let first = ((start & (PAGE_SIZE - 1)) / UNIT) as u16;
-    let mut lists = SLOB.lock();
+    let (mut lists, mut search) = lock();
     if head.state.load(Ordering::Relaxed) & CORRUPT != 0 {
         // What is left of the page is in use until its last object goes, and then is nobody's.
         cache.state.tallies[0].count_free();
@@ -353,7 +370,9 @@ fn free_units(cache: &'static RawCache, page: PageIndex, object: usize, start: u
     let mut space = space_of(page);
     let was_full = space.units == 0;
     // SAFETY: slob_lock is held; the units are inside the page, and the caller's unless they are free already.
-    let freed = unsafe { blocks::free(MEMMAP.address_of(page), &mut space, first, units_for(bytes)) };
+    let freed =
+        unsafe { blocks::free(MEMMAP.address_of(page), &mut space, first, units_for(bytes), &mut search.free_blocks) };
+    cache.state.tallies[0].count_search(&search);
     if let Err(bad) = freed {
         if let Bad::Corrupt(_) = bad {
             lists.0[usize::from(head.objects())].unlink(&MEMMAP, page);
@@ -443,7 +462,7 @@ pub(crate) fn release(_cache: &'static RawCache) {}
 /// See [`super::close`].
 pub(crate) fn close(_cache: &'static RawCache) {}
 
-/// See [`super::counts`]; slob_lock counts as a list_lock.
+/// See [`super::counts`]; slob_lock counts as a list_lock. How far searches went is counted beside it.
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     tally::counts(cache.state.tallies)
 }
