@@ -117,7 +117,7 @@ fn measure(
     allowed: usize,
     workers: &[Sender<Job>],
     results: &Receiver<(usize, Ticks)>,
-    count: impl Fn() -> Option<[u64; 2]>,
+    count: impl Fn() -> Option<ashlar::Counts>,
 ) -> Reply {
     let threads = group.threads(setup.cpus);
     let barrier = Arc::new(harness::SpinBarrier::new(threads, threads > allowed));
@@ -144,10 +144,7 @@ fn measure(
     // Each object is one allocation and one free.
     let allocating = if group == Group::Remote { threads - 1 } else { threads };
     let operations = (2 * setup.objects * allocating * passes) as f64;
-    let counts = before.zip(count()).map(|(before, after)| {
-        let of_one = |at: usize| after[at].wrapping_sub(before[at]) as f64 / operations;
-        Counts { locks: of_one(0), slow: of_one(1) }
-    });
+    let counts = before.zip(count()).map(|(before, after)| Counts::between(&before, &after, operations));
     Reply::Done { phase1, phase2, counts }
 }
 

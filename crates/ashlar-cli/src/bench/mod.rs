@@ -30,7 +30,7 @@ use crate::args::{BenchArgs, BenchCommand, Style};
 use crate::error::CliError;
 use crate::{host, report};
 pub(crate) use harness::{SpinBarrier, UNIT, UNIT_OF_TICKS, allowed_cpus, hide, pin, ticks};
-pub(crate) use protocol::Counts;
+pub(crate) use protocol::{Counts, Search};
 use published::Published;
 use record::Report;
 

@@ -299,19 +299,10 @@ fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -
         oversubscribed: cpus > plan.allowed,
         per_cpu,
         mode: None,
-        counts: mean(&samples.counts),
+        counts: Counts::mean(&samples.counts),
         samples: means.iter().copied().map(round2).collect(),
         ..Record::default()
     }
-}
-
-/// Mean of the counts of some turns; `None` for none.
-pub(crate) fn mean(counts: &[Counts]) -> Option<Counts> {
-    let of = |field: fn(&Counts) -> f64| {
-        let mean = counts.iter().map(field).sum::<f64>() / counts.len() as f64;
-        (mean * 10_000.0).round() / 10_000.0
-    };
-    (!counts.is_empty()).then(|| Counts { locks: of(|c| c.locks), slow: of(|c| c.slow) })
 }
 
 /// Middle value, or the mean of the two middle ones. The slice is not empty.

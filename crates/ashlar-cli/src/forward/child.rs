@@ -154,10 +154,9 @@ fn answer<P: Pool, B: Bench>(
                         Reply::Failed(format!("of {packets} packets some are missing: {tally:?}"))
                     }
                     Ok((nanoseconds, tally)) => {
-                        let counts = before.zip(P::counts()).map(|(before, after)| {
-                            let of_one = |at: usize| after[at].wrapping_sub(before[at]) as f64 / packets as f64;
-                            Counts { locks: of_one(0), slow: of_one(1) }
-                        });
+                        let counts = before
+                            .zip(P::counts())
+                            .map(|(before, after)| Counts::between(&before, &after, packets as f64));
                         Reply::Done { nanoseconds, tally, counts }
                     }
                     Err(message) => Reply::Failed(message),

@@ -74,7 +74,7 @@ pub(crate) trait Pool: Sized + Send + Sync + 'static {
     }
 
     /// Locks taken and operations beyond the fast path, where they are counted.
-    fn counts() -> Option<[u64; 2]> {
+    fn counts() -> Option<ashlar::Counts> {
         None
     }
 
@@ -158,9 +158,8 @@ impl Pool for Kernel {
         ashlar::mode().to_string()
     }
 
-    fn counts() -> Option<[u64; 2]> {
-        let all = ashlar::total_counts();
-        Some([all.locks(), all.alloc_slow + all.free_slow])
+    fn counts() -> Option<ashlar::Counts> {
+        Some(ashlar::total_counts())
     }
 
     fn merged(&self) -> Option<bool> {
@@ -221,7 +220,7 @@ impl<C: Calls> Pool for Malloc<C> {
         C::note()
     }
 
-    fn counts() -> Option<[u64; 2]> {
+    fn counts() -> Option<ashlar::Counts> {
         C::counts()
     }
 }

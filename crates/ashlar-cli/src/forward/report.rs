@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::modes::Mode;
 use super::packet::Reason;
 use super::rounds::{Outcome, PASSES, Plan};
-use crate::bench::allowed_cpus;
-use crate::bench::parent::{self, mean, round2};
+use crate::bench::parent::{self, round2};
 use crate::bench::record::{Host, Record};
+use crate::bench::{Counts, allowed_cpus};
 use crate::error::CliError;
 use crate::host;
 
@@ -62,7 +62,7 @@ impl Run {
                 median: round2(parent::median(figures)),
                 runs: figures.len(),
                 oversubscribed: plan.cpus() > allowed_cpus().len(),
-                counts: mean(&outcome.counts[at]),
+                counts: Counts::mean(&outcome.counts[at]),
                 samples: figures.iter().copied().map(round2).collect(),
                 ..Record::default()
             }
@@ -203,7 +203,7 @@ pub(crate) fn render(plan: &Plan, outcome: &Outcome, run: &Run) -> String {
         text += &format!("\n{}\n", system.id);
         for (at, case) in plan.cases.iter().enumerate().filter(|(_, case)| case.system.id == system.id) {
             let ns = outcome.median(at);
-            let counts = mean(&outcome.counts[at]).map_or_else(String::new, |counts| {
+            let counts = Counts::mean(&outcome.counts[at]).map_or_else(String::new, |counts| {
                 format!("   slow paths {:.3}, locks {:.3} a packet", counts.slow, counts.locks)
             });
             let slabs = match outcome.merged[at] {

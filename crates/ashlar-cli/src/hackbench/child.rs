@@ -3,6 +3,7 @@
 use super::counters::Counters;
 use super::message::kinds;
 use super::{Answer, Figures, Work, processes, threads};
+use crate::bench::Counts;
 use crate::bench::memory::trace::{Lists, MOST, Op, Profile, Trace};
 use crate::bench::once;
 use crate::bench::systems::heap::Heap;
@@ -49,14 +50,18 @@ fn measure<H: Heap>(work: &Work) -> Result<Answer, String> {
         let mut before = Figures::of(&heap);
         // What one process has at its start, all of them have.
         before.multiply(2 * (work.groups * work.fds) as u64);
-        return Ok(Answer { note: heap.note(), elapsed, counts, usage, before, after });
+        return Ok(Answer { note: heap.note(), elapsed, counts, usage, heap: None, before, after });
     }
     let heap = open()?;
     let before = Figures::of(&heap);
+    let counted = heap.counts();
     let counters = Counters::start();
     let elapsed = threads::run(&heap, work)?;
     let (counts, usage) = counters.stop();
-    Ok(Answer { note: heap.note(), elapsed, counts, usage, before, after: Figures::of(&heap) })
+    // A message is two allocations and two frees.
+    let operations = 4.0 * work.messages() as f64;
+    let counted = counted.zip(heap.counts()).map(|(before, after)| Counts::between(&before, &after, operations));
+    Ok(Answer { note: heap.note(), elapsed, counts, usage, heap: counted, before, after: Figures::of(&heap) })
 }
 
 /// Fills the heap as `boot` says; its kinds follow those of the messages, which are `own`. What is live then stays for good.

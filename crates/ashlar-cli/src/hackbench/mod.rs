@@ -30,6 +30,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::args::parse_scale;
+use crate::bench::Counts;
 use crate::bench::once::{Column, record, rounds};
 use crate::bench::record::{Record, Report};
 use crate::bench::systems::heap::Heap;
@@ -178,6 +179,8 @@ struct Answer {
     elapsed: Duration,
     counts: Vec<Count>,
     usage: Usage,
+    /// What the allocator counted, for one allocation or free; of threads, and of systems that count.
+    heap: Option<Counts>,
     before: Figures,
     after: Figures,
 }
@@ -237,11 +240,13 @@ fn collect(id: &str, done: &Work, all: usize, answers: &[Answer]) -> Vec<Record>
     let scale = (done.loops < all).then(|| done.loops as f64 / all as f64);
     let cpus = allowed_cpus().len();
     let tasks = 2 * done.groups * done.fds;
+    let counts = Counts::mean(&answers.iter().filter_map(|answer| answer.heap).collect::<Vec<_>>());
     let base = |test: &str, unit: &str, samples: &[f64]| Record {
         size: done.sizes[0],
         cpus,
         oversubscribed: tasks > cpus,
         scale,
+        counts,
         ..record(test, id, unit, samples)
     };
     let of = |figure: &dyn Fn(&Answer) -> f64| answers.iter().map(figure).collect::<Vec<f64>>();

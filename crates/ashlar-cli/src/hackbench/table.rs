@@ -4,6 +4,7 @@ use core::fmt::Write;
 
 use super::counters::Count;
 use super::{Answer, Figures, Work};
+use crate::bench::Search;
 use crate::bench::record::Report;
 
 /// The block of one system: of its best round, and the times of all.
@@ -51,7 +52,24 @@ pub(super) fn system(id: &str, done: &Work, all: usize, answers: &[Answer]) -> S
         memory(&best.before),
         memory(&best.after)
     );
+    if let Some(counts) = &best.heap {
+        let _ = writeln!(text, "\nlocks: {:.3} for an allocation or free", counts.locks);
+        text += &counts.search.as_ref().map(search).unwrap_or_default();
+    }
     text
+}
+
+/// What an allocator that searches did meanwhile.
+fn search(search: &Search) -> String {
+    format!(
+        "search: {:.1} pages for an allocation, {:.1} of them walked, {:.1} free blocks looked at there; {:.1} free blocks for a free; \
+         {:.1} % of the calls waited for slob_lock\n",
+        search.pages,
+        search.walked,
+        search.blocks,
+        search.free_blocks,
+        100.0 * search.waits
+    )
 }
 
 fn memory(figures: &Figures) -> String {
@@ -133,6 +151,7 @@ mod tests {
 
     use super::super::counters::{NAMES, Usage};
     use super::*;
+    use crate::bench::Counts;
 
     #[test]
     fn the_block_has_the_lines_of_the_mail_and_names_what_is_not_supported() {
@@ -142,11 +161,13 @@ mod tests {
         let counts =
             NAMES.iter().enumerate().map(|(at, name)| Count { name: (*name).to_owned(), value: value(at) }).collect();
         let figures = |kib| Figures { slab_kib: Some(kib), metadata_kib: 3, rss_kib: 9 };
+        let search = Search { pages: 81.52, walked: 9.0, blocks: 30.26, free_blocks: 4.0, waits: 0.125 };
         let answer = Answer {
             note: String::new(),
             elapsed: Duration::from_millis(28_896),
             counts,
             usage: Usage::default(),
+            heap: Some(Counts { locks: 1.0, slow: 1.0, search: Some(search) }),
             before: figures(7560),
             after: figures(7836),
         };
@@ -164,6 +185,8 @@ mod tests {
             "28.896000000 seconds time elapsed",
             "Slab: 7560 kB",
             "Slab: 7836 kB",
+            "locks: 1.000 for an allocation or free",
+            "search: 81.5 pages for an allocation, 9.0 of them walked, 30.3 free blocks looked at there; 4.0 free blocks for a free; 12.5 % of",
         ] {
             assert!(text.contains(line), "no `{line}` in:\n{text}");
         }

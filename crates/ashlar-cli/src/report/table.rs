@@ -267,7 +267,7 @@ mod tests {
     fn counts_have_a_column_for_each_system_that_counts() {
         let mut run =
             super::super::sample(&[("A", "ashlar", 8, 10.0), ("C", "ashlar", 8, 5.0), ("A", "glibc", 8, 35.0)]);
-        run.records[0].counts = Some(Counts { locks: 0.25, slow: 0.5 });
+        run.records[0].counts = Some(Counts { locks: 0.25, slow: 0.5, search: None });
         let text = render(&run, Statistic::Median);
         let block = text.split("Locks taken").nth(1).expect("a block of counts");
         assert!(block.contains("0.250/0.500") && !block.split("Rating:").next().unwrap().contains("glibc"), "{text}");

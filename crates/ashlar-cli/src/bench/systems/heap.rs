@@ -55,6 +55,11 @@ pub(crate) trait Heap: Sized + Send + Sync + 'static {
         None
     }
 
+    /// See [`super::System::counts`].
+    fn counts(&self) -> Option<ashlar::Counts> {
+        None
+    }
+
     /// What only the process can know about the system.
     fn note(&self) -> String {
         String::new()
@@ -96,6 +101,10 @@ impl<C: Calls> Heap for Malloced<C> {
     fn shrink(&self) -> Option<&'static str> {
         C::shrink();
         C::SHRINK
+    }
+
+    fn counts(&self) -> Option<ashlar::Counts> {
+        C::counts()
     }
 
     fn note(&self) -> String {

@@ -34,8 +34,8 @@ pub(crate) trait System: Sized + Send + Sync + 'static {
         String::new()
     }
 
-    /// Locks taken and operations beyond the fast path since the start, of systems that count them.
-    fn counts(&self) -> Option<[u64; 2]> {
+    /// Locks taken, operations beyond the fast path and the like since the start, of systems that count them.
+    fn counts(&self) -> Option<ashlar::Counts> {
         None
     }
 }
@@ -90,7 +90,7 @@ pub(crate) trait Calls: Send + Sync + 'static {
     }
 
     /// See [`System::counts`].
-    fn counts() -> Option<[u64; 2]> {
+    fn counts() -> Option<ashlar::Counts> {
         None
     }
 
@@ -136,7 +136,7 @@ impl<C: Calls> System for Called<C> {
         C::note()
     }
 
-    fn counts(&self) -> Option<[u64; 2]> {
+    fn counts(&self) -> Option<ashlar::Counts> {
         C::counts()
     }
 }

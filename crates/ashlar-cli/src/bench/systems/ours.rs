@@ -8,12 +8,6 @@ use super::heap::{Heap, Kind, Slab};
 use super::{Calls, Handle, System};
 use crate::bench::protocol::Setup;
 
-/// See [`System::counts`].
-fn counts() -> [u64; 2] {
-    let all = ashlar::total_counts();
-    [all.locks(), all.alloc_slow + all.free_slow]
-}
-
 /// See [`System::note`].
 fn note() -> String {
     format!("{}, nodes: {}", ashlar::mode(), ashlar::nodes())
@@ -49,8 +43,8 @@ impl Calls for Kmalloc {
         note()
     }
 
-    fn counts() -> Option<[u64; 2]> {
-        Some(counts())
+    fn counts() -> Option<ashlar::Counts> {
+        Some(ashlar::total_counts())
     }
 
     fn slab() -> Option<Slab> {
@@ -84,8 +78,8 @@ impl Calls for KmallocSized {
         note()
     }
 
-    fn counts() -> Option<[u64; 2]> {
-        Some(counts())
+    fn counts() -> Option<ashlar::Counts> {
+        Some(ashlar::total_counts())
     }
 
     fn slab() -> Option<Slab> {
@@ -119,8 +113,8 @@ impl Calls for Malloc {
         note()
     }
 
-    fn counts() -> Option<[u64; 2]> {
-        Some(counts())
+    fn counts() -> Option<ashlar::Counts> {
+        Some(ashlar::total_counts())
     }
 
     fn slab() -> Option<Slab> {
@@ -161,8 +155,8 @@ impl System for Caches {
         note()
     }
 
-    fn counts(&self) -> Option<[u64; 2]> {
-        Some(counts())
+    fn counts(&self) -> Option<ashlar::Counts> {
+        Some(ashlar::total_counts())
     }
 }
 
@@ -249,6 +243,10 @@ impl Heap for CachesAndKmalloc {
         }
         ashlar::reap();
         Some("kmem_cache_shrink of each cache, ashlar::reap()")
+    }
+
+    fn counts(&self) -> Option<ashlar::Counts> {
+        Some(ashlar::total_counts())
     }
 
     fn note(&self) -> String {
