@@ -25,7 +25,7 @@ mod lock {
 
     /// A spin lock for short sections. It is taken by one `cmpxchg` and released by one plain store.
     ///
-    /// A waiter spins a little, then yields, then sleeps for microseconds: a holder that was
+    /// A waiter spins a little, then yields, then sleeps, longer and longer: a holder that was
     /// preempted, or has a lower real-time priority than the waiter, gets to run. Nothing that runs
     /// under such a lock allocates, takes a signal-unsafe path or calls user code.
     ///

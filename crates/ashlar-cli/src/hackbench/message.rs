@@ -1,20 +1,16 @@
 //! What is passed: a head and a payload, as the kernel has for each message on a socket.
 //!
-//! The head is an object of the cache `skbuff_head_cache`, 256 bytes; the payload comes from kmalloc and holds, beside the bytes sent, what
+//! The head is an object of the cache `skbuff_head_cache`, 232 bytes, aligned to cache lines; the payload comes from kmalloc and holds, beside the bytes sent, what
 //! the kernel keeps behind them (`skb_shared_info`). The sender allocates both and copies its bytes in; the receiver copies them out
 //! and frees both. So each message is two allocations by one task and two frees by another, first in, first out.
 //!
 //! Every message says who sent it and which one it is. A receiver knows what must come next from each sender: a message that is
 //! lost, doubled, out of order or overwritten ends the run with an error.
 
-use crate::bench::systems::heap::{Heap, Kind};
+use crate::bench::systems::heap::{HEAD, Heap, Kind, LINE};
 
-/// Bytes of a head: the kernel's `struct sk_buff`, to a cache line.
-pub(super) const HEAD: usize = 256;
 /// Bytes that the kernel adds to a payload: `struct skb_shared_info`.
 const SHARED_INFO: usize = 320;
-/// Cache lines in which it rounds.
-const LINE: usize = 64;
 /// Default size of a socket's buffer, in which heads and payloads count.
 const SOCKET_BUFFER: usize = 212_992;
 
@@ -25,14 +21,13 @@ pub(super) fn payload_bytes(size: usize) -> usize {
 
 /// Messages that fit into a socket's buffer when the largest payload has `size` bytes.
 pub(super) fn queue_length(size: usize) -> usize {
-    (SOCKET_BUFFER / (HEAD + payload_bytes(size))).max(1)
+    (SOCKET_BUFFER / (HEAD.next_multiple_of(LINE) + payload_bytes(size))).max(1)
 }
 
 /// The kinds of objects for messages of `sizes`: the head, then a payload for each.
 pub(super) fn kinds(sizes: &[usize]) -> Vec<Kind> {
-    let head = Kind { name: Some("skbuff_head_cache".to_owned()), size: HEAD };
-    let payload = |&size: &usize| Kind { name: None, size: payload_bytes(size) };
-    core::iter::once(head).chain(sizes.iter().map(payload)).collect()
+    let payload = |&size: &usize| Kind::kmalloc(payload_bytes(size));
+    core::iter::once(Kind::head()).chain(sizes.iter().map(payload)).collect()
 }
 
 /// Which message it is.

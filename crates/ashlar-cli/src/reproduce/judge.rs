@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::claims::{Claim, Claims, Side};
 use super::evidence::{Cell, Evidence, Figures, Outcome, figures, mean};
 use super::runs;
+use crate::bench::Counts;
 use crate::bench::published::Published;
 use crate::report::figure;
 
@@ -197,6 +198,11 @@ fn quotient(claim: &Claim, evidence: &Evidence) -> Found {
     if let (Some(over), Some(under)) = (counts(&tops), counts(&bottoms)) {
         parts += &format!(", locks for one operation {over} and {under}");
     }
+    for (side, cells) in [(over, &tops), (under, &bottoms)] {
+        if let Some(searched) = searched(cells) {
+            parts += &format!(", {} looks through {searched}", side.system);
+        }
+    }
     Found::Number(a / b, simulated, parts)
 }
 
@@ -204,6 +210,18 @@ fn quotient(claim: &Claim, evidence: &Evidence) -> Found {
 fn counts(cells: &[&Cell]) -> Option<String> {
     let locks: Vec<f64> = cells.iter().filter_map(|cell| cell.counts.map(|counts| counts.locks)).collect();
     (!locks.is_empty()).then(|| super::number(locks.iter().sum::<f64>() / locks.len() as f64))
+}
+
+/// How far searches went, mean over cells that have such figures.
+fn searched(cells: &[&Cell]) -> Option<String> {
+    let counts: Vec<Counts> = cells.iter().filter_map(|cell| cell.counts).collect();
+    let search = Counts::mean(&counts)?.search?;
+    Some(format!(
+        "{} pages and {} free blocks for an allocation, and {} % of its calls wait for its lock",
+        figure(search.pages),
+        figure(search.blocks),
+        figure(100.0 * search.waits)
+    ))
 }
 
 /// Sizes or bulks that a figure is the mean of.

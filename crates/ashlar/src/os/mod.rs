@@ -9,14 +9,18 @@ mod topology;
 pub(crate) use mem::LinuxSource;
 pub(crate) use topology::read_topology;
 
-/// One step of backing off from a contended lock: yields at first, then sleeps 50 microseconds, so
-/// that a holder of lower real-time priority can run.
+/// One step of backing off from a contended lock: yields at first, then sleeps, so that a holder of lower real-time priority can run. Sleeps
+/// get longer, from 50 microseconds to 1.6 milliseconds: where many threads wait for one that was preempted, their looks would
+/// else take the CPU time that it needs.
 pub(crate) fn back_off(step: u32) {
-    if step < 32 {
+    const YIELDS: u32 = 32;
+    /// Sleeps of each length.
+    const SLEEPS: u32 = 8;
+    if step < YIELDS {
         // SAFETY: sched_yield takes no arguments and has no preconditions.
         unsafe { libc::sched_yield() };
     } else {
-        sleep_ns(50_000);
+        sleep_ns(50_000 << ((step - YIELDS) / SLEEPS).min(5));
     }
 }
 

@@ -189,23 +189,22 @@ impl Trace {
         let mut random = Random(seed | 1);
         let kinds = match profile {
             Profile::Mixed => {
-                let kind =
-                    |&(name, size, _): &(Option<&str>, usize, usize)| Kind { name: name.map(str::to_owned), size };
+                let kind = |&(name, size, _): &(Option<&str>, usize, usize)| {
+                    name.map_or_else(|| Kind::kmalloc(size), |name| Kind::cache(name, size, false))
+                };
                 MIXED.iter().map(kind).collect()
             }
             Profile::Caches => {
                 // Most objects of a kernel are of some 40 to 260 bytes.
                 let cache = |at: usize| {
                     let most = [72, 136, 264, 264, 520, 1032][random.below(6)];
-                    Kind { name: Some(format!("boot-{at}")), size: 24 + 8 * random.below(most / 8) }
+                    Kind::cache(format!("boot-{at}"), 24 + 8 * random.below(most / 8), false)
                 };
                 let mut kinds: Vec<Kind> = (0..CACHES).map(cache).collect();
-                kinds.extend(
-                    [8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048].map(|size| Kind { name: None, size }),
-                );
+                kinds.extend([8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048].map(Kind::kmalloc));
                 // A message is a head and a payload: see hackbench.
-                kinds.push(Kind { name: Some("skbuff_head_cache".to_owned()), size: 256 });
-                kinds.push(Kind { name: None, size: 448 });
+                kinds.push(Kind::head());
+                kinds.push(Kind::kmalloc(448));
                 kinds
             }
         };

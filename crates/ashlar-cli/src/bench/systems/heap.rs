@@ -17,7 +17,32 @@ pub(crate) struct Kind {
     pub(crate) name: Option<String>,
     /// Bytes.
     pub(crate) size: usize,
+    /// Aligned to cache lines, as the kernel has it for many caches (`SLAB_HWCACHE_ALIGN`). Allocators of fixed sizes round up for that, `slob` leaves
+    /// holes. A malloc is asked for whole lines.
+    pub(crate) lines: bool,
 }
+
+impl Kind {
+    /// A cache.
+    pub(crate) fn cache(name: impl Into<String>, size: usize, lines: bool) -> Self {
+        Self { name: Some(name.into()), size, lines }
+    }
+
+    /// The heads of messages.
+    pub(crate) fn head() -> Self {
+        Self::cache("skbuff_head_cache", HEAD, true)
+    }
+
+    /// Objects of kmalloc.
+    pub(crate) fn kmalloc(size: usize) -> Self {
+        Self { name: None, size, lines: false }
+    }
+}
+
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
+/// Bytes of a message's head: the kernel's `struct sk_buff` on a 64-bit machine in the years of the mails. Its cache is aligned to lines.
+pub(crate) const HEAD: usize = 232;
 
 /// What the kernel shows as `Slab:`, of systems that are slab allocators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +101,8 @@ pub(crate) struct Malloced<C> {
 impl<C: Calls> Heap for Malloced<C> {
     fn open(kinds: &[Kind]) -> Result<Self, String> {
         C::process_start()?;
-        Ok(Self { sizes: kinds.iter().map(|kind| kind.size).collect(), calls: PhantomData })
+        let size = |kind: &Kind| if kind.lines { kind.size.next_multiple_of(LINE) } else { kind.size };
+        Ok(Self { sizes: kinds.iter().map(size).collect(), calls: PhantomData })
     }
 
     fn thread_start(&self) {

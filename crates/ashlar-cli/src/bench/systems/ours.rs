@@ -206,9 +206,13 @@ impl Heap for CachesAndKmalloc {
     fn open(kinds: &[Kind]) -> Result<Self, String> {
         let place = |kind: &Kind| match &kind.name {
             None => Ok(Place::Kmalloc(kind.size)),
-            Some(name) => KmemCache::create(name, kind.size, &CacheArgs::default())
-                .map(Place::Cache)
-                .map_err(|error| format!("cannot create the cache {name} for objects of {} bytes: {error}", kind.size)),
+            Some(name) => {
+                KmemCache::create(name, kind.size, &CacheArgs { hwcache_align: kind.lines, ..CacheArgs::default() })
+                    .map(Place::Cache)
+                    .map_err(|error| {
+                        format!("cannot create the cache {name} for objects of {} bytes: {error}", kind.size)
+                    })
+            }
         };
         kinds.iter().map(place).collect::<Result<_, _>>().map(Self)
     }

@@ -2,6 +2,7 @@
 
 use super::super::evidence::Difference;
 use super::*;
+use crate::bench::Search;
 
 fn load() -> (Claims, Published) {
     (Claims::load().unwrap(), Published::load().unwrap())
@@ -98,6 +99,22 @@ fn a_reason_has_the_measured_figures_and_changes_with_them() {
     assert!(one.reason.contains(&one.wanted));
     let other = of_claim(claim, &data, &evidence(claim, 0.9));
     assert!(other.reason.contains("= 0.900") && other.verdict == Verdict::NotReproduced, "{}", other.reason);
+}
+
+#[test]
+fn a_reason_says_how_far_searches_went() {
+    let (claims, data) = load();
+    let claim = claims.claims.iter().find(|claim| claim.id == "004-B-seg").unwrap();
+    let mut evidence = evidence(claim, 9.5);
+    for cell in evidence.values_mut().flat_map(|outcome| &mut outcome.records) {
+        let search = Search { pages: 12.5, walked: 3.0, blocks: 40.25, free_blocks: 2.0, waits: 0.125 };
+        let search = (cell.system == "slob").then_some(search);
+        cell.counts = Some(Counts { locks: 1.0, slow: 1.0, search });
+    }
+    let reason = of_claim(claim, &data, &evidence).reason;
+    let expected = "slob looks through 12.5 pages and 40.2 free blocks for an allocation, and 12.5 % of its calls wait for its lock; wanted";
+    assert!(reason.contains(expected), "{reason}");
+    assert!(!reason.contains("slob-seg looks"), "{reason}");
 }
 
 #[test]

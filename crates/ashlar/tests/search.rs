@@ -1,0 +1,77 @@
+//! How far `slob` searches, on heaps whose pages and free blocks are known one by one.
+
+use core::ptr::NonNull;
+
+use ashlar::{CacheArgs, Engine, KmemCache, Search};
+
+const PAGES: u64 = 20;
+
+fn cache_of(size: usize) -> KmemCache {
+    let args = CacheArgs { engine: Engine::from_id("slob"), ..CacheArgs::DEFAULT };
+    KmemCache::create("searched", size, &args).expect("memory")
+}
+
+fn take(cache: &KmemCache) -> NonNull<u8> {
+    cache.alloc().expect("memory")
+}
+
+/// What `call` adds to the figures of the cache.
+fn searched<R>(cache: &KmemCache, call: impl FnOnce() -> R) -> (R, Search) {
+    let before = cache.info().counts.search;
+    let result = call();
+    let after = cache.info().counts.search;
+    let search = Search {
+        pages: after.pages - before.pages,
+        walked: after.walked - before.walked,
+        blocks: after.blocks - before.blocks,
+        free_blocks: after.free_blocks - before.free_blocks,
+        waits: after.waits - before.waits,
+    };
+    (result, search)
+}
+
+#[test]
+fn every_page_and_free_block_that_is_looked_at_is_counted() {
+    // Two of these fill a page but for 1088 bytes.
+    let cache = cache_of(1504);
+    let (objects, search) = searched(&cache, || (0..2 * PAGES).map(|_| take(&cache)).collect::<Vec<_>>());
+    // The first of each pair passes all pages that are there, the second finds its place on the page that was made for the first.
+    let passed = PAGES * (PAGES - 1) / 2;
+    assert_eq!(search, Search { pages: passed + PAGES, walked: PAGES, blocks: PAGES, ..Search::default() });
+
+    // A hole of 1504 bytes in front of each page, another of 1088 behind: enough free units for what comes, and no block that is.
+    let firsts = objects.iter().step_by(2);
+    let (holes, search) = searched(&cache, || {
+        // SAFETY: live objects of the cache, freed once.
+        firsts.map(|&object| unsafe { cache.free(object) }).count()
+    });
+    assert_eq!((holes as u64, search), (PAGES, Search::default()), "a first block is found without a search");
+    let larger = cache_of(1600);
+    let (object, search) = searched(&larger, || take(&larger));
+    assert_eq!(search, Search { pages: PAGES, walked: PAGES, blocks: 2 * PAGES, ..Search::default() });
+
+    // The page where something was found is the first one of the next search, which passes it when it is too full by then.
+    let ((), search) = searched(&cache, || {
+        let (one, other) = (take(&cache), take(&cache));
+        // SAFETY: as above.
+        unsafe {
+            cache.free(one);
+            cache.free(other);
+        }
+    });
+    assert_eq!(
+        search,
+        Search { pages: 3, walked: 2, blocks: 2, ..Search::default() },
+        "the new page; again, and one more"
+    );
+
+    // What lies behind a hole is freed by a walk past it.
+    // SAFETY: as above, each once.
+    let (_, search) = searched(&cache, || objects.iter().skip(1).step_by(2).map(|&o| unsafe { cache.free(o) }).count());
+    assert_eq!(search, Search { free_blocks: PAGES, ..Search::default() });
+    // SAFETY: as above.
+    unsafe { larger.free(object) };
+    for cache in [cache, larger] {
+        cache.destroy().map_err(|(_, error)| error).expect("empty");
+    }
+}
