@@ -183,7 +183,7 @@ pub(crate) fn relax(waited: u32) {
 /// Waits while `busy`; true if it was. Not for ever, about a tenth of a second: who waits may be a signal handler in the thread that is
 /// waited for.
 pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
-    const STEPS: u32 = 1000;
+    const STEPS: u32 = 200;
     let mut waited = 0;
     while waited < STEPS && busy() {
         waited += 1;
