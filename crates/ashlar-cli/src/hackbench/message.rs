@@ -230,6 +230,7 @@ mod tests {
         assert_eq!(queue_length(100), 302);
         assert_eq!(queue_length(1 << 20), 1);
         let kinds = kinds(&[100, 1500]);
-        assert_eq!(kinds.iter().map(|kind| kind.size).collect::<Vec<_>>(), [256, 448, 1856]);
+        let taken = |kind: &Kind| (kind.size, kind.lines);
+        assert_eq!(kinds.iter().map(taken).collect::<Vec<_>>(), [(232, true), (448, false), (1856, false)]);
     }
 }
