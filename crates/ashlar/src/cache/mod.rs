@@ -303,7 +303,8 @@ const BARN_OBJECTS: usize = 1 << 20;
 
 /// Most full sheaves in a barn.
 fn barn_limit(options: &Options, capacity: usize, stride: usize) -> usize {
-    if capacity == 0 { 0 } else { ((options.barn / stride).min(BARN_OBJECTS) / capacity).max(1) }
+    let objects = (options.barn / stride).min(BARN_OBJECTS);
+    objects.checked_div(capacity).map_or(0, |sheaves| sheaves.max(1))
 }
 
 fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule, CreateError> {
