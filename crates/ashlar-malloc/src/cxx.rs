@@ -11,8 +11,9 @@
 use core::arch::{asm, global_asm, naked_asm};
 use core::ffi::c_void;
 
-use crate::family::{aligned_alloc, free, malloc};
+use crate::family::aligned_alloc;
 use crate::text::to_stderr;
+use ashlar::malloc as inner;
 
 global_asm!(
     ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv",
@@ -104,10 +105,9 @@ extern "C" fn no_memory() -> ! {
 
 /// `new` by `$alloc`: calls it, and on null the handler or the thrower. The arguments stay on the stack meanwhile.
 macro_rules! operator_new {
-    ($(#[$doc:meta])* $name:ident($($arg:ident),*) by $alloc:ident) => {
-        $(#[$doc])*
+    ($(#[$attribute:meta])* $name:ident($($arg:ident),*) by $alloc:path) => {
+        $(#[$attribute])*
         #[unsafe(naked)]
-        #[unsafe(no_mangle)]
         pub extern "C" fn $name($($arg: usize),*) -> *mut c_void {
             naked_asm!(
                 ".cfi_startproc",
@@ -143,21 +143,33 @@ macro_rules! operator_new {
 }
 
 operator_new!(
-    /// `operator new(size_t)`.
-    _Znwm(_size) by malloc
-);
-operator_new!(
-    /// `operator new[](size_t)`.
-    _Znam(_size) by malloc
+    /// What the operators for any alignment do beyond the fast path of `malloc`, which stands in them.
+    new_slow(_size) by inner::parts::malloc_slow
 );
 operator_new!(
     /// `operator new(size_t, std::align_val_t)`.
+    #[unsafe(no_mangle)]
     _ZnwmSt11align_val_t(_size, _align) by aligned
 );
 operator_new!(
     /// `operator new[](size_t, std::align_val_t)`.
+    #[unsafe(no_mangle)]
     _ZnamSt11align_val_t(_size, _align) by aligned
 );
+
+/// `operator new(size_t)`.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn _Znwm(size: usize) -> *mut c_void {
+    ashlar::malloc_fast_path!(new_slow)
+}
+
+/// `operator new[](size_t)`.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn _Znam(size: usize) -> *mut c_void {
+    ashlar::malloc_fast_path!(new_slow)
+}
 
 extern "C" fn aligned(size: usize, align: usize) -> *mut c_void {
     aligned_alloc(align, size)
@@ -169,11 +181,11 @@ macro_rules! operator_delete {
         /// An operator delete.
         ///
         /// # Safety
-        /// As for [`free`].
+        /// As for [`free`](crate::family::free).
+        #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(ptr: *mut c_void) {
-            // SAFETY: the same contract.
-            unsafe { free(ptr) }
+            ashlar::free_fast_path!()
         }
     )*};
 }

@@ -31,6 +31,15 @@ pub(crate) fn set_errno(value: c_int) {
 }
 
 /// `malloc(3)`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    ashlar::malloc_fast_path!(inner::parts::malloc_slow)
+}
+
+/// `malloc(3)`.
+#[cfg(not(target_arch = "x86_64"))]
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     inner::malloc(size).cast()
@@ -40,6 +49,18 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 ///
 /// # Safety
 /// `ptr` is null, or live memory of this family that nobody uses any more.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn free(ptr: *mut c_void) {
+    ashlar::free_fast_path!()
+}
+
+/// `free(3)`.
+///
+/// # Safety
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(ptr: *mut c_void) {
     // SAFETY: the same contract.

@@ -59,6 +59,44 @@ fn memory_may_end_at_every_object() {
     }
 }
 
+/// A bulk free of objects of the CPU slab puts them back on the CPU's freelist, where the next allocations find them at once.
+#[test]
+fn objects_of_the_cpu_slab_go_back_to_its_freelist() {
+    let test = "objects_of_the_cpu_slab_go_back_to_its_freelist";
+    for percpu in ["auto", "lock"] {
+        let options = format!("engine=slub-bulk,percpu={percpu},reaper=off");
+        let outcome = child(test, &format!("{test} {percpu}"), &[("ASHLAR_OPTIONS", &options)], || {
+            pin(cpus()[0]);
+            let cache =
+                KmemCache::create("local", 200, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache");
+            let take = || core::array::from_fn::<_, 6, _>(|_| cache.alloc().expect("memory").as_ptr());
+            let kept = take();
+            let first = take();
+            let before = cache.info().counts;
+            for _ in 0..100 {
+                let objects = take();
+                // SAFETY: live, freed once.
+                unsafe { cache.free_bulk(&objects) };
+                let again = take();
+                assert_eq!(HashSet::from(again), HashSet::from(objects));
+                // SAFETY: as above.
+                unsafe { cache.free_bulk(&again) };
+            }
+            let after = cache.info().counts;
+            assert_eq!((after.alloc_slow, after.free_slow), (before.alloc_slow, before.free_slow));
+            // SAFETY: live, freed once.
+            unsafe {
+                cache.free_bulk(&kept);
+                cache.free_bulk(&first);
+            }
+            cache.destroy().map_err(|(_, error)| error).expect("empty");
+        });
+        if let Some(child) = outcome {
+            child.succeeded();
+        }
+    }
+}
+
 /// On an arena whose memory is taken but for so many pieces: bulk allocations of every length either fill the slice or take
 /// nothing, and what was live before is as it was.
 #[test]

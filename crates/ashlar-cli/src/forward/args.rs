@@ -57,7 +57,7 @@ pub(crate) struct ForwardArgs {
     pub(crate) bad: u16,
 
     /// Live objects of the other caches of 256 bytes that heads may be merged with; one is replaced in each poll
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) others: u32,
 
     /// Packets of a pass [default: 200000 in memory, 20480 over veth]

@@ -11,38 +11,46 @@
 //! of the other side on the spare. So two threads on two CPUs that were handed neighbours in one cache line do not go on
 //! reusing them (passive false sharing): each has what its own CPU was given. The bit is advice. A thread that was moved
 //! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty.
+//! # Whose name they have
+//! A jump from an exported `malloc` to the fast path elsewhere costs a fifth of the call. So the paths are macros, and whoever gives
+//! them a name of the linker's has them stand there: `malloc_fast_path!`, `free_fast_path!`.
 #![allow(unsafe_code, reason = "naked functions")]
+#![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
-use crate::sync::AtomicUsize;
+use crate::sync::{AtomicUsize, Ordering};
 
-/// Sizes below this take the fast path; 0 until malloc's caches exist: no section may run before the boot.
-pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
+/// The sizes that take the fast path: those below; none until malloc's caches exist, since no section may run before the boot.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Limit(AtomicUsize);
 
-#[cfg(all(target_arch = "x86_64", feature = "os"))]
-mod fast {
-    use super::LIMIT;
-    use crate::malloc::{SIZE_CODE, SLOT_OF_CODE_0, free_slow, free_taken, malloc_slow};
-    use crate::page::objmap::{GRAIN, OBJECTS, ObjectMap};
-    use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu, SIDE_OFFSET};
-    use crate::percpu::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
-    use core::arch::naked_asm;
-    use core::mem::offset_of;
+/// The one limit of the process.
+pub static LIMIT: Limit = Limit(AtomicUsize::new(0));
 
-    /// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there is none.
-    /// A size of 0 gets memory too.
-    #[unsafe(naked)]
-    pub extern "C" fn malloc(size: usize) -> *mut u8 {
+impl Limit {
+    /// Lets sizes up to `most` take the fast path.
+    pub(crate) fn open(&self, most: usize) {
+        self.0.store(most + 1, Ordering::Release);
+    }
+}
+
+/// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path of it, and a jump to `$slow`, of the
+/// same type, where that has nothing.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! malloc_fast_path {
+    ($slow:path) => {
         // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area, then bias of the map. rcx: scratch, then
         // area of the CPU, then address by grain. rax: object.
-        naked_asm!(
+        core::arch::naked_asm!(
             ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
             "jae {slow}",
             "lea rcx, [rip + {codes}]",
             "movzx esi, byte ptr [rcx + rdi]",
             "mov rdx, [rip + {percpu} + {rseq}]",
-            section_open!("rcx", "rdx"),
-            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            $crate::section_open!("rcx", "rdx"),
+            $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
             "mov rax, [rcx + rsi*8]",
@@ -50,7 +58,7 @@ mod fast {
             "test rax, rax",
             "jz {slow}",
             "add qword ptr [rcx + rsi*8], 8",
-            section_close!("{slow}"),
+            $crate::section_close!("{slow}"),
             "or esi, [rcx + {side}]",
             "mov rcx, rax",
             "shr rcx, {grain}",
@@ -59,30 +67,30 @@ mod fast {
             "ret",
             ".cfi_endproc",
             ".p2align 6",
-            limit = sym LIMIT,
-            codes = sym SIZE_CODE,
-            percpu = sym PERCPU,
-            rseq = const offset_of!(PerCpu, rseq_offset),
-            gate = const GATE,
-            shift = const AREA_SHIFT,
-            objects = sym OBJECTS,
-            slots = const offset_of!(ObjectMap, slots),
-            bias = const offset_of!(ObjectMap, bias),
-            grain = const GRAIN.ilog2(),
-            side = const SIDE_OFFSET - SLOT_OF_CODE_0,
-            slow = sym malloc_slow,
+            limit = sym $crate::malloc::parts::LIMIT,
+            codes = sym $crate::malloc::parts::SIZE_CODE,
+            percpu = sym $crate::malloc::parts::PERCPU,
+            rseq = const $crate::malloc::parts::RSEQ,
+            gate = const $crate::malloc::parts::GATE,
+            shift = const $crate::malloc::parts::AREA_SHIFT,
+            objects = sym $crate::malloc::parts::OBJECTS,
+            slots = const $crate::malloc::parts::SLOTS,
+            bias = const $crate::malloc::parts::BIAS,
+            grain = const $crate::malloc::parts::GRAIN,
+            side = const $crate::malloc::parts::SIDE,
+            slow = sym $slow,
         )
-    }
+    };
+}
 
-    /// Gives memory back. Null is ignored; what is not a live object's address is reported and ends the program.
-    ///
-    /// # Safety
-    /// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
-    #[unsafe(naked)]
-    pub unsafe extern "C" fn free(ptr: *mut u8) {
-        // rdi: object. rsi: its entry, then twice the number of the word in the area. rax: place of the entry, then top. rdx: offset of the rseq area. rcx: map, then area
-        // of the CPU.
-        naked_asm!(
+/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that is `free`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! free_fast_path {
+    () => {
+        // rdi: object. rsi: its entry, then twice the number of the word in the area. rax: place of the entry, then top. rdx: offset
+        // of the rseq area. rcx: map, then area of the CPU.
+        core::arch::naked_asm!(
             ".cfi_startproc",
             "mov rax, rdi",
             "sub rax, [rip + {objects} + {zone}]",
@@ -95,8 +103,8 @@ mod fast {
             "jz {slow}",
             "mov byte ptr [rcx + rax], 0",
             "mov rdx, [rip + {percpu} + {rseq}]",
-            section_open!("rcx", "rdx"),
-            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
+            $crate::section_open!("rcx", "rdx"),
+            $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
             "xor esi, [rcx + {side}]",
@@ -105,44 +113,86 @@ mod fast {
             "jz {taken}",
             "mov [rax - 8], rdi",
             "sub qword ptr [rcx + rsi*8], 8",
-            section_close!("{taken}"),
+            $crate::section_close!("{taken}"),
             "ret",
             ".cfi_endproc",
             ".p2align 6",
-            objects = sym OBJECTS,
-            zone = const offset_of!(ObjectMap, zone_base),
-            entries = const offset_of!(ObjectMap, fast_entries),
-            map = const offset_of!(ObjectMap, map),
-            slots = const offset_of!(ObjectMap, slots),
-            grain = const GRAIN.ilog2(),
-            percpu = sym PERCPU,
-            rseq = const offset_of!(PerCpu, rseq_offset),
-            gate = const GATE,
-            shift = const AREA_SHIFT,
-            full = const FULL_MASK,
-            side = const SIDE_OFFSET - SLOT_OF_CODE_0,
-            slow = sym free_slow,
-            taken = sym free_taken,
+            objects = sym $crate::malloc::parts::OBJECTS,
+            zone = const $crate::malloc::parts::ZONE,
+            entries = const $crate::malloc::parts::ENTRIES,
+            map = const $crate::malloc::parts::MAP,
+            slots = const $crate::malloc::parts::SLOTS,
+            grain = const $crate::malloc::parts::GRAIN,
+            percpu = sym $crate::malloc::parts::PERCPU,
+            rseq = const $crate::malloc::parts::RSEQ,
+            gate = const $crate::malloc::parts::GATE,
+            shift = const $crate::malloc::parts::AREA_SHIFT,
+            full = const $crate::malloc::parts::FULL_MASK,
+            side = const $crate::malloc::parts::SIDE,
+            slow = sym $crate::malloc::parts::free_slow,
+            taken = sym $crate::malloc::parts::free_taken,
         )
-    }
+    };
 }
 
+/// What the macros refer to. Nothing of it is to be called or read but by them.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[expect(missing_docs, reason = "named as the operands of the macros are")]
+pub mod parts {
+    pub use super::LIMIT;
+    pub use crate::malloc::{SIZE_CODE, free_slow, free_taken, malloc_slow};
+    pub use crate::page::objmap::OBJECTS;
+    pub use crate::percpu::area::PERCPU;
+
+    use crate::malloc::SLOT_OF_CODE_0;
+    use crate::page::objmap::ObjectMap;
+    use crate::percpu::area::{PerCpu, SIDE_OFFSET};
+    use crate::percpu::{area, sections};
+    use core::mem::offset_of;
+
+    pub const RSEQ: usize = offset_of!(PerCpu, rseq_offset);
+    pub const GATE: usize = sections::GATE;
+    pub const AREA_SHIFT: u32 = area::AREA_SHIFT;
+    pub const SIDE: usize = SIDE_OFFSET - SLOT_OF_CODE_0;
+    pub const FULL_MASK: usize = sections::FULL_MASK;
+    pub const ZONE: usize = offset_of!(ObjectMap, zone_base);
+    pub const ENTRIES: usize = offset_of!(ObjectMap, fast_entries);
+    pub const MAP: usize = offset_of!(ObjectMap, map);
+    pub const SLOTS: usize = offset_of!(ObjectMap, slots);
+    pub const BIAS: usize = offset_of!(ObjectMap, bias);
+    pub const GRAIN: u32 = crate::page::objmap::GRAIN.ilog2();
+}
+
+/// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there is none.
+/// A size of 0 gets memory too.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[unsafe(naked)]
+pub extern "C" fn malloc(size: usize) -> *mut u8 {
+    crate::malloc_fast_path!(parts::malloc_slow)
+}
+
+/// Memory of at least `size` bytes; see the x86-64 version.
 #[cfg(not(all(target_arch = "x86_64", feature = "os")))]
-mod fast {
-    use crate::malloc::{free_slow, malloc_slow};
-
-    /// Memory of at least `size` bytes; see the x86-64 version.
-    pub extern "C" fn malloc(size: usize) -> *mut u8 {
-        malloc_slow(size)
-    }
-
-    /// Gives memory back; see the x86-64 version.
-    ///
-    /// # Safety
-    /// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
-    pub unsafe extern "C" fn free(ptr: *mut u8) {
-        free_slow(ptr);
-    }
+pub extern "C" fn malloc(size: usize) -> *mut u8 {
+    crate::malloc::malloc_slow(size)
 }
 
-pub use fast::{free, malloc};
+/// Gives memory back. Null is ignored; what is not a live object's address is reported and ends the program.
+///
+/// # Safety
+/// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn free(ptr: *mut u8) {
+    crate::free_fast_path!()
+}
+
+/// Gives memory back; see the x86-64 version.
+///
+/// # Safety
+/// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
+#[cfg(not(all(target_arch = "x86_64", feature = "os")))]
+pub unsafe extern "C" fn free(ptr: *mut u8) {
+    // SAFETY: passed on.
+    unsafe { crate::malloc::free_slow(ptr) }
+}

@@ -36,6 +36,9 @@ use crate::units::{BLOCK_SIZE, PAGE_SIZE};
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
 use classes::{CLASSES, Code, STEP, aligned_class, class_of, size_of_class};
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub use entry::parts;
 pub use entry::{free, malloc};
 pub use resize::realloc;
 
@@ -44,7 +47,7 @@ static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::pt
 pub(crate) const SLOT_OF_CODE_0: usize = MALLOC_SLOTS - 8 * Code::of_class(0).entry() as usize;
 /// For each size up to 32 KiB the code of its class.
 #[cfg(any(test, all(target_arch = "x86_64", feature = "os")))]
-pub(crate) static SIZE_CODE: [u8; MALLOC_MAX_CACHE_SIZE + 1] = {
+pub static SIZE_CODE: [u8; MALLOC_MAX_CACHE_SIZE + 1] = {
     let mut table = [0; MALLOC_MAX_CACHE_SIZE + 1];
     let (mut size, mut class) = (0, 0);
     while size < table.len() {
@@ -115,7 +118,7 @@ fn create_caches() -> bool {
     let has_sheaves = crate::boot::options().engine.has_sheaves();
     OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && has_sheaves);
     if has_sheaves {
-        entry::LIMIT.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
+        entry::LIMIT.open(MALLOC_MAX_CACHE_SIZE);
     }
     true
 }
@@ -149,7 +152,7 @@ fn with_errno(allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
 }
 
 /// `malloc` when the fast path had nothing.
-pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut u8 {
+pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     with_errno(|| {
         if size > MALLOC_MAX_CACHE_SIZE {
             return alloc_large(size, PAGE_SIZE).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
@@ -159,15 +162,21 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut u8 {
 }
 
 /// `free` of what the fast path found no live object at: a large one, a mapping, null, or misuse.
-pub(crate) extern "C" fn free_slow(ptr: *mut u8) {
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
     if !ptr.is_null() {
         release("free", ptr);
     }
 }
 
 /// `free` of an object that was taken off the map, but does not fit on this CPU's sheaf.
+///
+/// # Safety
+/// The map said `entry` of the object at `ptr`, and does not any more.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
-pub(crate) extern "C" fn free_taken(ptr: *mut u8, entry: u8) {
+pub unsafe extern "C" fn free_taken(ptr: *mut u8, entry: u8) {
     let before = errno::get();
     if let Some(code) = Code::from_map(entry) {
         let cache = cache(code.class());

@@ -13,6 +13,7 @@
 //! on a sheaf. Two threads that free the same object at the same moment may both find it live; everything later is
 //! caught.
 #![allow(unsafe_code, reason = "indexes a raw array over the zone")]
+#![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
 use crate::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
@@ -22,7 +23,8 @@ pub(crate) const GRAIN: usize = 16;
 /// What the fast paths of malloc read, in one cache line. All zero until the map is there: then no address is inside,
 /// and every call takes the slow path.
 #[repr(C, align(64))]
-pub(crate) struct ObjectMap {
+#[derive(Debug)]
+pub struct ObjectMap {
     /// Address of page 0 of the zone.
     pub(crate) zone_base: AtomicUsize,
     /// Entries in the map.
@@ -39,7 +41,7 @@ pub(crate) struct ObjectMap {
 }
 
 /// The one object map of the process.
-pub(crate) static OBJECTS: ObjectMap = ObjectMap {
+pub static OBJECTS: ObjectMap = ObjectMap {
     zone_base: AtomicUsize::new(0),
     entries: AtomicUsize::new(0),
     fast_entries: AtomicUsize::new(0),

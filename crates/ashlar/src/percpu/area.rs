@@ -15,6 +15,7 @@
 //! Who writes a slot: code that runs on its CPU inside a critical section (rseq), or that holds the CPU's
 //! lock (portable), or that has stopped every critical section (drain).
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
+#![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
 use crate::page::PageSource;
 use crate::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
@@ -56,7 +57,8 @@ pub(crate) fn null_top() -> usize {
 
 /// What the fast paths read, in one cache line.
 #[repr(C, align(64))]
-pub(crate) struct PerCpu {
+#[derive(Debug)]
+pub struct PerCpu {
     /// Address of CPU 0's area.
     pub(crate) base: AtomicUsize,
     /// Offset of the thread's rseq area from its thread pointer.
@@ -72,8 +74,8 @@ pub(crate) struct PerCpu {
 
 /// The one set of per-CPU areas of the process. Every section stores to the rseq area before it looks at the gate, and
 /// an `rseq_offset` of 0 would overwrite a word of the C library's thread control block: so no entry point reaches a
-/// section before the boot has set the offset (see [`crate::kmalloc::entry`]).
-pub(crate) static PERCPU: PerCpu = PerCpu {
+/// section before the boot has set the offset (see `kmalloc::entry`).
+pub static PERCPU: PerCpu = PerCpu {
     base: AtomicUsize::new(0),
     rseq_offset: AtomicIsize::new(0),
     gate: AtomicU32::new(0),

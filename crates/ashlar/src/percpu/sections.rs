@@ -36,6 +36,8 @@ pub(crate) const FULL_MASK: usize = SHEAF_BYTES - 1;
 
 /// Opens a section: its descriptor, and the store that arms it. `$t` is a scratch register, `$off` holds the
 /// offset of the rseq area.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! section_open {
     ($t:literal, $off:literal) => {
         concat!(
@@ -51,6 +53,8 @@ macro_rules! section_open {
     };
 }
 /// Closes a section right after its commit, and lays down the abort handler, which leaves for `$out`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! section_close {
     ($out:literal) => {
         concat!(
@@ -62,6 +66,8 @@ macro_rules! section_close {
     };
 }
 /// Loads this CPU's number into `$t32` and leaves for `$out` unless the gate lets it pass.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! section_cpu {
     ($t32:literal, $off:literal, $gate:literal, $out:literal) => {
         concat!("mov ", $t32, ", fs:[", $off, " + 4]\ncmp ", $t32, ", ", $gate, "\njae ", $out, "\n")

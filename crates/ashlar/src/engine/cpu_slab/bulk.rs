@@ -47,8 +47,32 @@ pub(super) fn free(cache: &'static RawCache, objects: &[usize]) {
 /// Where the groups of objects go: each to its slab.
 struct ToSlabs(&'static RawCache);
 
+/// Puts a chain on this CPU's freelist, if that is of the chain's slab: what the fast path is for one object. The freelist may
+/// change between the look and the exchange and be the same again in between: the chain's last link is to its first object, and
+/// that is all the chain says of it.
+fn push_local(cache: &'static RawCache, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> bool {
+    let (place, base) = (cache.state.places.slab, MEMMAP.address_of(page));
+    if !local::is_cpu_slab(cache, base) {
+        return false;
+    }
+    while let Some(view) = read(cache, place) {
+        let [head, own] = view.words;
+        if own != base || head == usize::from(chain.head) {
+            return false;
+        }
+        link(head as u16);
+        if exchange(cache, place, &view, [usize::from(chain.head), base]) {
+            return true;
+        }
+    }
+    false
+}
+
 impl Sink for ToSlabs {
-    fn free_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
+    fn free_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> Freed {
+        if push_local(self.0, page, chain, &mut link) {
+            return Freed::Kept;
+        }
         match free_chain(self.0, switches(self.0), page, chain, link) {
             Outcome::Freed(freed) => freed,
             frozen => {

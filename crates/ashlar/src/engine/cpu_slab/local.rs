@@ -211,6 +211,12 @@ fn guard_is_elsewhere(cpu: CpuId, words: &[usize; 2], place: u16) -> bool {
     core::ptr::from_ref(words) != PERCPU.slot(cpu, place).cast::<[usize; 2]>()
 }
 
+/// True if the slab at `base` is the CPU slab where this thread runs, as of a moment that may be over.
+#[inline]
+pub(super) fn is_cpu_slab(cache: &RawCache, base: usize) -> bool {
+    word(this_cpu(), cache.state.places.slab, 1).load(Ordering::Relaxed) == base
+}
+
 /// True if an object that is to be freed is the first of the freelist of `cpu`, this thread's: the one case of a second
 /// free that costs next to nothing to see. What a look at both words finds one after the other is believed only if a
 /// look as of one moment agrees.
