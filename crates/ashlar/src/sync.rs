@@ -182,6 +182,7 @@ pub(crate) fn relax(waited: u32) {
 
 /// Waits while `busy`; true if it was. Not for ever, about a tenth of a second: who waits may be a signal handler in the thread that is
 /// waited for.
+#[cfg(not(ashlar_loom))]
 pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
     // Most of them sleep; where there is nothing to sleep with a step is a spin of 50 nanoseconds.
     const STEPS: u32 = if cfg!(feature = "os") { 200 } else { 1_000_000 };
