@@ -30,9 +30,7 @@ impl Line {
         #[cfg(feature = "os")]
         crate::os::write_stderr(&self.bytes[..self.len]);
     }
-}
 
-impl Line {
     /// Gives a line that was cut off its line feed, in place of the last character if there is no room.
     fn end(&mut self) {
         let cut = self.len > ROOM - 4 && self.bytes[self.len - 1] != b'\n';

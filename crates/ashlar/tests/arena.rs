@@ -48,9 +48,7 @@ impl Strict {
             release_takes,
         }))
     }
-}
 
-impl Strict {
     fn aligned(&self, at: NonNull<u8>, bytes: usize) -> (usize, usize) {
         let start = at.as_ptr() as usize;
         assert!(start.is_multiple_of(self.page_size), "{start:#x} is no multiple of {:#x}", self.page_size);

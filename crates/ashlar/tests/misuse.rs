@@ -145,6 +145,17 @@ misuses! {
         unsafe { cache.free_bulk(&objects) };
         cache.shrink();
     };
+    freed_alone_and_again_in_a_bulk: "cache misuse: object {} was freed twice", || {
+        let cache = cache();
+        let [a, b] = [take(&cache), take(&cache)].map(NonNull::as_ptr);
+        culprit(b as usize);
+        // SAFETY: not at all; the second free, inside the bulk, is what is tested.
+        unsafe {
+            cache.free(NonNull::new_unchecked(b));
+            cache.free_bulk(&[b, a]);
+        }
+        cache.shrink();
+    };
     freed_to_another_cache but for "slob" "slob-seg" "slob-cache": "cache misuse: {} is no object of this cache", || {
         let other = KmemCache::create("other", 64, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache");
         let cache = cache();

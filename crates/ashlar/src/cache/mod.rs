@@ -477,6 +477,19 @@ impl KmemCache {
 
     /// Shape, tunables and figures of this moment.
     pub fn info(&self) -> CacheInfo {
-        registry::in_peace(|| info::info(self.raw)).named(self.name())
+        registry::with_lock(|| info::info(self.raw)).named(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn barns_are_limited_in_bytes_and_in_objects() {
+        let sheaves = |barn, capacity, stride| barn_limit(&Options { barn, ..Options::DEFAULT }, capacity, stride);
+        assert_eq!(sheaves(256 << 20, 16, 8192), 2048, "bytes");
+        assert_eq!(sheaves(256 << 20, 128, 8), 8192, "a million objects");
+        assert_eq!((sheaves(0, 128, 8), sheaves(1 << 20, 0, 8)), (1, 0), "one at least, where there are sheaves");
     }
 }

@@ -253,9 +253,9 @@ pub(crate) fn for_each(each: impl FnMut(&'static RawCache)) {
     REGISTRY.lock().live().for_each(each);
 }
 
-/// Looks while nobody holds the lock: so no cache is being emptied, by the reaper or by who destroys it, whose objects in hand a look would
-/// take for live ones.
-pub(crate) fn in_peace<R>(look: impl FnOnce() -> R) -> R {
+/// Looks under the lock: the reaper and who destroys a cache hold it while they empty one, and the objects that they have in hand would
+/// look like live ones.
+pub(crate) fn with_lock<R>(look: impl FnOnce() -> R) -> R {
     let _lock = REGISTRY.lock();
     look()
 }

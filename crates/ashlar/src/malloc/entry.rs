@@ -11,15 +11,16 @@
 //! of the other side on the spare. So two threads on two CPUs that were handed neighbours in one cache line do not go on
 //! reusing them (passive false sharing): each has what its own CPU was given. The bit is advice. A thread that was moved
 //! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty.
+//!
 //! # Whose name they have
-//! A jump from an exported `malloc` to the fast path elsewhere costs a fifth of the call. So the paths are macros, and whoever gives
+//! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the paths are macros, and whoever gives
 //! them a name of the linker's has them stand there: `malloc_fast_path!`, `free_fast_path!`.
 #![allow(unsafe_code, reason = "naked functions")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// The sizes that take the fast path: those below; none until malloc's caches exist, since no section may run before the boot.
+/// What sizes must be below to take the fast path. 0 until malloc's caches exist: no section may run before the boot.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Limit(AtomicUsize);

@@ -15,7 +15,7 @@ const ROLE: &str = "ASHLAR_TEST_ROLE";
 /// Printed by a child that reached the end of its body, so that a filter that matches nothing is no success.
 const DONE: &str = "ASHLAR-TEST-DONE";
 /// No child takes longer than this; one that hangs fails its test instead of hanging it.
-const WATCHDOG: Duration = Duration::from_secs(300);
+const WATCHDOG: Duration = Duration::from_secs(150);
 
 /// What became of a child.
 #[derive(Debug)]

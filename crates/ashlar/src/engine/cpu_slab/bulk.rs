@@ -57,7 +57,7 @@ fn push_local(cache: &'static RawCache, page: PageIndex, chain: Chain, mut link:
     }
     while let Some(view) = read(cache, place) {
         let [head, own] = view.words;
-        if own != base || head == usize::from(chain.head) {
+        if own != base {
             return false;
         }
         link(head as u16);
@@ -69,6 +69,12 @@ fn push_local(cache: &'static RawCache, page: PageIndex, chain: Chain, mut link:
 }
 
 impl Sink for ToSlabs {
+    fn first_on_cpu(&self, page: PageIndex) -> Option<u16> {
+        let base = MEMMAP.address_of(page);
+        let view = local::is_cpu_slab(self.0, base).then(|| read(self.0, self.0.state.places.slab)).flatten()?;
+        (view.words[1] == base).then_some(view.words[0] as u16)
+    }
+
     fn free_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> Freed {
         if push_local(self.0, page, chain, &mut link) {
             return Freed::Kept;

@@ -37,6 +37,11 @@ const EMPTY: Group = Group { page: PageIndex::NONE, first: END, count: 0 };
 
 /// Where groups of objects of one slab go, as detached freelists.
 pub(crate) trait Sink {
+    /// The first free object of the slab that the CPU of this thread has, if that is `page`.
+    fn first_on_cpu(&self, _page: PageIndex) -> Option<u16> {
+        None
+    }
+
     /// Frees a chain to its slab, of `node`. `link(prior)` writes the chain's links, the last one to `prior`.
     fn free_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed;
 }
@@ -156,13 +161,15 @@ impl<S: Sink> Batch<'_, S> {
             }
             at = self.next[usize::from(at)];
         }
-        // None may stand at the head of the slab's freelist already (the kernel's hardened freelist makes the same
+        // None may stand at the head of a freelist of the slab already (the kernel's hardened freelist makes the same
         // test): until the chain is published its objects are ours, so no other thread can have put them there.
         let first_free = SlabState(head.state.load(Ordering::Relaxed)).head();
-        if let Some(word) = seen.get(usize::from(first_free) / 64)
-            && word & 1 << (first_free % 64) != 0
-        {
-            return report::double_free(cache.name(), base + usize::from(first_free) * cache.geometry.stride);
+        for first in [Some(first_free), self.sink.first_on_cpu(page)].into_iter().flatten() {
+            if let Some(word) = seen.get(usize::from(first) / 64)
+                && word & 1 << (first % 64) != 0
+            {
+                return report::double_free(cache.name(), base + usize::from(first) * cache.geometry.stride);
+            }
         }
         let index_at = |position: u8| {
             let offset = self.objects[usize::from(position)] - base;
