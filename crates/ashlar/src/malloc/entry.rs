@@ -10,7 +10,8 @@
 //! `free` pushes an object of its own side on the main sheaf, where the next `malloc` finds it, hot in the cache; an object
 //! of the other side on the spare. So two threads on two CPUs that were handed neighbours in one cache line do not go on
 //! reusing them (passive false sharing): each has what its own CPU was given. The bit is advice. A thread that was moved
-//! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty.
+//! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty. A CPU's side
+//! is the lowest bit of its number: to read it from its area cost two loads more, in code that waits for nothing but loads.
 //!
 //! # Whose name they have
 //! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the paths are macros, and whoever gives
@@ -41,8 +42,8 @@ impl Limit {
 #[macro_export]
 macro_rules! malloc_fast_path {
     ($slow:path) => {
-        // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area, then bias of the map. rcx: scratch, then
-        // area of the CPU, then address by grain. rax: object.
+        // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area, then side, then bias of the map. rcx: scratch,
+        // then area of the CPU, then address by grain. rax: object.
         core::arch::naked_asm!(
             ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
@@ -52,15 +53,17 @@ macro_rules! malloc_fast_path {
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "mov edx, ecx",
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
+            "and edx, 1",
             "mov rax, [rcx + rsi*8]",
             "mov rax, [rax]",
             "test rax, rax",
             "jz {slow}",
             "add qword ptr [rcx + rsi*8], 8",
             $crate::section_close!("{slow}"),
-            "or esi, [rcx + {side}]",
+            "or esi, edx",
             "mov rcx, rax",
             "shr rcx, {grain}",
             "mov rdx, [rip + {objects} + {bias}]",
@@ -78,7 +81,6 @@ macro_rules! malloc_fast_path {
             slots = const $crate::malloc::parts::SLOTS,
             bias = const $crate::malloc::parts::BIAS,
             grain = const $crate::malloc::parts::GRAIN,
-            side = const $crate::malloc::parts::SIDE,
             slow = sym $slow,
         )
     };
@@ -90,7 +92,7 @@ macro_rules! malloc_fast_path {
 macro_rules! free_fast_path {
     () => {
         // rdi: object. rsi: its entry, then twice the number of the word in the area. rax: place of the entry, then top. rdx: offset
-        // of the rseq area. rcx: map, then area of the CPU.
+        // of the rseq area, then side. rcx: map, then area of the CPU.
         core::arch::naked_asm!(
             ".cfi_startproc",
             "mov rax, rdi",
@@ -106,9 +108,11 @@ macro_rules! free_fast_path {
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
+            "mov edx, ecx",
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
-            "xor esi, [rcx + {side}]",
+            "and edx, 1",
+            "xor esi, edx",
             "mov rax, [rcx + rsi*8]",
             "test eax, {full}",
             "jz {taken}",
@@ -129,7 +133,6 @@ macro_rules! free_fast_path {
             gate = const $crate::malloc::parts::GATE,
             shift = const $crate::malloc::parts::AREA_SHIFT,
             full = const $crate::malloc::parts::FULL_MASK,
-            side = const $crate::malloc::parts::SIDE,
             slow = sym $crate::malloc::parts::free_slow,
             taken = sym $crate::malloc::parts::free_taken,
         )
@@ -145,16 +148,14 @@ pub mod parts {
     pub use crate::page::objmap::OBJECTS;
     pub use crate::percpu::area::PERCPU;
 
-    use crate::malloc::SLOT_OF_CODE_0;
     use crate::page::objmap::ObjectMap;
-    use crate::percpu::area::{PerCpu, SIDE_OFFSET};
+    use crate::percpu::area::PerCpu;
     use crate::percpu::{area, sections};
     use core::mem::offset_of;
 
     pub const RSEQ: usize = offset_of!(PerCpu, rseq_offset);
     pub const GATE: usize = sections::GATE;
     pub const AREA_SHIFT: u32 = area::AREA_SHIFT;
-    pub const SIDE: usize = SIDE_OFFSET - SLOT_OF_CODE_0;
     pub const FULL_MASK: usize = sections::FULL_MASK;
     pub const ZONE: usize = offset_of!(ObjectMap, zone_base);
     pub const ENTRIES: usize = offset_of!(ObjectMap, fast_entries);

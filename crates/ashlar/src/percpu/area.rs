@@ -8,8 +8,7 @@
 //! | 1 | spare | the same for the spare sheaf; 0 when there is none |
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
-//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode, and the
-//! CPU's *side*: see [`crate::malloc::entry`]. Then follow the slots of malloc's and kmalloc's caches, at places that are
+//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Then follow the slots of malloc's and kmalloc's caches, at places that are
 //! known when the library is built, so that their tables are constants; then those of all others.
 //!
 //! Who writes a slot: code that runs on its CPU inside a critical section (rseq), or that holds the CPU's
@@ -30,8 +29,6 @@ pub(crate) const SLOT_BYTES: usize = 16;
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Caches of malloc.
 pub(crate) const MALLOC_CACHES: usize = 72;
-/// Offset of the word that holds the CPU's side, 0 or 1: behind the lock.
-pub(crate) const SIDE_OFFSET: usize = LOCK_OFFSET + 8;
 /// Offset of the first of malloc's slots.
 pub(crate) const MALLOC_SLOTS: usize = 2 * SLOT_BYTES;
 /// Offset of the first of kmalloc's slots.
@@ -113,15 +110,10 @@ impl PerCpu {
         for offset in (MALLOC_SLOTS..FIRST_FREE_SLOT).step_by(SLOT_BYTES) {
             self.clear_slot(offset as u16);
         }
-        for cpu in 0..cpus {
-            let side = self.slot(CpuId(cpu), SIDE_OFFSET as u16);
-            // SAFETY: a word of the committed areas that is only written here, before anybody reads it.
-            unsafe { side.write_volatile(usize::from(Self::side_of(CpuId(cpu)))) };
-        }
         true
     }
 
-    /// The side of a CPU, 0 or 1: neighbours are on different ones.
+    /// The side of a CPU, 0 or 1 (see [`crate::malloc::entry`], whose text knows it too): neighbours are on different ones.
     #[inline]
     pub(crate) fn side_of(cpu: CpuId) -> u8 {
         (cpu.0 & 1) as u8
