@@ -22,7 +22,7 @@ pub struct BarnStats {
     pub get_fail: u64,
     /// Full sheaves put in.
     pub put: u64,
-    /// Times that the barn was full.
+    /// Times that a full sheaf was not taken in: the barn was full, or the objects were scattered.
     pub put_fail: u64,
     /// Full sheaves taken by CPUs whose own barn was empty.
     pub robbed: u64,

@@ -10,7 +10,7 @@
 //! An allocation pops the main sheaf. When it is empty the spare takes its place, then a full sheaf of the
 //! barn, then a sheaf refilled from slabs. A free pushes, whatever slab the object is from; when the main
 //! sheaf is full the spare takes its place, then an empty sheaf, and the full one goes to the barn, or, when
-//! the barn holds enough, its objects to their slabs. Two sheaves a CPU are what keeps a program that
+//! the barn holds enough, or the objects lie scattered (`locality`), its objects to their slabs. Two sheaves a CPU are what keeps a program that
 //! allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of 6.18 and 7.0.
 //!
 //! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]). For objects that share cache lines a
@@ -25,6 +25,7 @@ pub(crate) mod barn;
 mod bulk;
 pub(crate) mod counters;
 pub(crate) mod flush;
+mod locality;
 pub(crate) mod node;
 mod refill;
 mod store;

@@ -2,10 +2,11 @@
 //!
 //! First the node's partial slabs, whole freelists at a time under one list_lock; then other nodes' partial
 //! slabs; then new slabs. Freelists are walked after the lock is gone, so that a cold object never
-//! lengthens the time under it. Carving a fresh slab touches no object at all.
+//! lengthens the time under it, and handed out by address (`locality`). Carving a fresh slab touches no object at all.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
 use super::Node;
+use super::locality;
 use super::node::{Chain, Freed, Taken};
 use crate::engine::{RawCache, defrags_now, tunable};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
@@ -78,7 +79,7 @@ fn from_partial(cache: &'static RawCache, node: &'static Node, out: &mut [usize]
     got
 }
 
-/// Turns what was taken from one slab into addresses. What does not fit goes back to the slab.
+/// Turns what was taken from one slab into addresses, in ascending order. What does not fit goes back to the slab.
 fn gather(cache: &'static RawCache, node: &Node, taken: &Taken, out: &mut [usize]) -> usize {
     let base = MEMMAP.address_of(taken.page);
     let stride = cache.geometry.stride;
@@ -110,6 +111,7 @@ fn gather(cache: &'static RawCache, node: &Node, taken: &Taken, out: &mut [usize
             }
         };
     }
+    locality::sort(&cache.geometry, base, &mut out[..got]);
     if left > 0 {
         give_back(cache, node, taken.page, Chain { head: index, count: left }, &next_of, &link_at);
     }

@@ -7,6 +7,7 @@
 use super::barn::Barn;
 use super::counters::{Counters, Line};
 use super::flush::flush;
+use super::locality;
 use super::node::NodeList;
 use crate::engine::{RawCache, meta_slice, tunable};
 use crate::page::zone::ZONE;
@@ -65,13 +66,17 @@ pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
     sheaf.capacity() == tunable(&cache.sheaf_capacity)
 }
 
-/// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough.
+/// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough, of scattered objects soon.
 pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf) {
     if !fits(cache, &full) {
         return flush_sheaf(cache, full);
     }
     let bytes = full.len() * cache.geometry.stride;
-    match node.barn(cpu).put_full(full, tunable(&cache.barn_limit)) {
+    let mut limit = tunable(&cache.barn_limit);
+    if locality::is_scattered(cache, &full) {
+        limit = limit.min(locality::SCATTERED_BYTES / bytes.max(1));
+    }
+    match node.barn(cpu).put_full(full, limit) {
         Ok(sheaves) => {
             if sheaves * bytes > BARN_BYTES_WORTH_REAPING {
                 crate::background::wake();

@@ -1,0 +1,106 @@
+//! Locality: objects allocated one after the other lie side by side, in whatever order those before them were freed.
+
+mod common;
+
+use core::ptr::NonNull;
+
+use ashlar::{CacheArgs, KmemCache};
+use common::{child, cpus, pin};
+
+const SIZE: usize = 64;
+const OBJECTS: usize = 20_000;
+const PAGE: usize = 4096;
+
+/// A shuffle that is the same in every run.
+fn shuffle(objects: &mut [*mut u8]) {
+    let mut seed = 1u64;
+    for last in (1..objects.len()).rev() {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        objects.swap(last, (seed >> 33) as usize % (last + 1));
+    }
+}
+
+/// How many of the objects lie in another page than the one before.
+fn changes_of_page(objects: &[*mut u8]) -> usize {
+    objects.windows(2).filter(|pair| pair[0] as usize / PAGE != pair[1] as usize / PAGE).count()
+}
+
+fn allocate(cache: &KmemCache) -> Vec<*mut u8> {
+    (0..OBJECTS).map(|_| cache.alloc().map(NonNull::as_ptr).expect("memory")).collect()
+}
+
+fn free(cache: &KmemCache, objects: &[*mut u8]) {
+    for &object in objects {
+        // SAFETY: live, and forgotten by the caller.
+        unsafe { cache.free(NonNull::new(object).expect("an object")) };
+    }
+}
+
+fn in_each_mode(test: &str, body: fn(&KmemCache)) {
+    for percpu in ["auto", "lock"] {
+        let options = format!("percpu={percpu},reaper=off");
+        let outcome = child(test, &format!("{test} {percpu}"), &[("ASHLAR_OPTIONS", &options)], || {
+            pin(cpus()[0]);
+            let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+            body(&KmemCache::create("locality", SIZE, &args).expect("a cache"));
+        });
+        if let Some(child) = outcome {
+            child.succeeded();
+        }
+    }
+}
+
+#[test]
+fn order_comes_back_after_frees_in_any_order() {
+    in_each_mode("order_comes_back_after_frees_in_any_order", |cache| {
+        let in_order = OBJECTS * SIZE / PAGE;
+        // On the CPU's two sheaves and in the barn objects stay as they were freed.
+        let scattered = 6 * cache.info().sheaf_capacity;
+        let mut objects = allocate(cache);
+        for round in 0..5 {
+            let found = changes_of_page(&objects);
+            let most = 2 * in_order + scattered;
+            assert!(found <= most, "round {round}: {found} changes of page, {in_order} in perfect order");
+            shuffle(&mut objects);
+            assert!(changes_of_page(&objects) > OBJECTS * 9 / 10, "the frees of this test are in no order");
+            free(cache, &objects);
+            objects = allocate(cache);
+        }
+        free(cache, &objects);
+    });
+}
+
+#[test]
+fn neighbours_go_through_the_barn_without_a_visit_to_their_slabs() {
+    in_each_mode("neighbours_go_through_the_barn_without_a_visit_to_their_slabs", |cache| {
+        let objects = allocate(cache);
+        free(cache, &objects);
+        let before = cache.info();
+        for round in 0..3 {
+            let mut objects = allocate(cache);
+            if round == 1 {
+                objects.reverse();
+            }
+            free(cache, &objects);
+        }
+        let after = cache.info();
+        assert!(after.barn.put > before.barn.put + 100, "{:?}", after.barn);
+        assert_eq!(after.barn.put_fail, before.barn.put_fail);
+        // The look itself takes it.
+        assert_eq!(after.counts.list_locks, before.counts.list_locks + 1);
+    });
+}
+
+/// What a program frees and allocates again at once is hot wherever it lies: the barn holds some of it.
+#[test]
+fn a_few_scattered_sheaves_stay_in_the_barn() {
+    in_each_mode("a_few_scattered_sheaves_stay_in_the_barn", |cache| {
+        let mut objects = allocate(cache);
+        shuffle(&mut objects);
+        let few = objects.split_off(OBJECTS - 4 * cache.info().sheaf_capacity);
+        free(cache, &few);
+        assert_eq!(cache.info().barn.put_fail, 0);
+        free(cache, &objects);
+        assert!(cache.info().barn.put_fail > 0);
+    });
+}
