@@ -11,11 +11,12 @@ use std::time::Instant;
 use super::forwarder::Tally;
 use super::modes::Mode;
 use super::protocol::{Reply, Request, Setup};
-use super::statistics::{Interval, Looks, interval};
+use super::statistics::Looks;
 use crate::bench::Counts;
 use crate::bench::parent::{median, progress};
 use crate::bench::pipe::{self, Pipe};
 use crate::bench::systems::SystemInfo;
+use crate::report::interval::{Interval, interval};
 
 /// Measured passes of a case in a round.
 pub(crate) const PASSES: usize = 3;

@@ -255,6 +255,8 @@ pub(super) fn record(workload: &str, kind: Kind, system: &System, samples: &Samp
     let of = |figure: &dyn Fn(&Usage) -> f64| -> Vec<f64> { samples.usages.iter().map(figure).collect() };
     let millis = |time: core::time::Duration| time.as_secs_f64() * 1000.0;
     let elapsed = of(&|usage| millis(usage.elapsed));
+    let cpu = of(&|usage| millis(usage.user + usage.sys));
+    let rounded = |samples: &[f64]| samples.iter().map(|ms| (ms * 1000.0).round() / 1000.0).collect();
     let anonymous: Vec<f64> =
         samples.usages.iter().filter_map(|usage| usage.peak_anon_kib).map(|kib| kib as f64).collect();
     Record {
@@ -265,7 +267,7 @@ pub(super) fn record(workload: &str, kind: Kind, system: &System, samples: &Samp
         version: system.version.clone(),
         unit: "ms".to_owned(),
         elapsed: Figure::of(&elapsed),
-        cpu: Figure::of(&of(&|usage| millis(usage.user + usage.sys))),
+        cpu: Figure::of(&cpu),
         user: Figure::of(&of(&|usage| millis(usage.user))),
         sys: Figure::of(&of(&|usage| millis(usage.sys))),
         peak_rss_kib: Figure::of(&of(&|usage| usage.peak_rss_kib as f64)),
@@ -275,7 +277,8 @@ pub(super) fn record(workload: &str, kind: Kind, system: &System, samples: &Samp
         context_switches: Figure::of(&of(&|usage| usage.context_switches as f64)),
         runs: samples.usages.len(),
         checksum: samples.checksum.clone(),
-        samples: elapsed.iter().map(|ms| (ms * 1000.0).round() / 1000.0).collect(),
+        samples: rounded(&elapsed),
+        cpu_samples: rounded(&cpu),
     }
 }
 

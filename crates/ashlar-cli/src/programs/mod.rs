@@ -1,10 +1,12 @@
 //! `ashlar bench programs`: whole programs on ashlar, on its peers, and on glibc, by preloading each library.
 //!
 //! `systems` finds the libraries, `lab` runs the rounds, `real` knows the programs of the machine and `inputs` their
-//! input, `crate::workload` holds our own; `record` is a run as data, `table` prints it, `targets` judges it.
+//! input, `crate::workload` holds our own; `record` is a run as data, `table` prints it, `targets` judges it, with `paired` where noise is as
+//! large as what is judged.
 
 mod inputs;
 mod lab;
+mod paired;
 mod process;
 mod real;
 pub(crate) mod record;

@@ -109,6 +109,9 @@ pub(crate) struct Record {
     /// Elapsed time of each run.
     #[serde(default)]
     pub(crate) samples: Vec<f64>,
+    /// CPU time of each run.
+    #[serde(default)]
+    pub(crate) cpu_samples: Vec<f64>,
 }
 
 impl Run {

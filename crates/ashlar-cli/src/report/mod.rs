@@ -1,6 +1,7 @@
 //! A run in the forms that people and programs read.
 
 pub(crate) mod csv;
+pub(crate) mod interval;
 pub(crate) mod kernel;
 mod published;
 pub(crate) mod table;
