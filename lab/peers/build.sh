@@ -2,6 +2,7 @@
 # The peers of `ashlar bench programs` as shared libraries, from the sources that the lab's crates carry.
 #
 #   lab/peers/build.sh [NAME...]       names: mimalloc jemalloc snmalloc rpmalloc; all if none is given
+#   lab/peers/build.sh ashlar-unchecked    ashlar without the checks of misuse, to find what they cost
 #
 # They go to target/peers (or $CARGO_TARGET_DIR/peers), each with a file NAME.version, and are built as their makers say for
 # a library that replaces malloc: release mode, initial-exec thread-local storage. Needs cargo (for the sources),
@@ -12,9 +13,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 all=(mimalloc jemalloc snmalloc rpmalloc)
+known=("${all[@]}" ashlar-unchecked)
 for name in "$@"; do
-    if [[ " ${all[*]} " != *" $name "* ]]; then
-        echo "lab/peers/build.sh: $name: expected one of ${all[*]}" >&2
+    if [[ " ${known[*]} " != *" $name "* ]]; then
+        echo "lab/peers/build.sh: $name: expected one of ${known[*]}" >&2
         exit 2
     fi
 done
@@ -85,6 +87,14 @@ build_rpmalloc() {
     cc -O3 -fPIC -shared -D_GNU_SOURCE -DNDEBUG -DENABLE_PRELOAD=1 -DENABLE_OVERRIDE=1 -ftls-model=initial-exec \
         -fno-builtin-malloc -w "$dir/rpmalloc/rpmalloc/rpmalloc.c" -o "$work/librpmalloc.so" -lpthread -ldl
     echo "rpmalloc (rpmalloc-sys $(crate_version "$dir" rpmalloc-sys))" >"$work/rpmalloc.version"
+}
+
+build_ashlar-unchecked() {
+    RUSTFLAGS="${RUSTFLAGS:-} --cfg ashlar_unchecked" CARGO_TARGET_DIR=$out/../unchecked \
+        cargo build --release --locked -q -p ashlar-malloc
+    cp "$out/../unchecked/release/libashlar_malloc.so" "$work/libashlar-unchecked.so"
+    echo "$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"name":"ashlar-malloc","version":"\([^"]*\)".*/\1/'), unchecked" \
+        >"$work/ashlar-unchecked.version"
 }
 
 failed=0

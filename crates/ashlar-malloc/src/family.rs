@@ -79,6 +79,10 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// As for [`free`]; on success the old pointer is dead.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(ptr: *mut c_void, size: usize) -> *mut c_void {
+    // Some programs (lua) have no other malloc: theirs should be as short as `malloc` is.
+    if ptr.is_null() {
+        return malloc(size);
+    }
     // SAFETY: the same contract.
     unsafe { inner::realloc(ptr.cast(), size).cast() }
 }

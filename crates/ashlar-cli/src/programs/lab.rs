@@ -17,13 +17,14 @@ use super::startup;
 use super::systems::{BASE, System};
 use crate::bench::parent::progress;
 use crate::error::CliError;
-use crate::workload::{Answer, Workload};
+use crate::workload::{Answer, PAIRS, Workload};
 
 /// Sleep of an idle process, in milliseconds: longer than the second after which busy allocators give memory back.
 const IDLE_MS: u64 = 1500;
 
 /// Something to run.
 pub(super) enum Program {
+    /// One of this tool.
     Synthetic(&'static Workload),
     Real(Prepared),
     Startup,
@@ -40,6 +41,7 @@ impl Program {
 
     pub(super) fn kind(&self) -> Kind {
         match self {
+            Self::Synthetic(workload) if workload.name == PAIRS.name => Kind::Pairs,
             Self::Synthetic(_) => Kind::Synthetic,
             Self::Real(_) => Kind::Real,
             Self::Startup => Kind::Startup,

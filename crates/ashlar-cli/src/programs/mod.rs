@@ -23,7 +23,7 @@ use crate::args::ProgramsArgs;
 use crate::bench::{allowed_cpus, create};
 use crate::error::CliError;
 use crate::host;
-use crate::workload::{WORKLOADS, Workload};
+use crate::workload::{PAIRS, WORKLOADS, Workload};
 use lab::{Plan, Program};
 use real::{REAL, Real};
 use record::{Machine, Run};
@@ -102,11 +102,11 @@ struct Asked {
 fn select(list: &str) -> Result<Vec<Asked>, CliError> {
     let synthetic = || WORKLOADS.iter().map(|workload| workload.name);
     let real = || REAL.iter().map(|real| real.name);
-    let known: Vec<&'static str> = synthetic().chain(real()).chain([startup::NAME]).collect();
+    let known: Vec<&'static str> = synthetic().chain(real()).chain([startup::NAME, PAIRS.name]).collect();
     let mut chosen: Vec<Asked> = Vec::new();
     for word in list.split(',').map(str::trim) {
         let named: Vec<&'static str> = match word {
-            "all" => known.clone(),
+            "all" => known.iter().copied().filter(|name| *name != PAIRS.name).collect(),
             "synthetic" => synthetic().collect(),
             "real" => real().collect(),
             _ => known.iter().copied().filter(|name| *name == word).collect(),
@@ -173,7 +173,8 @@ fn list(args: &ProgramsArgs) -> Result<(), CliError> {
     for asked in names {
         let (kind, what) = if let Some(workload) = Workload::by_name(asked.name) {
             let threads = if workload.threads == 1 { "1 thread" } else { &format!("{} threads", workload.threads) };
-            (format!("synthetic, {threads}"), workload.what)
+            let kind = if workload.name == PAIRS.name { PAIRS.name } else { "synthetic" };
+            (format!("{kind}, {threads}"), workload.what)
         } else if let Some(real) = Real::by_name(asked.name) {
             missing.extend(real.find().err());
             ("real".to_owned(), real.what)
@@ -203,6 +204,7 @@ mod tests {
         assert_eq!(names("startup, trees,numbers,trees"), ["numbers", "trees", "startup"]);
         assert_eq!(names("synthetic").len(), WORKLOADS.len());
         assert_eq!(names("all").len(), WORKLOADS.len() + REAL.len() + 1);
+        assert!(!names("all").contains(&PAIRS.name) && names("pairs,trees") == ["trees", "pairs"]);
         assert!(select("real,git").unwrap().iter().all(|asked| asked.by_name == (asked.name == "git")));
         let error = select("nosuch").unwrap_err().to_string();
         assert!(error.contains("`nosuch`") && error.contains("handover") && error.contains("gcc"), "{error}");

@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Real,
     /// The start of a program that does nothing.
     Startup,
+    /// malloc and free by turns, and nothing else.
+    Pairs,
 }
 
 /// Least and middle of several figures.

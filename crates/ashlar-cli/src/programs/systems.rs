@@ -39,6 +39,8 @@ const PEERS: [Peer; 5] = [
 ];
 
 const OURS: &str = "ashlar";
+/// Ours without the checks of misuse: no peer, and only there when it is named.
+pub(super) const UNCHECKED: &str = "ashlar-unchecked";
 pub(super) const BASE: &str = "glibc";
 
 /// Whether `id` is a peer that ours is compared with (glibc is the base of the ratios, and none of them).
@@ -48,9 +50,10 @@ pub(super) fn is_peer(id: &str) -> bool {
 
 /// The systems that `list` names, in the order of the columns, and a line for each peer that `all` could not find.
 pub(super) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec<String>), CliError> {
-    let known: Vec<&str> = [BASE, OURS].into_iter().chain(PEERS.iter().map(|peer| peer.id)).collect();
+    let ordinary = || [BASE, OURS].into_iter().chain(PEERS.iter().map(|peer| peer.id));
+    let known: Vec<&str> = ordinary().chain([UNCHECKED]).collect();
     let all = list.trim() == "all";
-    let asked: Vec<&str> = if all { known.clone() } else { list.split(',').map(str::trim).collect() };
+    let asked: Vec<&str> = if all { ordinary().collect() } else { list.split(',').map(str::trim).collect() };
     let (mut chosen, mut missing): (Vec<System>, Vec<String>) = (Vec::new(), Vec::new());
     for id in asked {
         if !known.contains(&id) {
@@ -86,17 +89,20 @@ fn open(id: &str) -> Result<Result<System, String>, CliError> {
     if id == BASE {
         return Ok(Ok(System { id: id.to_owned(), preload: None, version: host::glibc(), options: None }));
     }
-    let Some(peer) = PEERS.iter().find(|peer| peer.id == id) else {
+    if id == OURS {
         return ours().map(Ok);
-    };
-    let found = built(id).or_else(|| packaged(peer)).map(|(library, version)| System {
+    }
+    let peer = PEERS.iter().find(|peer| peer.id == id);
+    let found = built(id).or_else(|| packaged(peer?)).map(|(library, version)| System {
         id: id.to_owned(),
         preload: Some(library),
         version,
         options: None,
     });
     Ok(found.ok_or_else(|| {
-        let package = peer.package.map_or_else(String::new, |name| format!(", or `apt-get install {name}`"));
+        let package = peer
+            .and_then(|peer| peer.package)
+            .map_or_else(String::new, |name| format!(", or `apt-get install {name}`"));
         format!("no library of `{id}` here: `lab/peers/build.sh {id}`{package} gets it")
     }))
 }

@@ -148,9 +148,12 @@ pub(super) fn header(run: &Run) -> String {
 /// A block for each kind and measure, then the means.
 pub(super) fn render(run: &Run, by: Statistic) -> String {
     let mut text = String::new();
-    for (kind, title) in
-        [(Kind::Synthetic, "Synthetic workloads"), (Kind::Real, "Real programs"), (Kind::Startup, "Start-up")]
-    {
+    for (kind, title) in [
+        (Kind::Synthetic, "Synthetic workloads"),
+        (Kind::Real, "Real programs"),
+        (Kind::Startup, "Start-up"),
+        (Kind::Pairs, "Pairs"),
+    ] {
         for measure in Measure::ALL {
             block(&mut text, run, kind, title, measure, by);
         }

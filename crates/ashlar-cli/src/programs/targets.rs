@@ -7,7 +7,7 @@ use core::fmt::Write;
 
 use super::paired::{self, Time};
 use super::record::{Kind, Run};
-use super::systems::{BASE, is_peer};
+use super::systems::{BASE, UNCHECKED, is_peer};
 use super::table::{Measure, mean, ratios};
 use crate::args::Statistic;
 use crate::report::interval::Interval;
@@ -58,6 +58,9 @@ pub(super) fn check(run: &Run, by: Statistic) -> Verdict {
     judge.no_worse_than_the_best_peer();
     judge.none_slower_than_glibc(1.02);
     judge.startup();
+    if run.systems().contains(&UNCHECKED) {
+        judge.cost_of_checks(1.05);
+    }
     Verdict { passed: judge.passed, text: judge.text }
 }
 
@@ -178,6 +181,26 @@ impl Judge<'_> {
         self.came_out(outcome, "real programs, CPU time", &finding);
     }
 
+    /// Judged by the medians of rounds.
+    fn cost_of_checks(&mut self, bound: f64) {
+        for (kind, what) in
+            [(Kind::Pairs, "pairs"), (Kind::Synthetic, "synthetic workloads"), (Kind::Real, "real programs")]
+        {
+            let (outcome, finding) = match paired::mean(self.run, kind, OURS, UNCHECKED, Time::Cpu) {
+                Some(ratio) => {
+                    let outcome = match ratio {
+                        _ if ratio.low > bound => Outcome::Miss,
+                        _ if ratio.median <= bound => Outcome::Pass,
+                        _ => Outcome::Open,
+                    };
+                    (outcome, format!("{} of {UNCHECKED}, bound {bound:.2}", show(ratio)))
+                }
+                None => (Outcome::Miss, "not measured".to_owned()),
+            };
+            self.came_out(outcome, &format!("checks of misuse, CPU time of {what}"), &finding);
+        }
+    }
+
     fn startup(&mut self) {
         let name = super::startup::NAME;
         let more = |measure: Measure| {
@@ -277,6 +300,31 @@ mod tests {
         let verdict = check(&run, Statistic::Median);
         assert!(!verdict.passed && !verdict.text.contains("MISS"), "{}", verdict.text);
         assert_eq!(verdict.text.matches("OPEN").count(), 1, "{}", verdict.text);
+    }
+
+    #[test]
+    fn the_cost_of_checks_is_judged_where_the_build_without_them_ran() {
+        let mut run = run(0.9, 1.0);
+        assert!(!check(&run, Statistic::Median).text.contains("checks"));
+        let unchecked = |time: f64| {
+            move |record: &Record| {
+                let cpu_samples = record.cpu_samples.iter().map(|ms| ms * time).collect();
+                Record { system: UNCHECKED.to_owned(), cpu_samples, ..record.clone() }
+            }
+        };
+        let ours: Vec<Record> = run.programs.iter().filter(|record| record.system == OURS).cloned().collect();
+        let cheap: Vec<Record> =
+            ours.iter().filter(|record| record.kind == Kind::Synthetic).map(unchecked(1.0 / 1.02)).collect();
+        let dear: Vec<Record> =
+            ours.iter().filter(|record| record.kind == Kind::Real).map(unchecked(1.0 / 1.2)).collect();
+        run.programs.extend(cheap.into_iter().chain(dear));
+        let text = check(&run, Statistic::Median).text;
+        assert!(text.contains("MISS  checks of misuse, CPU time of pairs: not measured"), "{text}");
+        assert!(
+            text.contains("PASS  checks of misuse, CPU time of synthetic workloads: 1.020 [1.020, 1.020]"),
+            "{text}"
+        );
+        assert!(text.contains("MISS  checks of misuse, CPU time of real programs: 1.200 [1.200, 1.200]"), "{text}");
     }
 
     #[test]

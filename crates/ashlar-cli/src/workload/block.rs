@@ -44,6 +44,15 @@ fn owned(pointer: *mut libc::c_void, size: usize) -> Block {
     }
 }
 
+/// `malloc` and `free`; the memory is not looked at.
+#[inline]
+pub(crate) fn pair(size: usize) {
+    // SAFETY: malloc takes any size.
+    let block = owned(unsafe { libc::malloc(size) }, size);
+    // SAFETY: just allocated, and known to nobody else.
+    unsafe { libc::free(block.start.as_ptr().cast()) };
+}
+
 /// Distance between two words that are written in a block of `size` bytes.
 fn step(size: usize) -> usize {
     if size < PAGED { 64 } else { 4096 }

@@ -73,9 +73,14 @@ pub(crate) static WORKLOADS: [Workload; 20] = [
     Workload { name: "sharing-given", threads: 2, what: "the same, after neighbours were handed out (as cache-scratch)", run: threads::sharing_passive },
 ];
 
+/// What no program does, and is none of the synthetic workloads: it shows what a call costs.
+#[rustfmt::skip]
+pub(crate) static PAIRS: Workload =
+    Workload { name: "pairs", threads: 1, what: "malloc and free of 8, 64 and 512 bytes, and nothing else", run: single::pairs };
+
 impl Workload {
     pub(crate) fn by_name(name: &str) -> Option<&'static Self> {
-        WORKLOADS.iter().find(|workload| workload.name == name)
+        WORKLOADS.iter().chain([&PAIRS]).find(|workload| workload.name == name)
     }
 }
 

@@ -4,7 +4,7 @@ use core::mem::replace;
 use std::collections::HashMap;
 
 use super::Scale;
-use super::block::{Block, Rng};
+use super::block::{self, Block, Rng};
 
 /// Arithmetic on numbers of many digits: each step makes two temporaries and a result of 8 to 64 bytes, and drops the
 /// temporaries at once.
@@ -22,6 +22,18 @@ pub(super) fn numbers(scale: Scale) -> u64 {
         sum = sum.wrapping_add(replace(&mut live[rng.below(64)], result).free());
     }
     free_all(live, sum)
+}
+
+/// Pairs of malloc and free, of three sizes.
+pub(super) fn pairs(scale: Scale) -> u64 {
+    const SIZES: [usize; 3] = [8, 64, 512];
+    let steps = scale.steps(20_000_000);
+    for size in SIZES {
+        for _ in 0..steps {
+            block::pair(size);
+        }
+    }
+    (SIZES.len() * steps) as u64
 }
 
 /// A program that refines sets: lists of 4 to 40 blocks of 16 to 1024 bytes are made, some members replace members of

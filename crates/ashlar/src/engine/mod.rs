@@ -203,7 +203,8 @@ impl RawCache {
     /// The slot offset that this cache's pages carry in the memmap: 0, the slow path, where frees must look
     /// at the node, or at the object map, first, and where the engine has no sheaves.
     pub(crate) fn page_slot(&self) -> u16 {
-        let fast = ZONE.nodes() == 1 && self.origin != Origin::Malloc && self.engine.has_sheaves();
+        let by_map = self.origin == Origin::Malloc && !cfg!(ashlar_unchecked);
+        let fast = ZONE.nodes() == 1 && !by_map && self.engine.has_sheaves();
         if fast { self.slot } else { 0 }
     }
 

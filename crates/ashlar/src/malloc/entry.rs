@@ -38,6 +38,7 @@ impl Limit {
 
 /// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path of it, and a jump to `$slow`, of the
 /// same type, where that has nothing.
+#[cfg(not(ashlar_unchecked))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! malloc_fast_path {
@@ -87,6 +88,7 @@ macro_rules! malloc_fast_path {
 }
 
 /// The body of a naked function `unsafe extern "C" fn(*mut u8)` that is `free`.
+#[cfg(not(ashlar_unchecked))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! free_fast_path {
@@ -163,6 +165,23 @@ pub mod parts {
     pub const SLOTS: usize = offset_of!(ObjectMap, slots);
     pub const BIAS: usize = offset_of!(ObjectMap, bias);
     pub const GRAIN: u32 = crate::page::objmap::GRAIN.ilog2();
+
+    #[cfg(ashlar_unchecked)]
+    pub use by_page::*;
+
+    /// What `free` refers to where it looks at the page.
+    #[cfg(ashlar_unchecked)]
+    mod by_page {
+        pub use crate::page::memmap::MEMMAP;
+        use crate::page::memmap::MemMap;
+        use crate::percpu::area::PerCpu;
+        use core::mem::offset_of;
+
+        pub const MEMMAP_ZONE: usize = offset_of!(MemMap, zone_base);
+        pub const FAST_PAGES: usize = offset_of!(MemMap, fast_pages);
+        pub const CLASS: usize = offset_of!(MemMap, class);
+        pub const BASE: usize = offset_of!(PerCpu, base);
+    }
 }
 
 /// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there is none.

@@ -8,6 +8,7 @@
 //! * `entry`: `malloc` and `free` with their fast paths.
 //! * `check`: what pointers are; misuse of `free` (the object map, `page::objmap`, knows every live object).
 //! * `resize` is `realloc`.
+//! * `unchecked`: what `entry` would be without the checks; only a lab builds it, to find what they cost.
 //! * this file: everything else behind the fast paths.
 //!
 //! The C names, with their exact argument rules, are in the crate `ashlar-malloc`; here are Rust functions.
@@ -17,6 +18,8 @@ mod check;
 mod classes;
 pub(crate) mod entry;
 mod resize;
+#[cfg(all(target_arch = "x86_64", feature = "os", ashlar_unchecked))]
+mod unchecked;
 
 use core::fmt::Write;
 use core::ptr::NonNull;
@@ -136,7 +139,7 @@ pub(crate) fn cache_of_object(address: usize) -> Option<&'static RawCache> {
 /// A live object of a class; null when memory ends.
 fn alloc_class(class: usize) -> *mut u8 {
     let object = engine::alloc(cache(class));
-    if !object.is_null() {
+    if !object.is_null() && !cfg!(ashlar_unchecked) {
         let entry = Code::of_class(class).entry();
         OBJECTS.enter(object as usize, entry | PerCpu::side_of(percpu::this_cpu()));
     }

@@ -20,6 +20,7 @@
 //! its class words, so they are plain relaxed stores; an object's address travels from the allocating
 //! thread to others by the program's own synchronisation, and the class word with it.
 #![allow(unsafe_code, reason = "indexes raw arrays over the zone")]
+#![allow(unreachable_pub, reason = "macros of the build without checks name the memmap")]
 
 use core::ptr::NonNull;
 
@@ -74,7 +75,8 @@ impl ClassWord {
 /// What the fast path of `kfree` reads, in one cache line. All zero until the zone is up: then no address
 /// is inside, and every call takes the slow path; so it stays where the process's engine has no use for the fast path.
 #[repr(C, align(64))]
-pub(crate) struct MemMap {
+#[derive(Debug)]
+pub struct MemMap {
     /// Address of page 0.
     pub(crate) zone_base: AtomicUsize,
     /// Pages in the zone.
@@ -88,7 +90,7 @@ pub(crate) struct MemMap {
 }
 
 /// The one memmap of the process.
-pub(crate) static MEMMAP: MemMap = MemMap {
+pub static MEMMAP: MemMap = MemMap {
     zone_base: AtomicUsize::new(0),
     nr_pages: AtomicUsize::new(0),
     class: AtomicPtr::new(core::ptr::null_mut()),

@@ -13,8 +13,8 @@ use crate::engine::{RawCache, meta_slice, tunable};
 use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::sheaf::{Sheaf, new_sheaf, retire_sheaf};
-use crate::sync::Ordering;
-use crate::units::CpuId;
+use crate::sync::{Ordering, prefetch, prefetch_for_writing};
+use crate::units::{CACHE_LINE, CpuId};
 
 /// Most barns of a node and cache; CPUs beyond that share.
 pub(crate) const MAX_BARNS: usize = 16;
@@ -93,12 +93,21 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
 pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
     loop {
-        let full = node.barn(cpu).get_full().or_else(|| others(node, cpu).find_map(Barn::rob_full))?;
+        let full = node.barn(cpu).get_full().or_else(|| others(node, cpu).find_map(Barn::rob_full).inspect(bring))?;
         if fits(cache, &full) {
             return Some(full);
         }
         flush_sheaf(cache, full);
     }
+}
+
+/// Asks for a sheaf that another CPU filled, and for its objects, all at once: they lie in that CPU's cache, and who allocates would
+/// wait for one after the other.
+fn bring(robbed: &Sheaf) {
+    for few in robbed.objects().chunks(CACHE_LINE / size_of::<usize>()) {
+        prefetch(few.as_ptr() as usize);
+    }
+    robbed.objects().iter().for_each(|&object| prefetch_for_writing(object));
 }
 
 /// The barns of the other CPUs, the next one first.
