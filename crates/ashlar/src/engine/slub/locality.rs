@@ -7,7 +7,7 @@
 //! empties it starts from its first one.
 //!
 //! * So a full sheaf whose objects are *scattered* goes home to the slabs, while one whose objects are neighbours goes to the barn as it
-//!   is ([`is_scattered`]). The barn holds a few scattered ones nevertheless ([`SCATTERED_BYTES`]): what a program frees and
+//!   is ([`is_scattered`]). A barn that holds little takes scattered ones nevertheless ([`SCATTERED_BYTES`]): what a program frees and
 //!   allocates again at once is in the processor's cache wherever it lies.
 //! * And what a refill takes from a slab it hands out by address, in whatever order it was freed ([`sort`]).
 //!
@@ -18,7 +18,7 @@ use crate::percpu::sheaf::Sheaf;
 use crate::slab::geometry::Geometry;
 use crate::units::PAGE_SIZE;
 
-/// Bytes of objects on scattered sheaves that a barn holds, before further ones go home.
+/// Bytes of objects in a barn from which on it takes no scattered sheaf: less than a processor's second cache holds.
 pub(super) const SCATTERED_BYTES: usize = 64 << 10;
 /// Largest stride for which the place of an object matters: a page holds eight of them. Larger ones have most of their lines to themselves.
 const MOST_STRIDE: usize = PAGE_SIZE / 8;
