@@ -25,6 +25,11 @@ fn changes_of_page(objects: &[*mut u8]) -> usize {
     objects.windows(2).filter(|pair| pair[0] as usize / PAGE != pair[1] as usize / PAGE).count()
 }
 
+/// How many of the objects lie before the one before, in the same page.
+fn steps_back(objects: &[*mut u8]) -> usize {
+    objects.windows(2).filter(|pair| pair[0] as usize / PAGE == pair[1] as usize / PAGE && pair[0] > pair[1]).count()
+}
+
 fn allocate(cache: &KmemCache) -> Vec<*mut u8> {
     (0..OBJECTS).map(|_| cache.alloc().map(NonNull::as_ptr).expect("memory")).collect()
 }
@@ -61,6 +66,8 @@ fn order_comes_back_after_frees_in_any_order() {
             let found = changes_of_page(&objects);
             let most = 2 * in_order + scattered;
             assert!(found <= most, "round {round}: {found} changes of page, {in_order} in perfect order");
+            let back = steps_back(&objects);
+            assert!(back <= scattered, "round {round}: {back} objects lie before the one before");
             shuffle(&mut objects);
             assert!(changes_of_page(&objects) > OBJECTS * 9 / 10, "the frees of this test are in no order");
             free(cache, &objects);

@@ -8,8 +8,9 @@
 //! | 1 | spare | the same for the spare sheaf; 0 when there is none |
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
-//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Then follow the slots of malloc's and kmalloc's caches, at places that are
-//! known when the library is built, so that their tables are constants; then those of all others.
+//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Then follow
+//! the slots of malloc's and kmalloc's caches, at places that are known when the library is built, so that their tables
+//! are constants; then those of all others.
 //!
 //! Who writes a slot: code that runs on its CPU inside a critical section (rseq), or that holds the CPU's
 //! lock (portable), or that has stopped every critical section (drain).

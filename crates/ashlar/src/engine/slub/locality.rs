@@ -45,6 +45,9 @@ fn are_scattered(stride: usize, objects: &[usize]) -> bool {
 /// Sorts objects of one slab, which starts at `base`, by address. Leaves them as they are if one occurs twice, which is found when it is freed,
 /// or if the slab has too many objects.
 pub(super) fn sort(geometry: &Geometry, base: usize, objects: &mut [usize]) {
+    if objects.len() < 2 {
+        return;
+    }
     let mut present = [0u64; MOST_SORTED / 64];
     for &object in objects.iter() {
         let Some(index) = geometry.index_of(object - base) else { return };

@@ -10,8 +10,9 @@
 //! An allocation pops the main sheaf. When it is empty the spare takes its place, then a full sheaf of the
 //! barn, then a sheaf refilled from slabs. A free pushes, whatever slab the object is from; when the main
 //! sheaf is full the spare takes its place, then an empty sheaf, and the full one goes to the barn, or, when
-//! the barn holds enough, or the objects lie scattered (`locality`), its objects to their slabs. Two sheaves a CPU are what keeps a program that
-//! allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of 6.18 and 7.0.
+//! the barn holds enough, or the objects lie scattered (`locality`), its objects to their slabs. Two sheaves a CPU
+//! are what keeps a program that allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of
+//! 6.18 and 7.0.
 //!
 //! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]). For objects that share cache lines a
 //! spare that is less than half full is passed over while there is memory.
