@@ -17,11 +17,77 @@ pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// Sized frees of less than this many bytes take the fast path; 0 where frees must look at the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
 
+/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that finds the cache by the page: the fast path of `kfree`, and a jump
+/// to `$slow`, of the same type, where that is not enough.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! kfree_fast_path {
+    ($slow:path) => {
+        // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset.
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "mov rax, rdi",
+            "sub rax, [rip + {memmap} + {zone}]",
+            "shr rax, 12",
+            "cmp rax, [rip + {memmap} + {pages}]",
+            "jae {slow}",
+            "mov rcx, [rip + {memmap} + {class}]",
+            "movzx r8d, word ptr [rcx + rax*4]",
+            "add r8, [rip + {percpu} + {base}]",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            $crate::section_open!("rcx", "rdx"),
+            $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "mov rax, [r8 + rcx]",
+            "test eax, {full}",
+            "jz {slow}",
+            "mov [rax - 8], rdi",
+            "sub qword ptr [r8 + rcx], 8",
+            $crate::section_close!("{slow}"),
+            "ret",
+            ".cfi_endproc",
+            ".p2align 6",
+            memmap = sym $crate::malloc::parts::MEMMAP,
+            zone = const $crate::malloc::parts::ZONE,
+            pages = const $crate::malloc::parts::PAGES,
+            class = const $crate::malloc::parts::CLASS,
+            percpu = sym $crate::malloc::parts::PERCPU,
+            base = const $crate::malloc::parts::BASE,
+            rseq = const $crate::malloc::parts::RSEQ,
+            gate = const $crate::malloc::parts::GATE,
+            shift = const $crate::malloc::parts::AREA_SHIFT,
+            full = const $crate::malloc::parts::FULL_MASK,
+            slow = sym $slow,
+        )
+    };
+}
+
+/// What the macros of the entry points refer to here; see [`crate::malloc::parts`].
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[expect(missing_docs, reason = "named as the operands of the macro are")]
+pub(crate) mod parts {
+    pub use crate::page::memmap::MEMMAP;
+    pub use crate::percpu::area::PERCPU;
+
+    use crate::page::memmap::MemMap;
+    use crate::percpu::area::PerCpu;
+    use crate::percpu::{area, sections};
+    use core::mem::offset_of;
+
+    pub const ZONE: usize = offset_of!(MemMap, zone_base);
+    pub const PAGES: usize = offset_of!(MemMap, fast_pages);
+    pub const CLASS: usize = offset_of!(MemMap, class);
+    pub const BASE: usize = offset_of!(PerCpu, base);
+    pub const RSEQ: usize = offset_of!(PerCpu, rseq_offset);
+    pub const GATE: usize = sections::GATE;
+    pub const AREA_SHIFT: u32 = area::AREA_SHIFT;
+    pub const FULL_MASK: usize = sections::FULL_MASK;
+}
+
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 mod fast {
     use super::{LIMIT, SIZED_FREE_LIMIT, kfree_slow, kmalloc_slow};
     use crate::kmalloc::SIZE_SLOT;
-    use crate::page::memmap::{MEMMAP, MemMap};
     use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu};
     use crate::percpu::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
     use core::arch::naked_asm;
@@ -79,42 +145,7 @@ mod fast {
     /// `ptr` was allocated here, was not freed since, and nobody uses it any more.
     #[unsafe(naked)]
     pub unsafe extern "C" fn kfree(ptr: *mut u8) {
-        // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset.
-        naked_asm!(
-            ".cfi_startproc",
-            "mov rax, rdi",
-            "sub rax, [rip + {map} + {zone}]",
-            "shr rax, 12",
-            "cmp rax, [rip + {map} + {pages}]",
-            "jae {slow}",
-            "mov rcx, [rip + {map} + {class}]",
-            "movzx r8d, word ptr [rcx + rax*4]",
-            "add r8, [rip + {percpu} + {base}]",
-            "mov rdx, [rip + {percpu} + {rseq}]",
-            section_open!("rcx", "rdx"),
-            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
-            "shl rcx, {shift}",
-            "mov rax, [r8 + rcx]",
-            "test eax, {full}",
-            "jz {slow}",
-            "mov [rax - 8], rdi",
-            "sub qword ptr [r8 + rcx], 8",
-            section_close!("{slow}"),
-            "ret",
-            ".cfi_endproc",
-            entry_end!(),
-            map = sym MEMMAP,
-            zone = const offset_of!(MemMap, zone_base),
-            pages = const offset_of!(MemMap, fast_pages),
-            class = const offset_of!(MemMap, class),
-            percpu = sym PERCPU,
-            base = const offset_of!(PerCpu, base),
-            rseq = const offset_of!(PerCpu, rseq_offset),
-            gate = const GATE,
-            shift = const AREA_SHIFT,
-            full = const FULL_MASK,
-            slow = sym kfree_slow,
-        )
+        crate::kfree_fast_path!(kfree_slow)
     }
 
     /// As [`kfree`], told the size that was asked for: no look-up of the page.

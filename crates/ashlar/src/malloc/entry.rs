@@ -13,6 +13,10 @@
 //! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty. A CPU's side
 //! is the lowest bit of its number: to read it from its area cost two loads more, in code that waits for nothing but loads.
 //!
+//! # The map has its place
+//! These paths take the object's address, divided by 16, for the address of its entry: the map lies where that is true, or they
+//! stay closed and every call takes the slow path (see [`crate::page::objmap`]).
+//!
 //! # Whose name they have
 //! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the paths are macros, and whoever gives
 //! them a name of the linker's has them stand there: `malloc_fast_path!`, `free_fast_path!`.
@@ -38,13 +42,12 @@ impl Limit {
 
 /// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path of it, and a jump to `$slow`, of the
 /// same type, where that has nothing.
-#[cfg(not(ashlar_unchecked))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! malloc_fast_path {
     ($slow:path) => {
-        // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area, then side, then bias of the map. rcx: scratch,
-        // then area of the CPU, then address by grain. rax: object.
+        // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area, then side. rcx: scratch, then area of the CPU,
+        // then place of the entry. rax: object.
         core::arch::naked_asm!(
             ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
@@ -54,21 +57,16 @@ macro_rules! malloc_fast_path {
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
-            "mov edx, ecx",
+            $crate::side_of_cpu!("ecx", "edx"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
-            "and edx, 1",
             "mov rax, [rcx + rsi*8]",
             "mov rax, [rax]",
             "test rax, rax",
             "jz {slow}",
             "add qword ptr [rcx + rsi*8], 8",
             $crate::section_close!("{slow}"),
-            "or esi, edx",
-            "mov rcx, rax",
-            "shr rcx, {grain}",
-            "mov rdx, [rip + {objects} + {bias}]",
-            "mov [rcx + rdx], sil",
+            $crate::enter_object!(),
             "ret",
             ".cfi_endproc",
             ".p2align 6",
@@ -80,10 +78,29 @@ macro_rules! malloc_fast_path {
             shift = const $crate::malloc::parts::AREA_SHIFT,
             objects = sym $crate::malloc::parts::OBJECTS,
             slots = const $crate::malloc::parts::SLOTS,
-            bias = const $crate::malloc::parts::BIAS,
             grain = const $crate::malloc::parts::GRAIN,
             slow = sym $slow,
         )
+    };
+}
+
+/// Side of the CPU whose number is in `$cpu`, to `$side`.
+#[cfg(not(ashlar_unchecked))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! side_of_cpu {
+    ($cpu:literal, $side:literal) => {
+        concat!("mov ", $side, ", ", $cpu, "\nand ", $side, ", 1")
+    };
+}
+
+/// Enters the object that `malloc` returns in the map.
+#[cfg(not(ashlar_unchecked))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! enter_object {
+    () => {
+        "or esi, edx\nmov rcx, rax\nshr rcx, {grain}\nmov [rcx], sil"
     };
 }
 
@@ -93,27 +110,26 @@ macro_rules! malloc_fast_path {
 #[macro_export]
 macro_rules! free_fast_path {
     () => {
-        // rdi: object. rsi: its entry, then twice the number of the word in the area. rax: place of the entry, then top. rdx: offset
-        // of the rseq area, then side. rcx: map, then area of the CPU.
+        // rdi: object. rsi: its entry, then twice the number of the word in the area. rax: number of the entry, then top. rdx: offset
+        // of the rseq area, then side. rcx: place of the entry, then area of the CPU.
         core::arch::naked_asm!(
             ".cfi_startproc",
-            "mov rax, rdi",
-            "sub rax, [rip + {objects} + {zone}]",
-            "ror rax, {grain}",
+            "mov rcx, rdi",
+            "ror rcx, {grain}",
+            "mov rax, rcx",
+            "sub rax, [rip + {objects} + {first}]",
             "cmp rax, [rip + {objects} + {entries}]",
             "jae {slow}",
-            "mov rcx, [rip + {objects} + {map}]",
-            "movzx esi, byte ptr [rcx + rax]",
+            "movzx esi, byte ptr [rcx]",
             "test esi, esi",
             "jz {slow}",
-            "mov byte ptr [rcx + rax], 0",
+            "mov byte ptr [rcx], 0",
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
-            "mov edx, ecx",
+            $crate::side_of_cpu!("ecx", "edx"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
-            "and edx, 1",
             "xor esi, edx",
             "mov rax, [rcx + rsi*8]",
             "test eax, {full}",
@@ -125,9 +141,8 @@ macro_rules! free_fast_path {
             ".cfi_endproc",
             ".p2align 6",
             objects = sym $crate::malloc::parts::OBJECTS,
-            zone = const $crate::malloc::parts::ZONE,
+            first = const $crate::malloc::parts::FIRST,
             entries = const $crate::malloc::parts::ENTRIES,
-            map = const $crate::malloc::parts::MAP,
             slots = const $crate::malloc::parts::SLOTS,
             grain = const $crate::malloc::parts::GRAIN,
             percpu = sym $crate::malloc::parts::PERCPU,
@@ -141,47 +156,48 @@ macro_rules! free_fast_path {
     };
 }
 
+// What a build of the lab has instead (`lab/peers/build.sh ashlar-unchecked`), to find what the checks of misuse cost: `malloc` enters
+// nothing, and `free` finds the slot by the page, as `kfree` does. Nothing of this is in a library that is installed.
+#[cfg(ashlar_unchecked)]
+mod unchecked {
+    #[doc(hidden)]
+    #[macro_export]
+    macro_rules! side_of_cpu {
+        ($cpu:literal, $side:literal) => {
+            ""
+        };
+    }
+    #[doc(hidden)]
+    #[macro_export]
+    macro_rules! enter_object {
+        () => {
+            "# not entered: {grain}"
+        };
+    }
+    #[doc(hidden)]
+    #[macro_export]
+    macro_rules! free_fast_path {
+        () => {
+            $crate::kfree_fast_path!($crate::malloc::parts::free_slow)
+        };
+    }
+}
+
 /// What the macros refer to. Nothing of it is to be called or read but by them.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[expect(missing_docs, reason = "named as the operands of the macros are")]
 pub mod parts {
     pub use super::LIMIT;
+    pub use crate::kmalloc::entry::parts::*;
     pub use crate::malloc::{SIZE_CODE, free_slow, free_taken, malloc_slow};
     pub use crate::page::objmap::OBJECTS;
-    pub use crate::percpu::area::PERCPU;
-
     use crate::page::objmap::ObjectMap;
-    use crate::percpu::area::PerCpu;
-    use crate::percpu::{area, sections};
     use core::mem::offset_of;
 
-    pub const RSEQ: usize = offset_of!(PerCpu, rseq_offset);
-    pub const GATE: usize = sections::GATE;
-    pub const AREA_SHIFT: u32 = area::AREA_SHIFT;
-    pub const FULL_MASK: usize = sections::FULL_MASK;
-    pub const ZONE: usize = offset_of!(ObjectMap, zone_base);
+    pub const FIRST: usize = offset_of!(ObjectMap, first);
     pub const ENTRIES: usize = offset_of!(ObjectMap, fast_entries);
-    pub const MAP: usize = offset_of!(ObjectMap, map);
     pub const SLOTS: usize = offset_of!(ObjectMap, slots);
-    pub const BIAS: usize = offset_of!(ObjectMap, bias);
     pub const GRAIN: u32 = crate::page::objmap::GRAIN.ilog2();
-
-    #[cfg(ashlar_unchecked)]
-    pub use by_page::*;
-
-    /// What `free` refers to where it looks at the page.
-    #[cfg(ashlar_unchecked)]
-    mod by_page {
-        pub use crate::page::memmap::MEMMAP;
-        use crate::page::memmap::MemMap;
-        use crate::percpu::area::PerCpu;
-        use core::mem::offset_of;
-
-        pub const MEMMAP_ZONE: usize = offset_of!(MemMap, zone_base);
-        pub const FAST_PAGES: usize = offset_of!(MemMap, fast_pages);
-        pub const CLASS: usize = offset_of!(MemMap, class);
-        pub const BASE: usize = offset_of!(PerCpu, base);
-    }
 }
 
 /// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there is none.

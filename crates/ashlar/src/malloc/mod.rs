@@ -8,7 +8,6 @@
 //! * `entry`: `malloc` and `free` with their fast paths.
 //! * `check`: what pointers are; misuse of `free` (the object map, `page::objmap`, knows every live object).
 //! * `resize` is `realloc`.
-//! * `unchecked`: what `entry` would be without the checks; only a lab builds it, to find what they cost.
 //! * this file: everything else behind the fast paths.
 //!
 //! The C names, with their exact argument rules, are in the crate `ashlar-malloc`; here are Rust functions.
@@ -18,8 +17,6 @@ mod check;
 mod classes;
 pub(crate) mod entry;
 mod resize;
-#[cfg(all(target_arch = "x86_64", feature = "os", ashlar_unchecked))]
-mod unchecked;
 
 use core::fmt::Write;
 use core::ptr::NonNull;
@@ -117,10 +114,10 @@ fn create_caches() -> bool {
         let Ok(raw) = create_raw(name.text(), size, &args, Origin::Malloc, Some(slot)) else { return false };
         place.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
     }
-    // The entry points serve sheaves; engines without them have every call in the slow path, the sooner the better.
-    let has_sheaves = crate::boot::options().engine.has_sheaves();
-    OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && has_sheaves);
-    if has_sheaves {
+    // The entry points serve sheaves, and know the map at its place only; else every call is one of the slow path, the sooner the better.
+    let fast = crate::boot::options().engine.has_sheaves() && OBJECTS.is_in_place();
+    OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && fast);
+    if fast {
         entry::LIMIT.open(MALLOC_MAX_CACHE_SIZE);
     }
     true

@@ -29,15 +29,15 @@ impl LinuxSource {
     }
 }
 
-fn map_nothing(bytes: usize) -> Option<NonNull<u8>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice changes no existing memory.
-    let at = unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+/// Addresses without memory; near `hint`, if the kernel agrees.
+fn map_nothing(hint: *mut libc::c_void, bytes: usize, flags: i32) -> Option<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags;
+    // SAFETY: no flag lets a new mapping take the place of another one, so it changes no existing memory.
+    let at = unsafe { libc::mmap(hint, bytes, libc::PROT_NONE, flags, -1, 0) };
     if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
 }
 
-// SAFETY: reservations come from anonymous mmap at addresses of the kernel's choice, so they overlap
-// nothing; anonymous memory is zero at first touch; mprotect and madvise act on the given range only;
+// SAFETY: reservations come from anonymous mmap, which replaces nothing, so they overlap nothing; anonymous memory is zero at first touch; mprotect and madvise act on the given range only;
 // no system call here re-enters the allocator.
 unsafe impl PageSource for LinuxSource {
     fn page_size(&self) -> usize {
@@ -60,7 +60,7 @@ unsafe impl PageSource for LinuxSource {
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let padded = bytes.checked_add(align)?;
-        let at = map_nothing(padded)?.as_ptr() as usize;
+        let at = map_nothing(core::ptr::null_mut(), padded, 0)?.as_ptr() as usize;
         let aligned = crate::units::align_up(at, align);
         // SAFETY: both cut-off pieces belong to the mapping just made, and nobody knows of it yet.
         unsafe {
@@ -73,6 +73,19 @@ unsafe impl PageSource for LinuxSource {
             }
         }
         NonNull::new(aligned as *mut u8)
+    }
+
+    fn reserve_at(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        // Kernels before 4.17 do not know the flag: to them the address is a hint.
+        match map_nothing(at.as_ptr().cast(), bytes, libc::MAP_FIXED_NOREPLACE) {
+            Some(got) if got == at => true,
+            Some(elsewhere) => {
+                // SAFETY: the mapping just made, and nobody knows of it yet.
+                unsafe { libc::munmap(elsewhere.as_ptr().cast(), bytes) };
+                false
+            }
+            None => false,
+        }
     }
 
     unsafe fn make_readable(&self, at: NonNull<u8>, bytes: usize) -> bool {

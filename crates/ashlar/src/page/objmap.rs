@@ -5,6 +5,12 @@
 //! answers all that `free` must know: whether an object starts at the address, whether it is live, and which cache it is
 //! of. Free objects need not be touched for that, which a mark inside them would ask for.
 //!
+//! # Its place
+//! An entry lies where the address of the object, divided by 16, points to. That is below 8 TiB, where Linux puts nothing of its
+//! own accord but programs that ask for it, so the place is nearly always free. The fast paths of malloc take it for granted, which
+//! saves them the loads of an address. Where it is taken the map lies elsewhere, and they stay closed: everything works, by the slow paths.
+//!
+//! # Its cost
 //! The map costs a sixteenth of the memory that malloc's slabs use. It exists from the first call of malloc on: a program
 //! that uses caches and kmalloc only has none. Like the memmap it can be read for the whole zone and is writable where
 //! the zone is committed; both are the zone's work (`zone/objects.rs`).
@@ -15,7 +21,7 @@
 #![allow(unsafe_code, reason = "indexes a raw array over the zone")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
-use crate::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 
 /// Bytes that one entry stands for: the alignment of malloc's objects.
 pub(crate) const GRAIN: usize = 16;
@@ -25,16 +31,14 @@ pub(crate) const GRAIN: usize = 16;
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct ObjectMap {
-    /// Address of page 0 of the zone.
-    pub(crate) zone_base: AtomicUsize,
+    /// The zone's first grain: the address of page 0 divided by [`GRAIN`].
+    pub(crate) first: AtomicUsize,
     /// Entries in the map.
     pub(crate) entries: AtomicUsize,
     /// Entries that `free` may use on its fast path: all, or none where frees must look at the node first.
     pub(crate) fast_entries: AtomicUsize,
-    /// The entries.
-    pub(crate) map: AtomicPtr<AtomicU8>,
-    /// What leads from an address divided by [`GRAIN`] to its entry.
-    pub(crate) bias: AtomicUsize,
+    /// What leads from an address divided by [`GRAIN`] to its entry: 0 where the map has its place.
+    bias: AtomicUsize,
     /// What leads from a code to the slot of its cache on CPU 0: slots are 16 bytes and codes even, so eight times the
     /// code is added.
     pub(crate) slots: AtomicUsize,
@@ -42,10 +46,9 @@ pub struct ObjectMap {
 
 /// The one object map of the process.
 pub static OBJECTS: ObjectMap = ObjectMap {
-    zone_base: AtomicUsize::new(0),
+    first: AtomicUsize::new(0),
     entries: AtomicUsize::new(0),
     fast_entries: AtomicUsize::new(0),
-    map: AtomicPtr::new(core::ptr::null_mut()),
     bias: AtomicUsize::new(0),
     slots: AtomicUsize::new(0),
 };
@@ -53,10 +56,14 @@ pub static OBJECTS: ObjectMap = ObjectMap {
 impl ObjectMap {
     /// Publishes the map at `map` for a zone of `bytes` bytes from `zone_base`; called once.
     pub(crate) fn publish(&self, zone_base: usize, bytes: usize, map: usize) {
-        self.zone_base.store(zone_base, Ordering::Relaxed);
-        self.map.store(map as *mut AtomicU8, Ordering::Relaxed);
+        self.first.store(zone_base / GRAIN, Ordering::Relaxed);
         self.bias.store(map.wrapping_sub(zone_base / GRAIN), Ordering::Relaxed);
         self.entries.store(bytes / GRAIN, Ordering::Release);
+    }
+
+    /// Whether the map has the place that the fast paths take for granted.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.entries.load(Ordering::Relaxed) != 0 && self.bias.load(Ordering::Relaxed) == 0
     }
 
     /// Opens the fast paths: `slots` is what leads from eight times a code to its slot, `frees` tells whether frees may
@@ -71,13 +78,14 @@ impl ObjectMap {
     /// The entry of an address of the zone at which an object may start.
     #[inline]
     fn entry(&self, address: usize) -> Option<&'static AtomicU8> {
-        // Addresses that are no multiple of 16 rotate into numbers beyond every zone.
-        let index = address.wrapping_sub(self.zone_base.load(Ordering::Relaxed)).rotate_right(GRAIN.ilog2());
-        if index >= self.entries.load(Ordering::Acquire) {
+        // Addresses that are no multiple of 16 rotate into grains beyond every zone.
+        let grain = address.rotate_right(GRAIN.ilog2());
+        if grain.wrapping_sub(self.first.load(Ordering::Relaxed)) >= self.entries.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: `publish` stored an array of `entries` bytes that are readable for ever.
-        Some(unsafe { &*self.map.load(Ordering::Relaxed).add(index) })
+        let entry = grain.wrapping_add(self.bias.load(Ordering::Relaxed)) as *const AtomicU8;
+        // SAFETY: `publish` was told of an array of `entries` bytes that are readable for ever; this is one of them.
+        Some(unsafe { &*entry })
     }
 
     /// The code of the live object of malloc that starts at `address`; 0 when there is none.
@@ -114,10 +122,9 @@ mod tests {
     fn only_multiples_of_sixteen_inside_the_zone_have_an_entry() {
         static BYTES: [AtomicU8; 8] = [const { AtomicU8::new(0) }; 8];
         let map = ObjectMap {
-            zone_base: AtomicUsize::new(0),
+            first: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
             fast_entries: AtomicUsize::new(0),
-            map: AtomicPtr::new(core::ptr::null_mut()),
             bias: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),
         };
@@ -129,7 +136,7 @@ mod tests {
         }
         map.enter(0x10_0030, 7);
         assert_eq!(BYTES[3].load(Ordering::Relaxed), 7);
-        assert_eq!((0x10_0030 / GRAIN).wrapping_add(map.bias.load(Ordering::Relaxed)), &raw const BYTES[3] as usize);
+        assert!(!map.is_in_place(), "no static lies at 0x10000");
         assert_eq!((map.code_at(0x10_0030), map.code_at(0x10_0031), map.code_at(0x10_0040)), (7, 0, 0));
         assert_eq!((map.take(0x10_0030), map.take(0x10_0030)), (7, 0));
     }

@@ -13,7 +13,7 @@ use crate::units::NodeId;
 ///
 /// # Safety
 /// Implementors guarantee:
-/// * a range returned by `reserve` or `map_direct` overlaps no other range that is
+/// * a range given by `reserve`, `reserve_at` or `map_direct` overlaps no other range that is
 ///   in use by anyone, and stays reserved until the process ends (or `unmap_direct`);
 /// * after `commit` returned true, the range is readable and writable for as long as it is reserved,
 ///   and a page committed for the first time reads as zeros;
@@ -31,6 +31,13 @@ pub unsafe trait PageSource: Sync {
 
     /// Reserves `bytes` of address space at a multiple of `align`.
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
+
+    /// Reserves `bytes` of address space from `at` on; false, and nothing is reserved, where any of it is in use, or
+    /// where `at` is no multiple of the page size, or where the source cannot choose.
+    fn reserve_at(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        let _ = (at, bytes);
+        false
+    }
 
     /// Makes a reserved range read as zeros, without the right to write; false when refused.
     ///

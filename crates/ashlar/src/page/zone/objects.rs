@@ -27,7 +27,9 @@ impl Zone {
         let Some(source) = self.source() else { return false };
         let bytes = MEMMAP.nr_pages.load(Ordering::Relaxed) * PAGE_SIZE;
         let size = align_up(bytes / GRAIN, source.page_size());
-        let Some(at) = source.reserve(size, source.page_size()) else { return false };
+        let zone_base = MEMMAP.zone_base.load(Ordering::Relaxed);
+        let place = NonNull::new((zone_base / GRAIN) as *mut u8).filter(|&at| source.reserve_at(at, size));
+        let Some(at) = place.or_else(|| source.reserve(size, source.page_size())) else { return false };
         // SAFETY: the whole range was just reserved.
         if !unsafe { source.make_readable(at, size) } {
             return false;
@@ -41,7 +43,7 @@ impl Zone {
                 return false;
             }
         }
-        OBJECTS.publish(MEMMAP.zone_base.load(Ordering::Relaxed), bytes, at.as_ptr() as usize);
+        OBJECTS.publish(zone_base, bytes, at.as_ptr() as usize);
         true
     }
 
