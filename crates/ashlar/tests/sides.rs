@@ -110,3 +110,48 @@ fn what_waits_on_the_spare_is_had_when_memory_ends() {
         child.succeeded();
     }
 }
+
+/// Objects in the sheaves of a cache of malloc.
+fn cached(name: &str) -> usize {
+    let mut found = 0;
+    ashlar::for_each_cache(|info| {
+        if info.name() == name {
+            found = info.usage.cached;
+        }
+    });
+    found
+}
+
+/// The words of malloc's slots lie differently on CPUs of different sides. Whatever goes by them besides `malloc` and `free`
+/// finds main and spare on each: `kfree`, bulks, and drains by the gate, by the lock, and by visits.
+#[test]
+fn slots_of_both_sides_are_filled_and_drained_alike() {
+    let test = "slots_of_both_sides_are_filled_and_drained_alike";
+    for (role, options) in [("gate", ""), ("visits", ""), ("lock", "percpu=lock")] {
+        let outcome = child(test, role, &[("ASHLAR_OPTIONS", options)], || {
+            ashlar::testing::fail_fence(role == "visits");
+            for round in 0..20 {
+                for cpu in cpus() {
+                    assert!(pin(cpu));
+                    let live: Vec<*mut u8> = (0..200).map(|_| ashlar::malloc::malloc(512)).collect();
+                    let distinct: HashSet<_> = live.iter().collect();
+                    assert!(distinct.len() == live.len() && !live.contains(&core::ptr::null_mut()));
+                    let (one_by_one, rest) = live.split_at(50);
+                    // SAFETY: live, each freed once, by one way or another.
+                    unsafe {
+                        one_by_one.iter().for_each(|&at| ashlar::kfree(at));
+                        ashlar::kfree_bulk(&rest[..50]);
+                        rest[50..].iter().for_each(|&at| ashlar::malloc::free(at));
+                    }
+                }
+                let before = cached("malloc-512");
+                assert!(before >= 4, "round {round}: {before} objects in sheaves");
+                ashlar::reap();
+                assert_eq!(cached("malloc-512"), 0, "round {round}: of {before}");
+            }
+        });
+        if let Some(child) = outcome {
+            child.succeeded();
+        }
+    }
+}

@@ -108,6 +108,7 @@ struct Hot {
 
 impl Hot {
     fn of(raw: &RawCache) -> Hot {
+        debug_assert!(!percpu::area::is_sided(raw.slot), "the sections of this file know main and spare in order");
         Hot {
             slot: percpu::slot0(raw.slot),
             free_slot: percpu::slot0(raw.page_slot()),

@@ -11,7 +11,8 @@
 //! of the other side on the spare. So two threads on two CPUs that were handed neighbours in one cache line do not go on
 //! reusing them (passive false sharing): each has what its own CPU was given. The bit is advice. A thread that was moved
 //! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty. A CPU's side
-//! is the lowest bit of its number: to read it from its area cost two loads more, in code that waits for nothing but loads.
+//! is the lowest bit of its number. On CPUs of side 1 the words of malloc's slots have changed places (see
+//! [`crate::percpu::area`]): so an entry, as it is, is the number of the right word, on the CPU that allocates and on the one that frees.
 //!
 //! # The map has its place
 //! These paths take the object's address, divided by 16, for the address of its entry: the map lies where that is true, or they
@@ -46,8 +47,8 @@ impl Limit {
 #[macro_export]
 macro_rules! malloc_fast_path {
     ($slow:path) => {
-        // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area, then side. rcx: scratch, then area of the CPU,
-        // then place of the entry. rax: object.
+        // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area. rcx: scratch, then area of the CPU, then place of
+        // the entry. rax: object.
         core::arch::naked_asm!(
             ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
@@ -57,7 +58,7 @@ macro_rules! malloc_fast_path {
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
-            $crate::side_of_cpu!("ecx", "edx"),
+            $crate::add_side!("esi", "ecx"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
             "mov rax, [rcx + rsi*8]",
@@ -84,13 +85,13 @@ macro_rules! malloc_fast_path {
     };
 }
 
-/// Side of the CPU whose number is in `$cpu`, to `$side`.
+/// Makes an entry of a code: adds the side of the CPU whose number is in `$cpu`.
 #[cfg(not(ashlar_unchecked))]
 #[doc(hidden)]
 #[macro_export]
-macro_rules! side_of_cpu {
-    ($cpu:literal, $side:literal) => {
-        concat!("mov ", $side, ", ", $cpu, "\nand ", $side, ", 1")
+macro_rules! add_side {
+    ($code:literal, $cpu:literal) => {
+        concat!("bt ", $cpu, ", 0\nadc ", $code, ", 0")
     };
 }
 
@@ -100,7 +101,7 @@ macro_rules! side_of_cpu {
 #[macro_export]
 macro_rules! enter_object {
     () => {
-        "or esi, edx\nmov rcx, rax\nshr rcx, {grain}\nmov [rcx], sil"
+        "mov rcx, rax\nshr rcx, {grain}\nmov [rcx], sil"
     };
 }
 
@@ -110,8 +111,8 @@ macro_rules! enter_object {
 #[macro_export]
 macro_rules! free_fast_path {
     () => {
-        // rdi: object. rsi: its entry, then twice the number of the word in the area. rax: number of the entry, then top. rdx: offset
-        // of the rseq area, then side. rcx: place of the entry, then area of the CPU.
+        // rdi: object. rsi: its entry. rax: number of the entry, then top. rdx: offset of the rseq area. rcx: place of the entry, then
+        // area of the CPU.
         core::arch::naked_asm!(
             ".cfi_startproc",
             "mov rcx, rdi",
@@ -127,10 +128,8 @@ macro_rules! free_fast_path {
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
-            $crate::side_of_cpu!("ecx", "edx"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
-            "xor esi, edx",
             "mov rax, [rcx + rsi*8]",
             "test eax, {full}",
             "jz {taken}",
@@ -162,8 +161,8 @@ macro_rules! free_fast_path {
 mod unchecked {
     #[doc(hidden)]
     #[macro_export]
-    macro_rules! side_of_cpu {
-        ($cpu:literal, $side:literal) => {
+    macro_rules! add_side {
+        ($code:literal, $cpu:literal) => {
             ""
         };
     }

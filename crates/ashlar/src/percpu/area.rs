@@ -7,6 +7,11 @@
 //! | 0 | main | address of the top entry of the main sheaf; the null sheaf when there is none |
 //! | 1 | spare | the same for the spare sheaf; 0 when there is none |
 //!
+//! In malloc's slots the words have changed places on every second CPU, those of *side* 1: the word with the number of a side is the
+//! main sheaf on CPUs of that side, and the spare on others. So the side of the CPU that an object was handed out on, which its
+//! entry in the object map says, leads `free` to the right one (see [`crate::malloc::entry`]). [`crossed`] is the one place that knows
+//! it besides that text; all other code speaks of main and spare.
+//!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
 //! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Then follow
 //! the slots of malloc's and kmalloc's caches, at places that are known when the library is built, so that their tables
@@ -51,6 +56,18 @@ static NULL_SHEAF: NullSheaf = NullSheaf([0; 256]);
 #[inline]
 pub(crate) fn null_top() -> usize {
     &raw const NULL_SHEAF.0 as usize
+}
+
+/// Whether the words of the slot at `offset` lie by the CPU's side: those of malloc's caches do.
+#[inline]
+pub(crate) fn is_sided(offset: u16) -> bool {
+    !cfg!(ashlar_unchecked) && (MALLOC_SLOTS..KMALLOC_SLOTS).contains(&usize::from(offset))
+}
+
+/// Main and spare as they lie in the slot of `cpu` at `offset`; and the other way round.
+#[inline]
+pub(crate) fn crossed(cpu: CpuId, offset: u16, [first, second]: [usize; 2]) -> [usize; 2] {
+    if is_sided(offset) && PerCpu::side_of(cpu) == 1 { [second, first] } else { [first, second] }
 }
 
 /// What the fast paths read, in one cache line.
@@ -114,7 +131,7 @@ impl PerCpu {
         true
     }
 
-    /// The side of a CPU, 0 or 1 (see [`crate::malloc::entry`], whose text knows it too): neighbours are on different ones.
+    /// The side of a CPU, 0 or 1: neighbours are on different ones. The text of [`crate::malloc::entry`] knows it too.
     #[inline]
     pub(crate) fn side_of(cpu: CpuId) -> u8 {
         (cpu.0 & 1) as u8
@@ -138,13 +155,10 @@ impl PerCpu {
     /// Every CPU's slot at `offset`, without sheaves.
     fn clear_slot(&self, offset: u16) {
         for cpu in 0..self.cpus.load(Ordering::Relaxed) {
-            let slot = self.slot(CpuId(cpu), offset);
+            let slot = self.slot(CpuId(cpu), offset).cast::<[usize; 2]>();
             // SAFETY: the slot lies in the committed areas; no cache uses this offset yet or any more, so
             // no critical section touches it.
-            unsafe {
-                slot.write_volatile(null_top());
-                slot.add(1).write_volatile(0);
-            }
+            unsafe { slot.write_volatile(crossed(CpuId(cpu), offset, [null_top(), 0])) };
         }
     }
 

@@ -12,7 +12,7 @@
 //! Lock: the *drain lock*, outermost: node and zone locks are taken under it.
 #![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
 
-use super::area::{PERCPU, null_top};
+use super::area::{PERCPU, crossed, null_top};
 use super::sheaf::Sheaf;
 use super::{Mode, lock, mode};
 use crate::sync::{Ordering, SpinLock};
@@ -90,6 +90,7 @@ pub(crate) fn drain_words(offsets: &[u16], empty: [usize; 2], mut take: impl FnM
 /// Empties a slot that nobody else can touch.
 fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(CpuId, u16, [usize; 2])) {
     let slot = PERCPU.slot(cpu, offset);
+    let empty = crossed(cpu, offset, empty);
     // SAFETY: the slot lies in the committed areas, and the caller has it to itself (CPU lock, or all sections
     // stopped); volatile because the sections are assembly.
     let words = unsafe {
@@ -102,7 +103,7 @@ fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(C
         words
     };
     if words != empty {
-        take(cpu, offset, words);
+        take(cpu, offset, crossed(cpu, offset, words));
     }
 }
 
@@ -131,7 +132,7 @@ fn visit_each_cpu(
         // SAFETY: reads words of the committed areas.
         let idle = offsets.iter().all(|&o| unsafe {
             let slot = PERCPU.slot(CpuId(cpu), o);
-            [slot.read_volatile(), slot.add(1).read_volatile()] == empty
+            [slot.read_volatile(), slot.add(1).read_volatile()] == crossed(CpuId(cpu), o, empty)
         });
         if idle {
             continue;

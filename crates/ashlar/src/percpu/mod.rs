@@ -145,6 +145,13 @@ pub(crate) struct View {
     pub(crate) spare: usize,
 }
 
+impl View {
+    fn of(cpu: CpuId, offset: u16, words: [usize; 2]) -> View {
+        let [main, spare] = area::crossed(cpu, offset, words);
+        View { cpu, main, spare }
+    }
+}
+
 /// Address of CPU 0's slot at `offset`: what the critical sections take.
 #[inline(always)]
 pub(crate) fn slot0(offset: u16) -> usize {
@@ -175,7 +182,8 @@ pub(crate) fn has_half(top: usize) -> bool {
 pub(crate) fn pop(offset: u16) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
-        return sections::pop(slot0(offset), sections::rseq_offset());
+        let pop = if area::is_sided(offset) { sections::pop_sided } else { sections::pop };
+        return pop(slot0(offset), sections::rseq_offset());
     }
     with_main(offset, |sheaf| sheaf.pop().unwrap_or(0)).unwrap_or(0)
 }
@@ -185,7 +193,8 @@ pub(crate) fn pop(offset: u16) -> usize {
 pub(crate) fn push(offset: u16, object: usize) -> bool {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
-        return sections::push(slot0(offset), sections::rseq_offset(), object);
+        let push = if area::is_sided(offset) { sections::push_sided } else { sections::push };
+        return push(slot0(offset), sections::rseq_offset(), object);
     }
     with_main(offset, |sheaf| sheaf.push(object)).unwrap_or(false)
 }
@@ -195,6 +204,12 @@ pub(crate) fn push(offset: u16, object: usize) -> bool {
 pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
+        if area::is_sided(offset) {
+            // Bulks are rare for malloc's caches: one object at a time will do.
+            let Some(one) = out.first_mut() else { return 0 };
+            *one = pop(offset);
+            return usize::from(*one != 0);
+        }
         return bulk::pop_batch(slot0(offset), sections::rseq_offset(), out);
     }
     with_main(offset, |sheaf| {
@@ -215,6 +230,9 @@ pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
 pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
+        if area::is_sided(offset) {
+            return objects.first().map_or(0, |&one| usize::from(push(offset, one)));
+        }
         return bulk::push_batch(slot0(offset), sections::rseq_offset(), objects);
     }
     // The first one on top, as the section puts them.
@@ -228,13 +246,15 @@ pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
 /// Runs `f` on the main sheaf under the portable lock. The null sheaf pops nothing and takes nothing.
 #[inline]
 fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
-    lock::with_slot(lock::this_cpu(), offset, |slot| {
+    let cpu = lock::this_cpu();
+    lock::with_slot(cpu, offset, |slot| {
+        let [main, spare] = area::crossed(cpu, offset, *slot);
         #[expect(unsafe_code, reason = "adopts the slot's sheaf for the length of the lock")]
         // SAFETY: the slot's main word is the top of a sheaf that belongs to this slot; the lock makes this
         // thread its owner until the top is stored back below.
-        let mut sheaf = unsafe { Sheaf::from_top(slot[0]) };
+        let mut sheaf = unsafe { Sheaf::from_top(main) };
         let result = f(&mut sheaf);
-        slot[0] = sheaf.into_top();
+        *slot = area::crossed(cpu, offset, [sheaf.into_top(), spare]);
         result
     })
 }
@@ -244,26 +264,28 @@ fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
 pub(crate) fn read(offset: u16) -> Option<View> {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
-        let (cpu, main, spare) = sections::read(slot0(offset))?;
-        return Some(View { cpu: CpuId(cpu), main, spare });
+        let (cpu, words) = sections::read(slot0(offset))?;
+        return Some(View::of(CpuId(cpu), offset, words));
     }
     let cpu = lock::this_cpu();
-    lock::with_slot(cpu, offset, |slot| View { cpu, main: slot[0], spare: slot[1] })
+    lock::with_slot(cpu, offset, |slot| View::of(cpu, offset, *slot))
 }
 
 /// Makes `main` and `spare` this CPU's sheaves if they are still what `view` says and the thread still runs
 /// there. On true the caller owns the sheaves of the view that are not in the new pair.
 #[inline]
 pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> bool {
+    let old = area::crossed(view.cpu, offset, [view.main, view.spare]);
+    let new = area::crossed(view.cpu, offset, [main, spare]);
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
-        return sections::exchange(slot0(offset), view.cpu.0, (view.main, view.spare), (main, spare));
+        return sections::exchange(slot0(offset), view.cpu.0, old, new);
     }
     lock::with_slot(view.cpu, offset, |slot| {
-        if *slot != [view.main, view.spare] {
+        if *slot != old {
             return false;
         }
-        *slot = [main, spare];
+        *slot = new;
         true
     })
     .unwrap_or(false)

@@ -109,79 +109,113 @@ pub(crate) fn cpu() -> Option<u32> {
     (cpu < PERCPU.cpus.load(crate::sync::Ordering::Relaxed)).then_some(cpu)
 }
 
-/// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty, the gate is closed, or on an abort.
+/// Where the main sheaf's word lies after CPU 0's slot, on the CPU whose number is in `{t}`: to `{t}`. `{v}` is free for use.
+macro_rules! main_word {
+    (plain) => {
+        "shl {t}, {shift}"
+    };
+    // The word with the number of the CPU's side; see `area`.
+    (sided) => {
+        "mov {v:e}, {t:e}\nand {v:e}, 1\nshl {t}, {shift}\nlea {t}, [{t} + {v}*8]"
+    };
+}
+
+macro_rules! pop {
+    ($layout:ident, $slot:ident, $rseq_offset:ident) => {{
+        let object: usize;
+        // SAFETY: the section reads the slot of the CPU it runs on (below the gate, so inside the reserved areas)
+        // and the top entry of its main sheaf, which is always a readable word: an object, or the sentinel 0. It
+        // commits only after an object was read, to the entry below, which exists. An abort leaves as an empty
+        // sheaf does.
+        unsafe {
+            asm!(
+                section_open!("{t}", "{off}"),
+                section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "8f"),
+                main_word!($layout),
+                "mov {v}, [{slot} + {t}]",
+                "mov {v}, [{v}]",
+                "test {v}, {v}",
+                "jz 3f",
+                "add qword ptr [{slot} + {t}], 8",
+                section_close!("8f"),
+                "9:",
+                ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
+                "8: xor {v:e}, {v:e}",
+                "jmp 9b",
+                ".popsection",
+                t = out(reg) _,
+                v = out(reg) object,
+                off = in(reg) $rseq_offset,
+                slot = in(reg) $slot,
+                percpu = sym PERCPU,
+                gate = const GATE,
+                shift = const AREA_SHIFT,
+                options(nostack),
+            );
+        }
+        object
+    }};
+}
+
+macro_rules! push {
+    ($layout:ident, $slot:ident, $rseq_offset:ident, $object:ident) => {{
+        // SAFETY: as for `pop`; a top that is no multiple of the sheaf's size has a free word above it. The entry
+        // is written before the commit: an aborted write lands above the top, where nobody reads.
+        unsafe {
+            asm!(
+                section_open!("{t}", "{off}"),
+                section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "{no}"),
+                main_word!($layout),
+                "mov {v}, [{slot} + {t}]",
+                "test {v:e}, {full}",
+                "jz {no}",
+                "mov [{v} - 8], {object}",
+                "sub qword ptr [{slot} + {t}], 8",
+                section_close!("{no}"),
+                t = out(reg) _,
+                v = out(reg) _,
+                object = in(reg) $object,
+                off = in(reg) $rseq_offset,
+                slot = in(reg) $slot,
+                percpu = sym PERCPU,
+                gate = const GATE,
+                shift = const AREA_SHIFT,
+                full = const FULL_MASK,
+                no = label { return false },
+                options(nostack),
+            );
+        }
+        true
+    }};
+}
+
+/// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty, the gate is closed,
+/// or on an abort.
 #[inline(always)]
 pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {
-    let object: usize;
-    // SAFETY: the section reads the slot of the CPU it runs on (below the gate, so inside the reserved areas)
-    // and the top entry of its main sheaf, which is always a readable word: an object, or the sentinel 0. It
-    // commits only after an object was read, to the entry below, which exists. An abort leaves as an empty
-    // sheaf does.
-    unsafe {
-        asm!(
-            section_open!("{t}", "{off}"),
-            section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "8f"),
-            "shl {t}, {shift}",
-            "mov {v}, [{slot} + {t}]",
-            "mov {v}, [{v}]",
-            "test {v}, {v}",
-            "jz 3f",
-            "add qword ptr [{slot} + {t}], 8",
-            section_close!("8f"),
-            "9:",
-            ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
-            "8: xor {v:e}, {v:e}",
-            "jmp 9b",
-            ".popsection",
-            t = out(reg) _,
-            v = out(reg) object,
-            off = in(reg) rseq_offset,
-            slot = in(reg) slot,
-            percpu = sym PERCPU,
-            gate = const GATE,
-            shift = const AREA_SHIFT,
-            options(nostack),
-        );
-    }
-    object
+    pop!(plain, slot, rseq_offset)
+}
+
+/// As [`pop`], of a slot that [is sided](super::area::is_sided).
+pub(crate) fn pop_sided(slot: usize, rseq_offset: isize) -> usize {
+    pop!(sided, slot, rseq_offset)
 }
 
 /// Puts an object on this CPU's main sheaf; false when it is full, the gate is closed, or on an abort.
 #[inline(always)]
 pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
-    // SAFETY: as for `pop`; a top that is no multiple of the sheaf's size has a free word above it. The entry
-    // is written before the commit: an aborted write lands above the top, where nobody reads.
-    unsafe {
-        asm!(
-            section_open!("{t}", "{off}"),
-            section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "{no}"),
-            "shl {t}, {shift}",
-            "mov {o}, [{slot} + {t}]",
-            "test {o:e}, {full}",
-            "jz {no}",
-            "mov [{o} - 8], {object}",
-            "sub qword ptr [{slot} + {t}], 8",
-            section_close!("{no}"),
-            t = out(reg) _,
-            o = out(reg) _,
-            object = in(reg) object,
-            off = in(reg) rseq_offset,
-            slot = in(reg) slot,
-            percpu = sym PERCPU,
-            gate = const GATE,
-            shift = const AREA_SHIFT,
-            full = const FULL_MASK,
-            no = label { return false },
-            options(nostack),
-        );
-    }
-    true
+    push!(plain, slot, rseq_offset, object)
+}
+
+/// As [`push`], of a slot that [is sided](super::area::is_sided).
+pub(crate) fn push_sided(slot: usize, rseq_offset: isize, object: usize) -> bool {
+    push!(sided, slot, rseq_offset, object)
 }
 
 /// Reads this CPU's number and both words of its slot as of one moment; `None` when the gate is closed, or on an abort.
 #[inline]
-pub(crate) fn read(slot: usize) -> Option<(u32, usize, usize)> {
-    let (cpu, main, spare): (u64, usize, usize);
+pub(crate) fn read(slot: usize) -> Option<(u32, [usize; 2])> {
+    let (cpu, first, second): (u64, usize, usize);
     // SAFETY: reads the slot of the current CPU, below the gate; writes nothing but `rseq_cs`.
     unsafe {
         asm!(
@@ -191,8 +225,8 @@ pub(crate) fn read(slot: usize) -> Option<(u32, usize, usize)> {
             "jae 8f",
             "mov {t}, {cpu}",
             "shl {t}, {shift}",
-            "mov {main}, [{slot} + {t}]",
-            "mov {spare}, [{slot} + {t} + 8]",
+            "mov {first}, [{slot} + {t}]",
+            "mov {second}, [{slot} + {t} + 8]",
             section_close!("8f"),
             "9:",
             ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
@@ -201,8 +235,8 @@ pub(crate) fn read(slot: usize) -> Option<(u32, usize, usize)> {
             ".popsection",
             t = out(reg) _,
             cpu = out(reg) cpu,
-            main = out(reg) main,
-            spare = out(reg) spare,
+            first = out(reg) first,
+            second = out(reg) second,
             off = in(reg) rseq_offset(),
             slot = in(reg) slot,
             percpu = sym PERCPU,
@@ -211,12 +245,12 @@ pub(crate) fn read(slot: usize) -> Option<(u32, usize, usize)> {
             options(nostack),
         );
     }
-    u32::try_from(cpu).ok().map(|cpu| (cpu, main, spare))
+    u32::try_from(cpu).ok().map(|cpu| (cpu, [first, second]))
 }
 
 /// Replaces both words of `cpu`'s slot if this thread runs there and they are what `old` says; false also on an abort.
 #[inline]
-pub(crate) fn exchange(slot: usize, cpu: u32, old: (usize, usize), new: (usize, usize)) -> bool {
+pub(crate) fn exchange(slot: usize, cpu: u32, old: [usize; 2], new: [usize; 2]) -> bool {
     // SAFETY: writes the slot of the CPU it runs on, which is compared with `cpu` and the gate inside the
     // section; slots are 16-byte aligned. The new pair is built in a register before the section.
     unsafe {
@@ -239,10 +273,10 @@ pub(crate) fn exchange(slot: usize, cpu: u32, old: (usize, usize), new: (usize, 
             pair = out(xmm_reg) _,
             high = out(xmm_reg) _,
             cpu = in(reg) cpu,
-            old0 = in(reg) old.0,
-            old1 = in(reg) old.1,
-            new0 = in(reg) new.0,
-            new1 = in(reg) new.1,
+            old0 = in(reg) old[0],
+            old1 = in(reg) old[1],
+            new0 = in(reg) new[0],
+            new1 = in(reg) new[1],
             off = in(reg) rseq_offset(),
             slot = in(reg) slot,
             percpu = sym PERCPU,
