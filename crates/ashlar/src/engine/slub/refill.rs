@@ -2,7 +2,7 @@
 //!
 //! First the node's partial slabs, whole freelists at a time under one list_lock; then other nodes' partial
 //! slabs; then new slabs. Freelists are walked after the lock is gone, so that a cold object never
-//! lengthens the time under it, and handed out by address (`locality`). Carving a fresh slab touches no object at all.
+//! lengthens the time under it, those of several slabs side by side, and handed out by address (`locality`). Carving a fresh slab touches no object at all.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
 use super::Node;
@@ -12,7 +12,7 @@ use crate::engine::{RawCache, defrags_now, tunable};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::zone::{Run, ZONE};
 use crate::report;
-use crate::slab::freelist::{read_link, write_link};
+use crate::slab::freelist::{CorruptLink, read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 use crate::sync::{Ordering, prefetch};
 use crate::units::{NodeId, Order, PageIndex};
@@ -66,81 +66,132 @@ fn from_partial(cache: &'static RawCache, node: &'static Node, out: &mut [usize]
         if slabs == 0 {
             break;
         }
-        for taken in &taken[..slabs] {
-            if taken.chain.count > 0 {
-                let first = usize::from(taken.chain.head) * cache.geometry.stride;
-                prefetch(MEMMAP.address_of(taken.page) + first + cache.geometry.link_offset);
-            }
-        }
-        for taken in &taken[..slabs] {
-            got += gather(cache, node, taken, &mut out[got..]);
-        }
+        got += gather(cache, node, &taken[..slabs], &mut out[got..]);
     }
     got
 }
 
-/// Turns what was taken from one slab into addresses, in ascending order. What does not fit goes back to the slab.
-fn gather(cache: &'static RawCache, node: &Node, taken: &Taken, out: &mut [usize]) -> usize {
-    let base = MEMMAP.address_of(taken.page);
-    let stride = cache.geometry.stride;
-    let limit = MEMMAP.head(taken.page).objects();
-    let link_at = |index: u16| base + usize::from(index) * stride + cache.geometry.link_offset;
-    let next_of = |index: u16| {
+/// The way along one slab's freelist.
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    cache: &'a RawCache,
+    base: usize,
+    limit: u16,
+    /// The next object, and how many there are from it on.
+    rest: Chain,
+    /// Where its objects go in the array, from the first one to behind the last so far.
+    from: usize,
+    to: usize,
+    is_corrupt: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(cache: &'a RawCache, taken: &Taken, from: usize) -> Self {
+        let base = MEMMAP.address_of(taken.page);
+        let limit = MEMMAP.head(taken.page).objects();
+        let walk = Self { cache, base, limit, rest: taken.chain, from, to: from, is_corrupt: false };
+        if walk.rest.count > 0 {
+            prefetch(walk.link_at(walk.rest.head));
+        }
+        walk
+    }
+
+    fn link_at(&self, index: u16) -> usize {
+        self.base + usize::from(index) * self.cache.geometry.stride + self.cache.geometry.link_offset
+    }
+
+    fn next_of(&self, index: u16) -> Result<u16, CorruptLink> {
         // SAFETY: the freelist was taken with its slab's state word, so its objects are ours; each index was
         // checked against the slab's number of objects when its link was decoded.
-        unsafe { read_link(link_at(index), cache.secret, limit) }
-    };
-    let mut got = 0;
-    let mut index = taken.chain.head;
-    let mut left = taken.chain.count;
-    while left > 0 && got < out.len() {
-        if index >= limit {
-            report::corrupt_freelist(cache.name(), base);
-            node.list.quarantine(&MEMMAP, taken.page);
-            return got;
+        unsafe { read_link(self.link_at(index), self.cache.secret, self.limit) }
+    }
+
+    /// Takes one object; reports what is none.
+    fn step(&mut self, out: &mut [usize]) {
+        let index = self.rest.head;
+        if index >= self.limit {
+            report::corrupt_freelist(self.cache.name(), self.base);
+            return self.end();
         }
-        out[got] = base + usize::from(index) * stride;
-        got += 1;
-        left -= 1;
-        index = match next_of(index) {
-            Ok(next) => next,
-            Err(bad) => {
-                report::corrupt_link(cache.name(), bad.at);
-                node.list.quarantine(&MEMMAP, taken.page);
-                return got;
+        out[self.to] = self.base + usize::from(index) * self.cache.geometry.stride;
+        self.to += 1;
+        match self.next_of(index) {
+            Ok(next) => {
+                self.rest = Chain { head: next, count: self.rest.count - 1 };
+                if self.rest.count > 0 {
+                    prefetch(self.link_at(next));
+                }
             }
-        };
+            Err(bad) => {
+                report::corrupt_link(self.cache.name(), bad.at);
+                self.end();
+            }
+        }
     }
-    locality::sort(&cache.geometry, base, &mut out[..got]);
-    if left > 0 {
-        give_back(cache, node, taken.page, Chain { head: index, count: left }, &next_of, &link_at);
+
+    fn end(&mut self) {
+        self.rest.count = 0;
+        self.is_corrupt = true;
     }
-    for fresh in taken.first_fresh..taken.first_fresh + taken.fresh {
-        out[got] = carve(cache, base + usize::from(fresh) * stride);
-        got += 1;
+}
+
+/// Turns what was taken from slabs into addresses, in ascending order for each slab; how many. What does not fit goes back to its slab.
+/// The freelists are followed side by side: their objects are mostly cold, and each says only where the next one is.
+fn gather(cache: &'static RawCache, node: &Node, taken: &[Taken], out: &mut [usize]) -> usize {
+    let mut walks = [Walk { cache, base: 0, limit: 0, rest: NOTHING.chain, from: 0, to: 0, is_corrupt: false }; BATCH];
+    let mut from = 0;
+    for (walk, taken) in walks.iter_mut().zip(taken) {
+        *walk = Walk::new(cache, taken, from);
+        from += usize::from(taken.chain.count + taken.fresh);
+    }
+    let walks = &mut walks[..taken.len()];
+    loop {
+        let mut ended = true;
+        for walk in &mut *walks {
+            if walk.rest.count > 0 && walk.to < out.len() {
+                walk.step(out);
+                ended = false;
+            }
+        }
+        if ended {
+            break;
+        }
+    }
+    let mut got = 0;
+    for (walk, taken) in walks.iter().zip(taken) {
+        // Nothing moves but after a corrupt freelist.
+        out.copy_within(walk.from..walk.to, got);
+        let len = walk.to - walk.from;
+        locality::sort(&cache.geometry, walk.base, &mut out[got..got + len]);
+        got += len;
+        if walk.is_corrupt {
+            node.list.quarantine(&MEMMAP, taken.page);
+            continue;
+        }
+        if walk.rest.count > 0 {
+            give_back(node, taken.page, walk);
+        }
+        for fresh in taken.first_fresh..taken.first_fresh + taken.fresh {
+            out[got] = carve(cache, walk.base + usize::from(fresh) * cache.geometry.stride);
+            got += 1;
+        }
     }
     got
 }
 
 /// Puts the end of a freelist, which is linked already, back in front of its slab's freelist.
-fn give_back(
-    cache: &'static RawCache,
-    node: &Node,
-    page: PageIndex,
-    chain: Chain,
-    next_of: &impl Fn(u16) -> Result<u16, crate::slab::freelist::CorruptLink>,
-    link_at: &impl Fn(u16) -> usize,
-) {
+fn give_back(node: &Node, page: PageIndex, walk: &Walk<'_>) {
+    let (cache, chain) = (walk.cache, walk.rest);
     let link = |prior: u16| {
         let mut last = chain.head;
         for _ in 1..chain.count {
-            match next_of(last) {
+            match walk.next_of(last) {
                 Ok(next) if next != NO_OBJECT => last = next,
-                _ => return report::corrupt_freelist(cache.name(), MEMMAP.address_of(page)),
+                _ => return report::corrupt_freelist(cache.name(), walk.base),
             }
         }
         // SAFETY: `last` is a free object of the chain, which is ours until it is published.
-        unsafe { write_link(link_at(last), cache.secret, prior) };
+        unsafe { write_link(walk.link_at(last), cache.secret, prior) };
     };
     let min_partial = tunable(&cache.min_partial);
     let outcome = node.list.give_back(&MEMMAP, page, chain, min_partial, cache.ctor.is_none(), link);
