@@ -208,10 +208,13 @@ fn as_addresses_mut(objects: &mut [*mut u8]) -> &mut [usize] {
 
 /// Bytes of objects that one sheaf should cover.
 const SHEAF_OBJECT_BYTES: usize = 128 << 10;
+/// The same for malloc's caches: a program uses dozens of them at once, and has two sheaves of each on each of its CPUs.
+const MALLOC_SHEAF_OBJECT_BYTES: usize = 64 << 10;
 
-/// Objects in a sheaf by stride: 128 KiB of objects, at least 2 objects and at most a whole sheaf.
-fn sheaf_capacity(stride: usize) -> usize {
-    (SHEAF_OBJECT_BYTES / stride).clamp(2, MAX_SHEAF_CAPACITY)
+/// Objects in a sheaf by stride: so many that it covers its bytes, at least 2 objects and at most a whole sheaf.
+fn sheaf_capacity(origin: Origin, stride: usize) -> usize {
+    let bytes = if origin == Origin::Malloc { MALLOC_SHEAF_OBJECT_BYTES } else { SHEAF_OBJECT_BYTES };
+    (bytes / stride).clamp(2, MAX_SHEAF_CAPACITY)
 }
 
 /// The kernel's rule: half of log2 of the size, between 5 and 10.
@@ -260,7 +263,7 @@ fn create_or_merge(
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
     let stride = geometry.stride;
     let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf);
-    let capacity = capacity.unwrap_or_else(|| sheaf_capacity(stride));
+    let capacity = capacity.unwrap_or_else(|| sheaf_capacity(origin, stride));
     let partial = wanted(Tunable::MinPartial, args.min_partial, options.min_partial);
     let cpu_partial = wanted(Tunable::CpuPartial, args.cpu_partial, options.cpu_partial);
     let ratio = wanted(Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio, Some(options.defrag_ratio));
