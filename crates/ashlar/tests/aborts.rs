@@ -11,6 +11,7 @@ mod common;
 
 use core::ptr::NonNull;
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
 
 use ashlar::{CacheArgs, KmemCache};
 use common::step::{SIGNATURE, Section, armed, preempt, stepped};
@@ -290,81 +291,151 @@ fn preemption_anywhere_else_loses_and_doubles_nothing() {
     assert!(preemptions > 300, "only {preemptions} steps");
 }
 
-/// Figures of the kmalloc cache that serves [`SIZE`].
-fn kmalloc_live() -> usize {
-    let mut live = None;
-    ashlar::for_each_cache(|cache| {
-        if cache.name() == "kmalloc-512" {
-            live = Some(cache.usage.live);
+/// An entry point, applied to objects that somebody holds.
+type Entry = (&'static str, fn(&mut Vec<*mut u8>));
+
+/// Entry points that share a cache.
+struct Family {
+    cache: &'static str,
+    alloc: fn(usize) -> *mut u8,
+    free: unsafe extern "C" fn(*mut u8),
+    entries: &'static [Entry],
+}
+
+const FAMILIES: [Family; 2] = [
+    Family {
+        cache: "kmalloc-512",
+        alloc: |size| ashlar::kmalloc(size),
+        free: ashlar::kfree,
+        entries: &[
+            ("kmalloc", |held| held.push(ashlar::kmalloc(SIZE))),
+            // SAFETY: the objects were held, and are no more.
+            ("kfree", |held| unsafe { ashlar::kfree(held.pop().expect("an object")) }),
+            // SAFETY: the objects were held, and are no more.
+            ("kfree_sized", |held| unsafe { ashlar::kfree_sized(held.pop().expect("an object"), SIZE) }),
+        ],
+    },
+    Family {
+        cache: "malloc-512",
+        alloc: |size| ashlar::malloc::malloc(size),
+        free: ashlar::malloc::free,
+        entries: &[
+            ("malloc", |held| held.push(ashlar::malloc::malloc(SIZE))),
+            // SAFETY: the objects were held, and are no more.
+            ("free", |held| unsafe { ashlar::malloc::free(held.pop().expect("an object")) }),
+        ],
+    },
+];
+
+impl Family {
+    /// Live objects of the cache, by its figures.
+    fn live(&self) -> usize {
+        let mut live = None;
+        ashlar::for_each_cache(|cache| {
+            if cache.name() == self.cache {
+                live = Some(cache.usage.live);
+            }
+        });
+        live.expect("the cache exists")
+    }
+
+    /// Aborts every entry point at every step of its section, and lets others have the CPU meanwhile; how often.
+    fn abort_everywhere(&self) -> usize {
+        let nothing: Entry = ("nothing", |_| {});
+        let reap: Entry = ("reap", |_| {
+            ashlar::reap();
+        });
+        let others = [nothing, self.entries[0], self.entries[1], reap];
+        let mut aborts = 0;
+        for taken in [3, 8] {
+            for freed in [0, 1, 2, taken - 2] {
+                for (entry, other) in self.entries.iter().flat_map(|e| others.iter().map(move |o| (e, o))) {
+                    aborts += (0..).take_while(|&k| self.abort(*entry, *other, taken, freed, k)).count();
+                }
+            }
         }
-    });
-    live.expect("the cache exists")
+        aborts
+    }
+
+    /// After `taken` allocations and `freed` frees, aborts `entry` at step `k`; false when it has no such step.
+    fn abort(&self, entry: Entry, other: Entry, taken: usize, freed: usize, k: usize) -> bool {
+        let mut mine: Vec<_> = (0..taken).map(|_| (self.alloc)(SIZE)).collect();
+        (0..freed).for_each(|_| (self.entries[1].1)(&mut mine));
+        let mut theirs = vec![(self.alloc)(SIZE)];
+        let (mut step, mut reached) = (0, false);
+        stepped(
+            &mut |trap| {
+                if armed(trap.rip()).is_none() {
+                    return;
+                }
+                if step == k {
+                    reached = true;
+                    preempt(trap, || other.1(&mut theirs));
+                    trap.stop();
+                }
+                step += 1;
+            },
+            || entry.1(&mut mine),
+        );
+        mine.append(&mut theirs);
+        let distinct: BTreeSet<_> = mine.iter().collect();
+        let what = format!("{} at step {k} of {} after {taken} - {freed}", other.0, entry.0);
+        assert_eq!(distinct.len(), mine.len(), "{what}: an object was handed out twice");
+        assert_eq!(self.live(), mine.len(), "{what}");
+        // SAFETY: all are live, each once.
+        mine.drain(..).for_each(|object| unsafe { (self.free)(object) });
+        ashlar::reap();
+        reached
+    }
 }
 
 #[test]
 fn aborts_in_the_entry_points_lose_and_double_nothing() {
     let test = "aborts_in_the_entry_points_lose_and_double_nothing";
     let env = [("ASHLAR_OPTIONS", "percpu=emulate,reaper=off,sheaf=2")];
-    let outcome = child(test, test, &env, || {
-        type Entry = (&'static str, fn(&mut Vec<*mut u8>));
-        let entries: [Entry; 3] = [
-            ("kmalloc", |held| held.push(ashlar::kmalloc(SIZE))),
-            // SAFETY: the objects were held, and are no more.
-            ("kfree", |held| unsafe { ashlar::kfree(held.pop().expect("an object")) }),
-            // SAFETY: the objects were held, and are no more.
-            ("kfree_sized", |held| unsafe { ashlar::kfree_sized(held.pop().expect("an object"), SIZE) }),
-        ];
-        let others: [Entry; 4] = [
-            ("nothing", |_| {}),
-            entries[0],
-            entries[1],
-            ("reap", |_| {
-                ashlar::reap();
-            }),
-        ];
-        let mut aborts = 0;
-        for taken in [3, 8] {
-            for freed in [0, 1, 2, taken - 2] {
-                for (entry, (name, other)) in entries.iter().flat_map(|e| others.iter().map(move |o| (e, o))) {
-                    for k in 0.. {
-                        let mut mine: Vec<_> = (0..taken).map(|_| ashlar::kmalloc(SIZE)).collect();
-                        (0..freed).for_each(|_| (entries[1].1)(&mut mine));
-                        let mut theirs = vec![ashlar::kmalloc(SIZE)];
-                        let (mut step, mut reached) = (0, false);
-                        stepped(
-                            &mut |trap| {
-                                if armed(trap.rip()).is_none() {
-                                    return;
-                                }
-                                if step == k {
-                                    reached = true;
-                                    preempt(trap, || other(&mut theirs));
-                                    trap.stop();
-                                }
-                                step += 1;
-                            },
-                            || entry.1(&mut mine),
-                        );
-                        mine.append(&mut theirs);
-                        let distinct: BTreeSet<_> = mine.iter().collect();
-                        let what = format!("{name} at step {k} of {} after {taken} - {freed}", entry.0);
-                        assert_eq!(distinct.len(), mine.len(), "{what}: an object was handed out twice");
-                        assert_eq!(kmalloc_live(), mine.len(), "{what}");
-                        // SAFETY: all are live, each once.
-                        mine.drain(..).for_each(|object| unsafe { ashlar::kfree(object) });
-                        ashlar::reap();
-                        if !reached {
-                            break;
+    for (family, fewest) in FAMILIES.iter().zip([500, 500]) {
+        let outcome = child(test, family.cache, &env, || tell("aborts", family.abort_everywhere()));
+        let Some(child) = outcome else { continue };
+        let aborts: usize = child.succeeded().told("aborts").parse().expect("a number");
+        assert!(aborts > fewest, "{}: only {aborts} aborts", family.cache);
+    }
+}
+
+/// The map of what was never used cannot be written: an abort must not try.
+#[test]
+fn an_abort_in_a_free_of_no_object_is_reported_like_any_other() {
+    let test = "an_abort_in_a_free_of_no_object_is_reported_like_any_other";
+    let mut steps = 0;
+    for k in 0.. {
+        let env = [("ASHLAR_OPTIONS", "percpu=emulate,reaper=off")];
+        let outcome = child(test, &k.to_string(), &env, || {
+            // Far into the zone.
+            let wild = ashlar::malloc::malloc(SIZE).wrapping_add(1 << 32);
+            let mut step = 0;
+            stepped(
+                &mut |trap| {
+                    if armed(trap.rip()).is_some() {
+                        step += 1;
+                        if step > k {
+                            tell("aborted at", k);
+                            preempt(trap, || ());
+                            trap.stop();
                         }
-                        aborts += 1;
                     }
-                }
-            }
+                },
+                // SAFETY: none: that is the point.
+                || unsafe { ashlar::malloc::free(wild) },
+            );
+        });
+        let Some(child) = outcome else { continue };
+        assert_eq!(child.status.signal(), Some(libc::SIGABRT), "at step {k}: {}", child.stderr);
+        assert!(child.stderr.contains("): no object there"), "at step {k}: {}", child.stderr);
+        if !child.stdout.contains("aborted at") {
+            break;
         }
-        tell("aborts", aborts);
-    });
-    let aborts: usize = outcome.expect("the parent").succeeded().told("aborts").parse().expect("a number");
-    assert!(aborts > 500, "only {aborts} aborts");
+        steps += 1;
+    }
+    assert!(!common::is_parent() || steps > 5, "only {steps} steps");
 }
 
 // Made by the linker: the ends of the section that all descriptors stand in.

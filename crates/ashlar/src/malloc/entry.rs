@@ -2,8 +2,11 @@
 //!
 //! `free` finds the class in the object map (see [`crate::page::objmap`]) instead of the memmap: the one load that names
 //! the cache also says that a live object starts at the address, so misuse is caught in every build. In return `malloc`
-//! writes the object's entry and `free` clears it. `free` clears before its section begins: whatever then happens, the
-//! object is taken off the map exactly once, by who saw it there.
+//! writes the object's entry and `free` clears it.
+//!
+//! The section of `free` clears the entry right before its commit, so whoever finds the object on the sheaf finds it cleared. An abort
+//! between the two puts the entry back: what leaves for the slow path is live. And what is no live object, and so has the entry 0, needs no
+//! test: the slot that 0 leads to has no room.
 //!
 //! # Sides
 //! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs have different ones.
@@ -111,31 +114,29 @@ macro_rules! enter_object {
 #[macro_export]
 macro_rules! free_fast_path {
     () => {
-        // rdi: object. rsi: its entry. rax: number of the entry, then top. rdx: offset of the rseq area. rcx: place of the entry, then
-        // area of the CPU.
+        // rdi: object. r8: place of its entry. rsi: its entry. rax: number of the entry, then top. rdx: offset of the rseq area. rcx:
+        // scratch, then area of the CPU.
         core::arch::naked_asm!(
             ".cfi_startproc",
-            "mov rcx, rdi",
-            "ror rcx, {grain}",
-            "mov rax, rcx",
+            "mov r8, rdi",
+            "ror r8, {grain}",
+            "mov rax, r8",
             "sub rax, [rip + {objects} + {first}]",
             "cmp rax, [rip + {objects} + {entries}]",
             "jae {slow}",
-            "movzx esi, byte ptr [rcx]",
-            "test esi, esi",
-            "jz {slow}",
-            "mov byte ptr [rcx], 0",
+            "movzx esi, byte ptr [r8]",
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
-            $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{taken}"),
+            $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
             "mov rax, [rcx + rsi*8]",
             "test eax, {full}",
-            "jz {taken}",
+            "jz {slow}",
+            "mov byte ptr [r8], 0",
             "mov [rax - 8], rdi",
             "sub qword ptr [rcx + rsi*8], 8",
-            $crate::section_close!("{taken}"),
+            $crate::section_close!("{slow}", "test esi, esi\njz {slow}\nmov [r8], sil\n"),
             "ret",
             ".cfi_endproc",
             ".p2align 6",
@@ -150,7 +151,6 @@ macro_rules! free_fast_path {
             shift = const $crate::malloc::parts::AREA_SHIFT,
             full = const $crate::malloc::parts::FULL_MASK,
             slow = sym $crate::malloc::parts::free_slow,
-            taken = sym $crate::malloc::parts::free_taken,
         )
     };
 }
@@ -188,7 +188,7 @@ mod unchecked {
 pub mod parts {
     pub use super::LIMIT;
     pub use crate::kmalloc::entry::parts::*;
-    pub use crate::malloc::{SIZE_CODE, free_slow, free_taken, malloc_slow};
+    pub use crate::malloc::{SIZE_CODE, free_slow, malloc_slow};
     pub use crate::page::objmap::OBJECTS;
     use crate::page::objmap::ObjectMap;
     use core::mem::offset_of;

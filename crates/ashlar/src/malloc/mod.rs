@@ -161,32 +161,25 @@ pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     })
 }
 
-/// `free` of what the fast path found no live object at: a large one, a mapping, null, or misuse.
+/// `free` of what does not fit on this CPU's sheaf, or is no live object of malloc's caches: a large one, a mapping, null, or misuse.
 ///
 /// # Safety
 /// As for [`free`].
 pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
-    if !ptr.is_null() {
-        release("free", ptr);
-    }
-}
-
-/// `free` of an object that was taken off the map, but does not fit on this CPU's sheaf.
-///
-/// # Safety
-/// The map said `entry` of the object at `ptr`, and does not any more.
-#[cfg(all(target_arch = "x86_64", feature = "os"))]
-pub unsafe extern "C" fn free_taken(ptr: *mut u8, entry: u8) {
-    let before = errno::get();
-    if let Some(code) = Code::from_map(entry) {
-        let cache = cache(code.class());
-        if entry & 1 == PerCpu::side_of(percpu::this_cpu()) {
-            engine::free(cache, ptr as usize);
-        } else {
-            engine::free_foreign(cache, ptr as usize);
+    let entry = OBJECTS.take(ptr as usize);
+    match Code::from_map(entry) {
+        Some(code) => {
+            let before = errno::get();
+            if entry & 1 == PerCpu::side_of(percpu::this_cpu()) {
+                engine::free(cache(code.class()), ptr as usize);
+            } else {
+                engine::free_foreign(cache(code.class()), ptr as usize);
+            }
+            errno::set(before);
         }
+        None if ptr.is_null() => {}
+        None => release("free", ptr),
     }
-    errno::set(before);
 }
 
 /// Frees what starts at `ptr`, for `function`; reports what is none.

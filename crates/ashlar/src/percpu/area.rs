@@ -13,7 +13,8 @@
 //! it besides that text; all other code speaks of main and spare.
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
-//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Then follow
+//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Slot 2 is zero
+//! for ever, which `free` finds full: there it is led by what is no live object of malloc. Then follow
 //! the slots of malloc's and kmalloc's caches, at places that are known when the library is built, so that their tables
 //! are constants; then those of all others.
 //!
@@ -36,7 +37,7 @@ pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Caches of malloc.
 pub(crate) const MALLOC_CACHES: usize = 72;
 /// Offset of the first of malloc's slots.
-pub(crate) const MALLOC_SLOTS: usize = 2 * SLOT_BYTES;
+pub(crate) const MALLOC_SLOTS: usize = 3 * SLOT_BYTES;
 /// Offset of the first of kmalloc's slots.
 pub(crate) const KMALLOC_SLOTS: usize = MALLOC_SLOTS + MALLOC_CACHES * SLOT_BYTES;
 /// Caches of kmalloc.

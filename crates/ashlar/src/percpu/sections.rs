@@ -13,7 +13,7 @@
 //! * the only rseq field written is `rseq_cs`; the CPU number is read inside the section;
 //! * no system call, no call, no stack access inside;
 //! * the 4-byte signature stands right before the abort handler, which lies in a cold section;
-//! * inputs are unchanged when the handler leaves;
+//! * inputs are unchanged when the handler leaves, and what was stored before the commit is nothing to anybody, or is undone;
 //! * the gate is compared inside the section, so that a stop (see [`super::drain`]) is seen by whoever commits.
 //!
 //! The commit of `pop` and `push` is an addition to the slot's main word in memory: one instruction, so it
@@ -52,14 +52,18 @@ macro_rules! section_open {
         )
     };
 }
-/// Closes a section right after its commit, and lays down the abort handler, which leaves for `$out`.
+/// Closes a section right after its commit, and lays down the abort handler, which leaves for `$out`, after the instructions `$undo`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! section_close {
     ($out:literal) => {
+        $crate::section_close!($out, "")
+    };
+    ($out:literal, $undo:literal) => {
         concat!(
-            "3:\n.pushsection .text.unlikely.ashlar_rseq, \"ax\"\n.byte 0x0f, 0xb9, 0x3d\n.long 0x53053053\n",
-            "4: jmp ",
+            "3:\n.pushsection .text.unlikely.ashlar_rseq, \"ax\"\n.byte 0x0f, 0xb9, 0x3d\n.long 0x53053053\n4: ",
+            $undo,
+            "jmp ",
             $out,
             "\n.popsection\n"
         )
