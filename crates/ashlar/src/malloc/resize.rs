@@ -10,7 +10,7 @@
 use core::ptr::NonNull;
 
 use super::check::{self, Found};
-use super::{MALLOC_MAX_CACHE_SIZE, errno, malloc, release};
+use super::{MALLOC_MAX_CACHE_SIZE, errno, free, malloc, release};
 use crate::page::direct;
 use crate::page::memmap::MEMMAP;
 use crate::page::zone::{DIRECT_BYTES, ZONE};
@@ -70,7 +70,11 @@ pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
     if !new.is_null() {
         // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`.
         unsafe { new.copy_from_nonoverlapping(ptr, old.min(size)) };
-        release("realloc", ptr);
+        match found {
+            // SAFETY: it was found live, and the caller gives it up: the short way.
+            Found::Object(_) => unsafe { free(ptr) },
+            _ => release("realloc", ptr),
+        }
     }
     new
 }
