@@ -155,3 +155,30 @@ fn slots_of_both_sides_are_filled_and_drained_alike() {
         }
     }
 }
+
+/// What a CPU of one node frees of the other node's memory goes home and is on no sheaf, though it is of the other side too.
+#[test]
+fn memory_of_another_node_waits_on_no_sheaf() {
+    let Some((one, other)) = two_sides() else {
+        eprintln!("SKIPPED: this process may not use CPUs of both sides");
+        return;
+    };
+    let outcome = child("memory_of_another_node_waits_on_no_sheaf", "nodes", &[("ASHLAR_OPTIONS", "nodes=2")], || {
+        let allocate = |cpu: usize| -> *mut u8 {
+            assert!(pin(cpu));
+            ashlar::malloc::malloc(2000)
+        };
+        let (of_one, of_other) = (allocate(one), allocate(other));
+        assert_ne!(ashlar::node_of(of_one), ashlar::node_of(of_other), "the two CPUs are on different nodes");
+        let before = cached("malloc-2048");
+        // SAFETY: live, freed once.
+        unsafe { ashlar::malloc::free(of_one) };
+        assert_eq!(cached("malloc-2048"), before);
+        // SAFETY: live, freed once.
+        unsafe { ashlar::malloc::free(of_other) };
+        assert_eq!(cached("malloc-2048"), before + 1, "the CPU's own stays with it");
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}

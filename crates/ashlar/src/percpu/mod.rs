@@ -206,9 +206,8 @@ pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
     if mode() != Mode::Lock {
         if area::is_sided(offset) {
             // Bulks are rare for malloc's caches: one object at a time will do.
-            let Some(one) = out.first_mut() else { return 0 };
-            *one = pop(offset);
-            return usize::from(*one != 0);
+            let objects = core::iter::repeat_with(|| pop(offset)).take_while(|&object| object != 0);
+            return out.iter_mut().zip(objects).map(|(one, object)| *one = object).count();
         }
         return bulk::pop_batch(slot0(offset), sections::rseq_offset(), out);
     }
@@ -231,7 +230,7 @@ pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
         if area::is_sided(offset) {
-            return objects.first().map_or(0, |&one| usize::from(push(offset, one)));
+            return objects.iter().take_while(|&&object| push(offset, object)).count();
         }
         return bulk::push_batch(slot0(offset), sections::rseq_offset(), objects);
     }

@@ -273,7 +273,9 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
 /// See [`super::free_foreign`].
 pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
-    for _ in 0..ATTEMPTS {
+    // Objects of other nodes are on no sheaf: `free` sends them home.
+    let attempts = if ZONE.nodes() > 1 && !is_local(cache, object) { 0 } else { ATTEMPTS };
+    for _ in 0..attempts {
         let Some(view) = percpu::read(cache.slot) else { break };
         if view.spare != 0 && !percpu::is_full(view.spare) {
             // Somebody made room meanwhile, or the spare was looked at on another CPU.
