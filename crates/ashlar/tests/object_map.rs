@@ -5,18 +5,25 @@ mod common;
 use common::{Rng, check, child, fill, tell};
 use std::os::unix::process::ExitStatusExt;
 
-/// Takes the places of the maps of all zones that the kernel may choose, as far as nobody has them.
-fn take_places() {
+/// Takes the places of the maps of all zones that the kernel may choose, as far as nobody has them, and lets the allocator start, whose
+/// place must be among them.
+fn start_without_the_place() {
     const STEP: usize = 1 << 36;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    let mut taken = 0;
+    let mut taken = Vec::new();
     // A zone is not below 1 TiB; its map is at a sixteenth of its address.
     for at in (STEP..1 << 43).step_by(STEP) {
         // SAFETY: replaces no mapping.
         let got = unsafe { libc::mmap(at as *mut libc::c_void, STEP, libc::PROT_NONE, flags, -1, 0) };
-        taken += usize::from(got as usize == at);
+        if got as usize == at {
+            taken.push(at..at + STEP);
+        }
     }
-    assert!(taken > 100, "only {taken} places taken");
+    let object = ashlar::malloc::malloc(100);
+    let place = object as usize / 16;
+    assert!(taken.iter().any(|range| range.contains(&place)), "the place of {object:p} was not taken");
+    // SAFETY: live, freed once.
+    unsafe { ashlar::malloc::free(object) };
 }
 
 /// Allocates and frees in random order, with patterns.
@@ -56,7 +63,7 @@ fn malloc_works_where_the_place_of_its_map_is_taken() {
     let test = "malloc_works_where_the_place_of_its_map_is_taken";
     for options in ["", "percpu=lock", "nodes=2"] {
         let outcome = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
-            take_places();
+            start_without_the_place();
             exercise();
         });
         if let Some(child) = outcome {
@@ -69,7 +76,7 @@ fn malloc_works_where_the_place_of_its_map_is_taken() {
 fn a_double_free_is_found_where_the_place_of_the_map_is_taken() {
     let test = "a_double_free_is_found_where_the_place_of_the_map_is_taken";
     let outcome = child(test, test, &[], || {
-        take_places();
+        start_without_the_place();
         let at = ashlar::malloc::malloc(48);
         tell("address", format_args!("{at:p}"));
         // SAFETY: none, for the second one: that is the point.

@@ -68,12 +68,10 @@ pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
     };
     let new = malloc(size);
     if !new.is_null() {
-        // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`.
-        unsafe { new.copy_from_nonoverlapping(ptr, old.min(size)) };
-        match found {
-            // SAFETY: it was found live, and the caller gives it up: the short way.
-            Found::Object(_) => unsafe { free(ptr) },
-            _ => release("realloc", ptr),
+        // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`. The caller gives the old one up.
+        unsafe {
+            new.copy_from_nonoverlapping(ptr, old.min(size));
+            free(ptr);
         }
     }
     new

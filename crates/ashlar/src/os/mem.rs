@@ -29,7 +29,7 @@ impl LinuxSource {
     }
 }
 
-/// Addresses without memory; near `hint`, if the kernel agrees.
+/// Addresses without memory, at `hint` if `flags` or the kernel wants that.
 fn map_nothing(hint: *mut libc::c_void, bytes: usize, flags: i32) -> Option<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags;
     // SAFETY: no flag lets a new mapping take the place of another one, so it changes no existing memory.
@@ -37,8 +37,8 @@ fn map_nothing(hint: *mut libc::c_void, bytes: usize, flags: i32) -> Option<NonN
     if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
 }
 
-// SAFETY: reservations come from anonymous mmap, which replaces nothing, so they overlap nothing; anonymous memory is zero at first touch; mprotect and madvise act on the given range only;
-// no system call here re-enters the allocator.
+// SAFETY: reservations come from anonymous mmap, which replaces nothing, so they overlap nothing; anonymous memory is zero
+// at first touch; mprotect and madvise act on the given range only; no system call here re-enters the allocator.
 unsafe impl PageSource for LinuxSource {
     fn page_size(&self) -> usize {
         self.page_size.load(Ordering::Relaxed)

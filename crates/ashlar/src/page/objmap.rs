@@ -6,9 +6,10 @@
 //! of. Free objects need not be touched for that, which a mark inside them would ask for.
 //!
 //! # Its place
-//! An entry lies where the address of the object, divided by 16, points to. That is below 8 TiB, where Linux puts nothing of its
-//! own accord but programs that ask for it, so the place is nearly always free. The fast paths of malloc take it for granted, which
-//! saves them the loads of an address. Where it is taken the map lies elsewhere, and they stay closed: everything works, by the slow paths.
+//! An entry lies where the address of the object, divided by 16, points to. That is below 8 TiB, where Linux maps
+//! little but what asks to lie there, so the place is nearly always free. The fast paths of malloc take it for granted, which saves them the
+//! load of an address. Where it cannot be had the map lies elsewhere, and they stay closed: everything works, by the slow paths. So it is
+//! under valgrind, which maps low, and on page sources that do not choose addresses, arenas among them.
 //!
 //! # Its cost
 //! The map costs a sixteenth of the memory that malloc's slabs use. It exists from the first call of malloc on: a program

@@ -9,8 +9,8 @@
 //!
 //! In malloc's slots the words have changed places on every second CPU, those of *side* 1: the word with the number of a side is the
 //! main sheaf on CPUs of that side, and the spare on others. So the side of the CPU that an object was handed out on, which its
-//! entry in the object map says, leads `free` to the right one (see [`crate::malloc::entry`]). [`crossed`] is the one place that knows
-//! it besides that text; all other code speaks of main and spare.
+//! entry in the object map says, leads `free` to the right one (see [`crate::malloc::entry`]). Besides that text only [`crossed`] and
+//! the sided sections know it; all other code speaks of main and spare.
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
 //! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Slot 2 is zero
@@ -132,7 +132,7 @@ impl PerCpu {
         true
     }
 
-    /// The side of a CPU, 0 or 1: neighbours are on different ones. The text of [`crate::malloc::entry`] knows it too.
+    /// The side of a CPU, 0 or 1: neighbours are on different ones. The texts of [`crate::malloc::entry`] and of the sided sections have it too.
     #[inline]
     pub(crate) fn side_of(cpu: CpuId) -> u8 {
         (cpu.0 & 1) as u8

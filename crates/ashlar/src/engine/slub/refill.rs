@@ -2,7 +2,8 @@
 //!
 //! First the node's partial slabs, whole freelists at a time under one list_lock; then other nodes' partial
 //! slabs; then new slabs. Freelists are walked after the lock is gone, so that a cold object never
-//! lengthens the time under it, those of several slabs side by side, and handed out by address (`locality`). Carving a fresh slab touches no object at all.
+//! lengthens the time under it, those of several slabs side by side, and handed out by address (`locality`). Carving a
+//! fresh slab touches no object at all.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
 use super::Node;
