@@ -89,6 +89,45 @@ fn goes_on() {
     cache.destroy().map_err(|(_, e)| e).expect("empty");
 }
 
+/// A refill follows the freelists of several slabs at once. One that is corrupt is left, and what it lacks leaves no hole: the others'
+/// objects are handed out, each once, and nothing else.
+#[test]
+fn a_corrupt_freelist_among_others_takes_nothing_with_it() {
+    let test = "a_corrupt_freelist_among_others_takes_nothing_with_it";
+    const EIGHT_SLABS: usize = 512;
+    // The slab whose freelist is corrupt: which of them are followed together is not ours to say.
+    for slab in 0..8 {
+        let outcome = child(test, &slab.to_string(), &[("ASHLAR_OPTIONS", "reaper=off,on_error=quarantine")], || {
+            let cache = cache();
+            let mut live: Vec<usize> = (0..EIGHT_SLABS).map(|_| take(&cache).as_ptr() as usize).collect();
+            live.sort_unstable();
+            // Every fourth object stays, so that no slab is empty.
+            let (kept, freed): (Vec<_>, Vec<_>) = live.iter().enumerate().partition(|(at, _)| at % 4 == 0);
+            let kept: Vec<usize> = kept.into_iter().map(|(_, &at)| at).collect();
+            for &(_, &at) in &freed {
+                // SAFETY: live, freed once.
+                unsafe { cache.free(NonNull::new(at as *mut u8).expect("not null")) };
+            }
+            cache.shrink();
+            // SAFETY: not at all: free memory is written to.
+            unsafe { (live[64 * slab + 30] as *mut u8).write_bytes(0x5a, 64) };
+            let mut all: Vec<usize> = (0..2 * EIGHT_SLABS).map(|_| take(&cache).as_ptr() as usize).collect();
+            let again = all.iter().filter(|at| live.contains(at)).count();
+            let lost = freed.len() - again;
+            assert!((1..=64).contains(&lost), "{lost} objects are lost, more than one slab has, or none");
+            all.extend(kept);
+            all.sort_unstable();
+            assert!(
+                all.windows(2).all(|pair| pair[0] + 64 <= pair[1]),
+                "an object was handed out twice, or lies in another"
+            );
+        });
+        let Some(child) = outcome else { continue };
+        let child = child.succeeded();
+        assert!(child.stderr.starts_with("ashlar: cache misuse: free link at "), "{}", child.stderr);
+    }
+}
+
 macro_rules! misuses {
     ($($(#[$doc:meta])* $name:ident $(but for $($blind:literal)*)?: $report:literal, $body:expr;)*) => {
         $($(#[$doc])* #[test] fn $name() {
