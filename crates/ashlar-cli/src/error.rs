@@ -1,7 +1,6 @@
 //! The one error type of the tool, and the exit code of each kind.
 
 use core::fmt;
-use std::process::ExitCode;
 
 /// Why the tool did not succeed.
 #[derive(Debug)]
@@ -22,11 +21,11 @@ impl CliError {
         Self::Usage(format!("{option}: {message}"))
     }
 
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => ExitCode::from(2),
-            Self::NotFound(_) => ExitCode::from(127),
-            Self::Failed(_) | Self::TargetsMissed => ExitCode::from(1),
+            Self::Usage(_) => 2,
+            Self::NotFound(_) => 127,
+            Self::Failed(_) | Self::TargetsMissed => 1,
         }
     }
 }

@@ -44,6 +44,16 @@ fn the_list_has_every_workload_and_says_what_is_missing() {
     }
 }
 
+/// The allocators that this tool is linked with have constructors, and TCMalloc's takes 6 MiB.
+#[test]
+fn a_workload_has_no_memory_of_allocators_that_it_does_not_run_on() {
+    let out = ashlar(&["workload", "numbers", "--scale", "0.0001"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let anonymous = answer["peak_anon_kib"].as_u64().expect("a number");
+    assert!((1..2048).contains(&anonymous), "{anonymous} KiB");
+}
+
 #[test]
 fn a_tiny_run_writes_the_json_schema_and_can_be_judged_again() {
     let json = scratch("programs.json");
