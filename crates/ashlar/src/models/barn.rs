@@ -151,6 +151,54 @@ fn an_empty_sheaf_goes_to_one_of_two_takers() {
 }
 
 #[test]
+fn what_is_robbed_and_kept_belongs_to_one_at_a_time() {
+    explore(|| {
+        let (bench, sheaves) = Bench::new(4);
+        for sheaf in sheaves {
+            bench.put_full(bench.fill(sheaf), 9).unwrap();
+        }
+        let take = |bench: Arc<Bench>| move || bench.barn.get_full().map(|sheaf| bench.own(&bench.empty(sheaf)));
+        // Takes two of four or three, uses one and leaves the other to whoever comes.
+        let rob = |bench: Arc<Bench>| {
+            move || {
+                let mut robbed = bench.barn.rob_full(2);
+                assert_eq!(robbed.len(), 2, "half of what is there, two at most");
+                let first = robbed.pop_full()?;
+                assert!(first.is_away());
+                bench.barn.keep_full(robbed);
+                Some(bench.own(&bench.empty(first)))
+            }
+        };
+        let (x, y, ()) = race(take(bench.clone()), rob(bench.clone()), || ());
+        let mut all: Vec<_> = [x, y].into_iter().flatten().chain(bench.drain().0).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3], "a sheaf was lost, or was there twice");
+    });
+}
+
+#[test]
+fn empty_sheaves_that_are_robbed_and_kept_belong_to_one_at_a_time() {
+    explore(|| {
+        let (bench, sheaves) = Bench::new(3);
+        for sheaf in sheaves {
+            bench.barn.put_empty(sheaf).unwrap();
+        }
+        let rob = |bench: Arc<Bench>| {
+            move || {
+                let mut robbed = bench.barn.rob_empty(4);
+                let first = robbed.pop_empty()?;
+                bench.barn.keep_empty(robbed);
+                Some(bench.own(&bench.empty(bench.fill(first))))
+            }
+        };
+        let (x, y, ()) = race(rob(bench.clone()), rob(bench.clone()), || ());
+        let mut all: Vec<_> = [x, y].into_iter().flatten().chain(bench.drain().1).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2], "a sheaf was lost, or was there twice");
+    });
+}
+
+#[test]
 fn cpus_that_exchange_full_for_empty_sheaves_lose_none_and_keep_the_limit() {
     explore(|| {
         // One CPU allocates: takes a full sheaf, leaves it empty. One frees: takes an empty sheaf, leaves it full,

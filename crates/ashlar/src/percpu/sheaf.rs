@@ -3,7 +3,7 @@
 //! ```text
 //!  word 0                                        capacity            255
 //!  | free place .. | top object .. oldest object | 0 (sentinel) | .. | info |
-//!                    ^ top                                             link to next sheaf + capacity
+//!                    ^ top                                             link to next sheaf + mark + capacity
 //! ```
 //!
 //! 2 KiB, aligned to 2 KiB, growing downwards. A sheaf is handled by the address of its top entry alone:
@@ -22,6 +22,8 @@ use crate::sync::{AtomicU32, Ordering, SpinLock};
 pub(crate) const SHEAF_BYTES: usize = 2048;
 const WORDS: usize = SHEAF_BYTES / 8;
 const INFO: usize = WORDS - 1;
+/// In the info word: the mark of a sheaf whose objects are in another CPU's cache.
+const AWAY: u64 = 1 << 8;
 /// Most objects in a sheaf: all words but the sentinel and the info word.
 pub const MAX_SHEAF_CAPACITY: usize = WORDS - 2;
 
@@ -134,9 +136,34 @@ impl Sheaf {
         unsafe { (self.base().add(INFO).read() & !(SHEAF_BYTES as u64 - 1)) as usize }
     }
 
+    /// Whether the objects, and the sheaf itself, are probably in the cache of another CPU than that of whoever has the sheaf.
+    #[inline]
+    pub(crate) fn is_away(&self) -> bool {
+        // SAFETY: the info word is readable.
+        unsafe { self.base().add(INFO).read() & AWAY != 0 }
+    }
+
+    /// Sets or takes away the mark that [`Self::is_away`] reads. An empty sheaf off a list has none.
+    #[inline]
+    pub(crate) fn set_away(&mut self, away: bool) {
+        // SAFETY: the info word is ours.
+        unsafe {
+            let info = self.base().add(INFO);
+            info.write(if away { info.read() | AWAY } else { info.read() & !AWAY });
+        }
+    }
+
     fn set_info(&self, link: usize, capacity: usize) {
         // SAFETY: the info word is writable and ours.
         unsafe { self.base().add(INFO).write(link as u64 | capacity as u64) };
+    }
+
+    fn set_link(&self, link: usize) {
+        // SAFETY: the info word is ours.
+        unsafe {
+            let info = self.base().add(INFO);
+            info.write(link as u64 | info.read() & (SHEAF_BYTES as u64 - 1));
+        }
     }
 
     /// Gives an empty sheaf another capacity (1 to [`MAX_SHEAF_CAPACITY`]).
@@ -169,7 +196,7 @@ impl SheafList {
     #[inline]
     pub(crate) fn push(&mut self, sheaf: Sheaf) {
         debug_assert!(sheaf.len() == 0 || sheaf.index() == 0, "a list holds full or empty sheaves");
-        sheaf.set_info(self.head, sheaf.capacity());
+        sheaf.set_link(self.head);
         self.head = sheaf.base() as usize;
         self.count += 1;
     }
@@ -196,6 +223,9 @@ impl SheafList {
     pub(crate) fn pop_empty(&mut self) -> Option<Sheaf> {
         let mut sheaf = self.pop()?;
         sheaf.set_len(0);
+        if sheaf.is_away() {
+            sheaf.set_away(false);
+        }
         Some(sheaf)
     }
 }

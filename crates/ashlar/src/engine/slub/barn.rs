@@ -12,6 +12,9 @@ use crate::sync::SpinLock;
 /// Empty sheaves that a barn keeps; more go to the pool. The kernel keeps 10; here a barn may keep what it works
 /// with, since a sheaf that goes through the pool comes back from another CPU's caches. The reaper clears idle barns.
 const MAX_EMPTY: usize = 1024;
+/// Most sheaves that a CPU takes out of another's barn at a time. Each look there costs both CPUs the line of the barn; one that frees for
+/// the other does not have to lend it for every sheaf.
+pub(crate) const ROBBED_AT_ONCE: usize = 4;
 
 /// What happened at a barn; each line counts since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,13 +147,29 @@ impl Barn {
         Ok(barn.full.len())
     }
 
-    /// A full sheaf for another CPU than this barn's, if there is one.
-    pub(crate) fn rob_full(&self) -> Option<Sheaf> {
+    /// Full sheaves for another CPU than this barn's, marked to be [away](Sheaf::is_away): up to `most`, and half of those here.
+    pub(crate) fn rob_full(&self, most: usize) -> SheafList {
+        let mut robbed = SheafList::new();
         let mut barn = self.inner.lock();
-        let sheaf = barn.pop_full()?;
-        barn.touched = true;
-        barn.stats.robbed += 1;
-        Some(sheaf)
+        for _ in 0..barn.full.len().div_ceil(2).min(most) {
+            let Some(mut sheaf) = barn.pop_full() else { break };
+            sheaf.set_away(true);
+            robbed.push(sheaf);
+        }
+        if robbed.len() > 0 {
+            barn.touched = true;
+            barn.stats.robbed += robbed.len() as u64;
+        }
+        robbed
+    }
+
+    /// Stores full sheaves that were robbed elsewhere; the barn was empty a moment ago.
+    pub(crate) fn keep_full(&self, mut robbed: SheafList) {
+        let mut barn = self.inner.lock();
+        while let Some(sheaf) = robbed.pop_full() {
+            barn.objects += sheaf.len();
+            barn.full.push(sheaf);
+        }
     }
 
     /// An empty sheaf, if there is one.
@@ -166,6 +185,25 @@ impl Barn {
         }
         barn.empty.push(sheaf);
         Ok(())
+    }
+
+    /// Empty sheaves for another CPU than this barn's: up to `most`, and half of those here.
+    pub(crate) fn rob_empty(&self, most: usize) -> SheafList {
+        let mut robbed = SheafList::new();
+        let mut barn = self.inner.lock();
+        for _ in 0..barn.empty.len().div_ceil(2).min(most) {
+            let Some(sheaf) = barn.empty.pop_empty() else { break };
+            robbed.push(sheaf);
+        }
+        robbed
+    }
+
+    /// Stores empty sheaves that were robbed elsewhere.
+    pub(crate) fn keep_empty(&self, mut robbed: SheafList) {
+        let mut barn = self.inner.lock();
+        while let Some(sheaf) = robbed.pop_empty() {
+            barn.empty.push(sheaf);
+        }
     }
 
     /// What the reaper sees: whether the barn was used since it looked last, and how many full sheaves were not.

@@ -8,7 +8,8 @@
 //!
 //! * So a full sheaf whose objects are *scattered* goes home to the slabs, while one whose objects are neighbours goes to the barn as it
 //!   is ([`is_scattered`]). A barn that holds little takes scattered ones nevertheless ([`SCATTERED_BYTES`]): what a program frees and
-//!   allocates again at once is in the processor's cache wherever it lies.
+//!   allocates again at once is in the processor's cache wherever it lies. And what another CPU will rob may be scattered further
+//!   ([`Side`]).
 //! * And what a refill takes from a slab it hands out by address, in whatever order it was freed ([`sort`]).
 //!
 //! What this is worth, and what it costs, stands in docs/why.md.
@@ -24,22 +25,38 @@ pub(super) const SCATTERED_BYTES: usize = 64 << 10;
 const MOST_STRIDE: usize = PAGE_SIZE / 8;
 /// Places that objects in perfect order may be apart beyond those where one page ends: the ends of slabs.
 const TOLERATED: usize = 2;
+/// Of the pairs that are looked at, one in so many may be apart where another CPU will rob the sheaf. It finds the objects in no cache of
+/// its own and asks for all of them at once, in whatever order they lie; on the way through the slabs both CPUs would miss each of them.
+const TOLERATED_OF_OTHERS: usize = 3;
 /// Most objects of a slab for which [`sort`] has room: slabs hold more only by the option `min_order`.
 const MOST_SORTED: usize = 512;
 
+/// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::malloc::entry`] on sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// That which freed them.
+    Own,
+    /// Another one, which will rob the sheaf.
+    Other,
+}
+
 /// Whether the objects of a full sheaf of `cache` come from many places.
-pub(super) fn is_scattered(cache: &RawCache, full: &Sheaf) -> bool {
-    cache.geometry.stride <= MOST_STRIDE && are_scattered(cache.geometry.stride, full.objects())
+pub(super) fn is_scattered(cache: &RawCache, full: &Sheaf, side: Side) -> bool {
+    cache.geometry.stride <= MOST_STRIDE && are_scattered(cache.geometry.stride, full.objects(), side)
 }
 
 /// Counts how often an object and the next one on the sheaf lie in different pages, by every second object, since each look counts in
 /// programs that only fill and empty sheaves. Twice as often as for objects in a row is still good.
-fn are_scattered(stride: usize, objects: &[usize]) -> bool {
+fn are_scattered(stride: usize, objects: &[usize], side: Side) -> bool {
     let ends_of_pages = objects.len() * stride / PAGE_SIZE;
     let pairs = objects.chunks_exact(2);
     // The low half of the page number: slabs that differ in the high half alone are terabytes apart.
     let apart: u32 = pairs.map(|pair| u32::from(((pair[0] ^ pair[1]) / PAGE_SIZE) as u32 != 0)).sum();
-    apart as usize > ends_of_pages + TOLERATED
+    let tolerated = match side {
+        Side::Own => TOLERATED,
+        Side::Other => objects.len() / 2 / TOLERATED_OF_OTHERS,
+    };
+    apart as usize > ends_of_pages + tolerated
 }
 
 /// Sorts objects of one slab, which starts at `base`, by address. Leaves them as they are if one occurs twice, which is found when it is freed,
@@ -85,7 +102,10 @@ mod tests {
             for start in (0x7000_0000..0x7000_1000).step_by(16) {
                 let up: Vec<usize> = row(stride, start, 252).collect();
                 let down: Vec<usize> = up.iter().rev().copied().collect();
-                assert!(!are_scattered(stride, &up) && !are_scattered(stride, &down), "{stride} from {start:#x}");
+                assert!(
+                    !are_scattered(stride, &up, Side::Own) && !are_scattered(stride, &down, Side::Own),
+                    "{stride} from {start:#x}"
+                );
             }
         }
     }
@@ -95,9 +115,19 @@ mod tests {
         let pieces = |stride: usize, each: usize| -> Vec<usize> {
             (0..252usize.div_ceil(each)).flat_map(|piece| row(stride, 0x7000_0000 + piece * 0x1_0000, each)).collect()
         };
-        assert!(!are_scattered(64, &pieces(64, 63)), "four pieces of a page each");
-        assert!(are_scattered(64, &pieces(64, 5)), "pieces of five");
-        assert!(are_scattered(16, &pieces(16, 1)) && are_scattered(512, &pieces(512, 1)), "each from another slab");
+        assert!(!are_scattered(64, &pieces(64, 63), Side::Own), "four pieces of a page each");
+        assert!(are_scattered(64, &pieces(64, 5), Side::Own), "pieces of five");
+        for stride in [16, 64, 512] {
+            assert!(are_scattered(stride, &pieces(stride, 1), Side::Own), "each from another slab");
+        }
+    }
+
+    #[test]
+    fn what_others_will_rob_may_be_in_smaller_pieces_but_not_in_single_objects() {
+        let pieces = |each: usize| -> Vec<usize> {
+            (0..252usize.div_ceil(each)).flat_map(|piece| row(64, 0x7000_0000 + piece * 0x1_0000, each)).collect()
+        };
+        assert!(!are_scattered(64, &pieces(5), Side::Other) && are_scattered(64, &pieces(1), Side::Other));
     }
 
     #[test]

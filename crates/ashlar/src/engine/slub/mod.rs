@@ -46,6 +46,7 @@ use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
 use crate::sync::Ordering;
 use crate::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
+use locality::Side;
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
@@ -109,7 +110,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     node.barn(view.cpu).count_alloc();
     if let Some(full) = take_full(cache, node, view.cpu) {
         if let Err(full) = install(cache, node, view, full) {
-            store_full(cache, node, view.cpu, full);
+            store_full(cache, node, view.cpu, full, Side::Own);
         }
         return Refreshed::Again;
     }
@@ -294,7 +295,7 @@ pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
 /// Gives this CPU, whose spare sheaf is full or missing, one with `object` on it; false when the slot has changed or there is
 /// no sheaf.
 fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
-    put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare)
+    put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare, Side::Other)
 }
 
 fn is_local(cache: &'static RawCache, object: usize) -> bool {
@@ -321,7 +322,7 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
     }
     // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
     let (spare, leaving) = if view.main == null_top() { (view.spare, 0) } else { (view.main, view.spare) };
-    put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving)
+    put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving, Side::Own)
 }
 
 /// Puts `object` on a sheaf that was empty and makes `pair` of it this CPU's main and spare; `leaving` of the view goes to the
@@ -332,6 +333,7 @@ fn put_on_new_sheaf(
     object: usize,
     pair: impl FnOnce(usize) -> (usize, usize),
     leaving: usize,
+    side: Side,
 ) -> bool {
     let (_, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_free();
@@ -352,7 +354,7 @@ fn put_on_new_sheaf(
     }
     // SAFETY: the exchange took it out of the slot.
     if let Some(full) = unsafe { percpu::owned(leaving) } {
-        store_full(cache, node, view.cpu, full);
+        store_full(cache, node, view.cpu, full, side);
     }
     check_capacity(cache, capacity);
     true

@@ -4,10 +4,10 @@
 //! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
 //! other's, as a consumer that frees feeds a producer that allocates.
 
-use super::barn::Barn;
+use super::barn::{Barn, ROBBED_AT_ONCE};
 use super::counters::{Counters, Line};
 use super::flush::flush;
-use super::locality;
+use super::locality::{self, Side};
 use super::node::NodeList;
 use crate::engine::{RawCache, meta_slice, tunable};
 use crate::page::zone::ZONE;
@@ -67,13 +67,13 @@ pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
 }
 
 /// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough, of scattered objects soon.
-pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf) {
+pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf, side: Side) {
     if !fits(cache, &full) {
         return flush_sheaf(cache, full);
     }
     let bytes = full.len() * cache.geometry.stride;
     let mut limit = tunable(&cache.barn_limit);
-    if locality::is_scattered(cache, &full) {
+    if locality::is_scattered(cache, &full, side) {
         limit = limit.min(locality::SCATTERED_BYTES / bytes.max(1));
     }
     match node.barn(cpu).put_full(full, limit) {
@@ -93,12 +93,40 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
 pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
     loop {
-        let full = node.barn(cpu).get_full().or_else(|| others(node, cpu).find_map(Barn::rob_full).inspect(bring))?;
+        let mut full = node.barn(cpu).get_full().or_else(|| rob_full(node, cpu))?;
         if fits(cache, &full) {
+            if full.is_away() {
+                full.set_away(false);
+                bring(&full);
+            }
             return Some(full);
         }
         flush_sheaf(cache, full);
     }
+}
+
+/// Robs another CPU's barn of some full sheaves; what is more than one goes to the CPU's own.
+fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+    others(node, cpu).find_map(|barn| {
+        let mut robbed = barn.rob_full(ROBBED_AT_ONCE);
+        let first = robbed.pop_full()?;
+        if robbed.len() > 0 {
+            node.barn(cpu).keep_full(robbed);
+        }
+        Some(first)
+    })
+}
+
+/// The same with empty ones.
+fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+    others(node, cpu).find_map(|barn| {
+        let mut robbed = barn.rob_empty(ROBBED_AT_ONCE);
+        let first = robbed.pop_empty()?;
+        if robbed.len() > 0 {
+            node.barn(cpu).keep_empty(robbed);
+        }
+        Some(first)
+    })
 }
 
 /// Asks for a sheaf that another CPU filled, and for its objects, all at once: they lie in that CPU's cache, and who allocates would
@@ -120,7 +148,7 @@ fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
 /// An empty sheaf of the given capacity: where one CPU only frees what another allocates, the empty sheaves pile up
 /// at the other's barn.
 pub(super) fn empty_sheaf(node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
-    match node.barn(cpu).get_empty().or_else(|| others(node, cpu).find_map(Barn::get_empty)) {
+    match node.barn(cpu).get_empty().or_else(|| rob_empty(node, cpu)) {
         Some(mut sheaf) => {
             if sheaf.capacity() != capacity {
                 sheaf.set_capacity(capacity);
