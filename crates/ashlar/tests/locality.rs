@@ -41,13 +41,15 @@ fn free(cache: &KmemCache, objects: &[*mut u8]) {
     }
 }
 
-fn in_each_mode(test: &str, body: fn(&KmemCache)) {
+/// Runs `body` with a cache, on the first of the CPUs that it is told of.
+fn in_each_mode(test: &str, body: fn(&KmemCache, &[usize])) {
     for percpu in ["auto", "lock"] {
         let options = format!("percpu={percpu},reaper=off");
         let outcome = child(test, &format!("{test} {percpu}"), &[("ASHLAR_OPTIONS", &options)], || {
-            pin(cpus()[0]);
+            let cpus = cpus();
+            pin(cpus[0]);
             let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
-            body(&KmemCache::create("locality", SIZE, &args).expect("a cache"));
+            body(&KmemCache::create("locality", SIZE, &args).expect("a cache"), &cpus);
         });
         if let Some(child) = outcome {
             child.succeeded();
@@ -57,7 +59,7 @@ fn in_each_mode(test: &str, body: fn(&KmemCache)) {
 
 #[test]
 fn order_comes_back_after_frees_in_any_order() {
-    in_each_mode("order_comes_back_after_frees_in_any_order", |cache| {
+    in_each_mode("order_comes_back_after_frees_in_any_order", |cache, _| {
         let in_order = OBJECTS * SIZE / PAGE;
         // On the CPU's two sheaves and in the barn objects stay as they were freed.
         let scattered = 6 * cache.info().sheaf_capacity;
@@ -79,7 +81,7 @@ fn order_comes_back_after_frees_in_any_order() {
 
 #[test]
 fn neighbours_go_through_the_barn_without_a_visit_to_their_slabs() {
-    in_each_mode("neighbours_go_through_the_barn_without_a_visit_to_their_slabs", |cache| {
+    in_each_mode("neighbours_go_through_the_barn_without_a_visit_to_their_slabs", |cache, _| {
         let objects = allocate(cache);
         free(cache, &objects);
         let before = cache.info();
@@ -101,7 +103,7 @@ fn neighbours_go_through_the_barn_without_a_visit_to_their_slabs() {
 /// What a program frees and allocates again at once is hot wherever it lies: the barn holds some of it.
 #[test]
 fn a_few_scattered_sheaves_stay_in_the_barn() {
-    in_each_mode("a_few_scattered_sheaves_stay_in_the_barn", |cache| {
+    in_each_mode("a_few_scattered_sheaves_stay_in_the_barn", |cache, _| {
         let mut objects = allocate(cache);
         shuffle(&mut objects);
         let few = objects.split_off(OBJECTS - 4 * cache.info().sheaf_capacity);
@@ -109,5 +111,25 @@ fn a_few_scattered_sheaves_stay_in_the_barn() {
         assert_eq!(cache.info().barn.put_fail, 0);
         free(cache, &objects);
         assert!(cache.info().barn.put_fail > 0);
+    });
+}
+
+#[test]
+fn a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers() {
+    if cpus().len() < 2 {
+        eprintln!("SKIPPED: one CPU");
+        return;
+    }
+    in_each_mode("a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers", |_, cpus| {
+        // A slab of 256, of which a sheaf takes 254.
+        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let cache = KmemCache::create("rest", 16, &args).expect("a cache");
+        let one = cache.alloc().expect("memory");
+        pin(cpus[1]);
+        let others: Vec<_> = (0..254).map(|_| cache.alloc().expect("memory")).collect();
+        let page = |object: NonNull<u8>| object.addr().get() / PAGE;
+        let (fresh, rest) = others.split_at(252);
+        assert!(fresh.iter().all(|&other| page(other) != page(one)), "begins with its own slab");
+        assert!(rest.iter().all(|&other| page(other) == page(one)), "ends with the rest");
     });
 }

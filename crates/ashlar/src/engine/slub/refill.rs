@@ -268,29 +268,3 @@ fn open_slab(cache: &'static RawCache, node: NodeId, page: PageIndex, order: Ord
     }
     usize::from(carved)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cache::{CacheArgs, KmemCache};
-    use crate::engine::slub::flush::flush;
-    use crate::units::PAGE_SIZE;
-
-    #[test]
-    fn a_refill_that_opens_a_slab_starts_with_it_and_ends_with_what_another_left() {
-        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
-        let cache = KmemCache::create("refill-rest", 16, &args).expect("a cache").raw_cache();
-        let per_slab = usize::from(cache.geometry.objects(cache.geometry.order));
-        let (mut one, mut other) = ([0; 40], [0; 300]);
-        assert_eq!(refill(cache, NodeId(0), &mut one), one.len());
-        assert_eq!(refill(cache, NodeId(0), &mut other), other.len());
-        let rest = per_slab - one.len();
-        assert!(per_slab == PAGE_SIZE / 16 && rest < other.len());
-        let page = |object: usize| object / PAGE_SIZE;
-        let fresh = other.len() - rest;
-        assert!(other[..fresh].iter().all(|&object| page(object) != page(one[0])), "starts with its own slab");
-        assert!(other[fresh..].iter().all(|&object| page(object) == page(one[0])), "ends with the rest");
-        flush(cache, &one);
-        flush(cache, &other);
-    }
-}
