@@ -182,3 +182,47 @@ fn memory_of_another_node_waits_on_no_sheaf() {
         child.succeeded();
     }
 }
+
+/// What one CPU allocates and another frees goes back by whole sheaves, several at a time, also where its order is half lost.
+#[test]
+fn objects_for_another_cpu_go_back_by_the_barn_in_pieces_too() {
+    let Some((one, other)) = two_sides() else {
+        eprintln!("SKIPPED: this process may not use CPUs of both sides");
+        return;
+    };
+    let options = [("ASHLAR_OPTIONS", "reaper=off")];
+    let outcome = child("objects_for_another_cpu_go_back_by_the_barn_in_pieces_too", "robbed", &options, || {
+        const OBJECTS: usize = 20_000;
+        let barn = || {
+            let mut found = None;
+            ashlar::for_each_cache(|cache| found = found.or((cache.name() == "malloc-64").then_some(cache.barn)));
+            found.expect("malloc's caches are there")
+        };
+        let freed_in_pieces_of_five = |cpu: usize| {
+            assert!(pin(one));
+            let objects: Vec<usize> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(64) as usize).collect();
+            let before = barn();
+            assert!(pin(cpu));
+            // Five neighbours here, five there.
+            let half = OBJECTS / 2;
+            for (low, high) in objects[..half].chunks(5).zip(objects[half..].chunks(5)) {
+                for &object in low.iter().chain(high) {
+                    // SAFETY: live, freed once.
+                    unsafe { ashlar::malloc::free(object as *mut u8) };
+                }
+            }
+            let after = barn();
+            (after.put - before.put, after.put_fail - before.put_fail)
+        };
+        let (kept, sent_home) = freed_in_pieces_of_five(other);
+        assert!(kept > 60 && sent_home == 0, "for another CPU: {kept} sheaves in the barn, {sent_home} sent home");
+        let robbed = barn().robbed;
+        let (kept, sent_home) = freed_in_pieces_of_five(one);
+        assert!(kept < 10 && sent_home > 60, "for this CPU: {kept} sheaves in the barn, {sent_home} sent home");
+        let robbed = barn().robbed - robbed;
+        assert!(robbed > 60, "{robbed} sheaves robbed");
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
