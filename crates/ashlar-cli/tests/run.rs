@@ -19,12 +19,18 @@ fn a_program_runs_on_the_library_and_gives_its_exit_code() {
 fn stats_tell_the_mode_that_the_options_asked_for() {
     let out = ashlar(&["run", "--option", "percpu=lock", "--stats=json", "--", "ls", "/"]);
     let stats: serde_json::Value = serde_json::from_slice(&out.stderr).expect("one line of JSON");
-    assert_eq!(stats["mode"], "lock");
+    assert_eq!((&stats["mode"], &stats["fast_paths"]), (&"lock".into(), &false.into()));
     assert!(stats["peak_kib"].as_u64().unwrap() > 100);
     let caches = stats["caches"].as_array().unwrap();
     assert!(caches.iter().any(|c| c["name"].as_str().unwrap().starts_with("malloc-")), "{stats}");
     let plain = ashlar(&["run", "--engine", "slub", "--stats", "--", "ls", "/"]);
     assert!(text(&plain.stderr).contains("# name"), "{}", text(&plain.stderr));
+    let fast = ashlar(&["run", "--stats=json", "--", "ls", "/"]);
+    let stats: serde_json::Value = serde_json::from_slice(&fast.stderr).expect("one line of JSON");
+    let rseq = stats["mode"] == "rseq";
+    assert_eq!(stats["fast_paths"], rseq);
+    // An engine without sheaves has none.
+    assert_eq!(text(&plain.stderr).contains(": mode rseq (malloc by slow paths), RSS "), rseq);
     assert_eq!(text(&plain.stdout), text(&out.stdout));
 }
 

@@ -196,7 +196,11 @@ pub(crate) fn print(fd: c_int, as_json: bool) {
 fn table(out: &mut impl Write) -> fmt::Result {
     let t = totals();
     let (rss, peak) = resident();
-    writeln!(out, "ashlar {}: mode {}, RSS {rss} KiB, peak {peak} KiB", ashlar::VERSION, ashlar::mode())?;
+    let mode = ashlar::mode();
+    // In the other modes the name says it.
+    let paths =
+        if mode == ashlar::Mode::Rseq && !ashlar::malloc::has_fast_paths() { " (malloc by slow paths)" } else { "" };
+    writeln!(out, "ashlar {}: mode {mode}{paths}, RSS {rss} KiB, peak {peak} KiB", ashlar::VERSION)?;
     writeln!(
         out,
         "in use {} KiB, held {} KiB, mappings {} KiB, metadata {} KiB",
@@ -247,10 +251,11 @@ fn json(out: &mut impl Write) -> fmt::Result {
     let (rss, peak) = resident();
     write!(
         out,
-        "{{\"ashlar\":\"{}\",\"mode\":\"{}\",\"rss_kib\":{rss},\"peak_kib\":{peak},\"used_bytes\":{},\"held_bytes\":{},\
+        "{{\"ashlar\":\"{}\",\"mode\":\"{}\",\"fast_paths\":{},\"rss_kib\":{rss},\"peak_kib\":{peak},\"used_bytes\":{},\"held_bytes\":{},\
          \"mapped_bytes\":{},\"metadata_bytes\":{},\"caches\":[",
         ashlar::VERSION,
         ashlar::mode(),
+        ashlar::malloc::has_fast_paths(),
         t.used,
         t.held_pages * PAGE,
         t.direct,

@@ -22,6 +22,7 @@ fn start_without_the_place() {
     let object = ashlar::malloc::malloc(100);
     let place = object as usize / 16;
     assert!(taken.iter().any(|range| range.contains(&place)), "the place of {object:p} was not taken");
+    assert!(!ashlar::malloc::has_fast_paths());
     // SAFETY: live, freed once.
     unsafe { ashlar::malloc::free(object) };
 }

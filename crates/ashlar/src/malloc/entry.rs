@@ -42,6 +42,10 @@ impl Limit {
     pub(crate) fn open(&self, most: usize) {
         self.0.store(most + 1, Ordering::Release);
     }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
 }
 
 /// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path of it, and a jump to `$slow`, of the
