@@ -25,9 +25,9 @@ use args::{Cli, Command};
 use bench::systems;
 use error::CliError;
 
-/// `ashlar workload` is over before the constructors of the allocators that are linked into this tool: TCMalloc's takes 6 MiB and
-/// milliseconds, and a workload's memory and time are to be those of the malloc under it. The libraries', a preloaded malloc's among
-/// them, have run by then, and the standard library has its arguments since 99.
+/// `ashlar workload` is over before the constructors of the allocators that are linked into this tool: TCMalloc's takes 6 MiB, and a
+/// workload's memory and time are to be those of the malloc under it. The libraries', a preloaded malloc's among them, have run by then,
+/// and the standard library has its arguments since 99.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array.00100")]

@@ -123,8 +123,9 @@ fn create_caches() -> bool {
     true
 }
 
-/// Whether calls of `malloc` and `free` are served by their fast paths. Not in the mode `lock`, not by engines without sheaves, and not where
-/// something else lies at the place of the object map: then each call takes the slow path, which does the same. False before the first call, too.
+/// Whether calls of `malloc` are served by their fast path, and those of `free` too unless the machine has several nodes. Not in the mode `lock`,
+/// not by engines without sheaves, and not where something else lies at the place of the object map: then each call takes the slow path, which
+/// does the same. False before the first call, too.
 pub fn has_fast_paths() -> bool {
     entry::LIMIT.is_open() && percpu::mode() != percpu::Mode::Lock
 }

@@ -153,11 +153,6 @@ impl Sheaf {
         }
     }
 
-    fn set_info(&self, link: usize, capacity: usize) {
-        // SAFETY: the info word is writable and ours.
-        unsafe { self.base().add(INFO).write(link as u64 | capacity as u64) };
-    }
-
     fn set_link(&self, link: usize) {
         // SAFETY: the info word is ours.
         unsafe {
@@ -168,9 +163,11 @@ impl Sheaf {
 
     /// Gives an empty sheaf another capacity (1 to [`MAX_SHEAF_CAPACITY`]).
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
-        self.set_info(0, capacity);
-        // SAFETY: the word belongs to the sheaf.
-        unsafe { self.base().add(capacity).write(0) };
+        // SAFETY: both words belong to the sheaf, which is ours. It is in no list and has no mark.
+        unsafe {
+            self.base().add(INFO).write(capacity as u64);
+            self.base().add(capacity).write(0);
+        }
         self.set_len(0);
     }
 }

@@ -12,7 +12,7 @@ use super::node::NodeList;
 use crate::engine::{RawCache, meta_slice, tunable};
 use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
-use crate::percpu::sheaf::{Sheaf, new_sheaf, retire_sheaf};
+use crate::percpu::sheaf::{Sheaf, SheafList, new_sheaf, retire_sheaf};
 use crate::sync::{Ordering, prefetch, prefetch_for_writing};
 use crate::units::{CACHE_LINE, CpuId};
 
@@ -93,7 +93,8 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
 pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
     loop {
-        let mut full = node.barn(cpu).get_full().or_else(|| rob_full(node, cpu))?;
+        let robbed = || rob(node, cpu, Barn::rob_full, SheafList::pop_full, Barn::keep_full);
+        let mut full = node.barn(cpu).get_full().or_else(robbed)?;
         if fits(cache, &full) {
             if full.is_away() {
                 full.set_away(false);
@@ -105,25 +106,19 @@ pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Op
     }
 }
 
-/// Robs another CPU's barn of some full sheaves; what is more than one goes to the CPU's own.
-fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+/// Robs another CPU's barn of some sheaves, full or empty ones as the three functions say. What is more than one goes to the CPU's own barn.
+fn rob(
+    node: &Node,
+    cpu: CpuId,
+    some: fn(&Barn, usize) -> SheafList,
+    one: fn(&mut SheafList) -> Option<Sheaf>,
+    keep: fn(&Barn, SheafList),
+) -> Option<Sheaf> {
     others(node, cpu).find_map(|barn| {
-        let mut robbed = barn.rob_full(ROBBED_AT_ONCE);
-        let first = robbed.pop_full()?;
+        let mut robbed = some(barn, ROBBED_AT_ONCE);
+        let first = one(&mut robbed)?;
         if robbed.len() > 0 {
-            node.barn(cpu).keep_full(robbed);
-        }
-        Some(first)
-    })
-}
-
-/// The same with empty ones.
-fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
-    others(node, cpu).find_map(|barn| {
-        let mut robbed = barn.rob_empty(ROBBED_AT_ONCE);
-        let first = robbed.pop_empty()?;
-        if robbed.len() > 0 {
-            node.barn(cpu).keep_empty(robbed);
+            keep(node.barn(cpu), robbed);
         }
         Some(first)
     })
@@ -148,7 +143,8 @@ fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
 /// An empty sheaf of the given capacity: where one CPU only frees what another allocates, the empty sheaves pile up
 /// at the other's barn.
 pub(super) fn empty_sheaf(node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
-    match node.barn(cpu).get_empty().or_else(|| rob_empty(node, cpu)) {
+    let robbed = || rob(node, cpu, Barn::rob_empty, SheafList::pop_empty, Barn::keep_empty);
+    match node.barn(cpu).get_empty().or_else(robbed) {
         Some(mut sheaf) => {
             if sheaf.capacity() != capacity {
                 sheaf.set_capacity(capacity);
