@@ -205,15 +205,3 @@ pub(crate) fn prefetch(address: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
-
-/// As [`prefetch`], and takes the line from the caches of other CPUs.
-#[inline(always)]
-pub(crate) fn prefetch_for_writing(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as for `prefetch`; processors without the instruction take it for one that does nothing.
-    unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}

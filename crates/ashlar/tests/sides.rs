@@ -226,3 +226,55 @@ fn objects_for_another_cpu_go_back_by_the_barn_in_pieces_too() {
         child.succeeded();
     }
 }
+
+/// What one CPU frees for another goes back by smaller sheaves than its own objects, and each object is written, so that its cache line is
+/// in no other CPU's cache.
+#[test]
+fn objects_for_another_cpu_go_back_by_small_sheaves_and_written() {
+    let Some((one, other)) = two_sides() else {
+        eprintln!("SKIPPED: this process may not use CPUs of both sides");
+        return;
+    };
+    let options = [("ASHLAR_OPTIONS", "reaper=off")];
+    let outcome = child("objects_for_another_cpu_go_back_by_small_sheaves_and_written", "small", &options, || {
+        const OBJECTS: usize = 640;
+        const MARK: usize = 0x5555_aaaa;
+        let stored = || {
+            let mut found = None;
+            ashlar::for_each_cache(|cache| {
+                found = found.or((cache.name() == "malloc-1024").then_some((cache.sheaf_capacity, cache.barn.put)));
+            });
+            found.expect("malloc's caches are there")
+        };
+        assert!(pin(one));
+        let objects: Vec<*mut usize> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(1024).cast()).collect();
+        // Sheaves that went to the barn, and objects that were written.
+        let freed_on = |cpu: usize, objects: &[*mut usize]| {
+            assert!(pin(cpu));
+            let before = stored().1;
+            for &object in objects {
+                // SAFETY: live; freed once.
+                unsafe {
+                    object.write(MARK);
+                    ashlar::malloc::free(object.cast());
+                }
+            }
+            // SAFETY: nobody allocates meanwhile and no slab is given back, so it is mapped memory that nobody writes.
+            let written = objects.iter().filter(|object| unsafe { object.read_volatile() } != MARK).count();
+            (stored().1 - before, written)
+        };
+        let (for_other, for_self) = objects.split_at(OBJECTS / 2);
+        let others = freed_on(other, for_other);
+        let own = freed_on(one, for_self);
+        let capacity = stored().0;
+        assert_eq!(capacity, 64, "objects of a sheaf of this class");
+        if ashlar::mode() == Mode::Rseq {
+            // The last few wait in the slots.
+            assert!((8..=10).contains(&others.0) && others.1 >= 256, "for another CPU: {others:?} of 10 and 320");
+            assert!((2..=5).contains(&own.0) && own.1 == 0, "for this CPU: {own:?} of 5 and 0");
+        }
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}

@@ -3,7 +3,7 @@
 //! ```text
 //!  word 0                                        capacity            255
 //!  | free place .. | top object .. oldest object | 0 (sentinel) | .. | info |
-//!                    ^ top                                             link to next sheaf + mark + capacity
+//!                    ^ top                                             link to next sheaf + capacity
 //! ```
 //!
 //! 2 KiB, aligned to 2 KiB, growing downwards. A sheaf is handled by the address of its top entry alone:
@@ -12,6 +12,8 @@
 #![allow(unsafe_code, reason = "raw stacks of pointers")]
 
 use core::ptr::NonNull;
+
+use crate::units::CACHE_LINE;
 
 #[cfg(not(ashlar_loom))]
 use crate::page::meta::META;
@@ -22,8 +24,6 @@ use crate::sync::{AtomicU32, Ordering, SpinLock};
 pub(crate) const SHEAF_BYTES: usize = 2048;
 const WORDS: usize = SHEAF_BYTES / 8;
 const INFO: usize = WORDS - 1;
-/// In the info word: the mark of a sheaf whose objects are in another CPU's cache.
-const AWAY: u64 = 1 << 8;
 /// Most objects in a sheaf: all words but the sentinel and the info word.
 pub const MAX_SHEAF_CAPACITY: usize = WORDS - 2;
 
@@ -136,20 +136,14 @@ impl Sheaf {
         unsafe { (self.base().add(INFO).read() & !(SHEAF_BYTES as u64 - 1)) as usize }
     }
 
-    /// Whether the objects, and the sheaf itself, are probably in the cache of another CPU than that of whoever has the sheaf.
-    #[inline]
-    pub(crate) fn is_away(&self) -> bool {
-        // SAFETY: the info word is readable.
-        unsafe { self.base().add(INFO).read() & AWAY != 0 }
-    }
-
-    /// Sets or takes away the mark that [`Self::is_away`] reads. An empty sheaf off a list has none.
-    #[inline]
-    pub(crate) fn set_away(&mut self, away: bool) {
-        // SAFETY: the info word is ours.
-        unsafe {
-            let info = self.base().add(INFO);
-            info.write(if away { info.read() | AWAY } else { info.read() & !AWAY });
+    /// Writes a word of each cache line with objects, the word that is there: the lines are in this CPU's cache alone then.
+    pub(crate) fn move_here(&mut self) {
+        let objects = self.len();
+        for at in (0..objects).step_by(CACHE_LINE / 8) {
+            // SAFETY: the words from the top to the sentinel are the sheaf's, which is ours.
+            let word = unsafe { self.0.add(at) };
+            // SAFETY: as above. Volatile, or the compiler would see that nothing changes.
+            unsafe { word.write_volatile(word.read_volatile()) };
         }
     }
 
@@ -163,7 +157,7 @@ impl Sheaf {
 
     /// Gives an empty sheaf another capacity (1 to [`MAX_SHEAF_CAPACITY`]).
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
-        // SAFETY: both words belong to the sheaf, which is ours. It is in no list and has no mark.
+        // SAFETY: both words belong to the sheaf, which is ours. It is in no list.
         unsafe {
             self.base().add(INFO).write(capacity as u64);
             self.base().add(capacity).write(0);
@@ -220,9 +214,6 @@ impl SheafList {
     pub(crate) fn pop_empty(&mut self) -> Option<Sheaf> {
         let mut sheaf = self.pop()?;
         sheaf.set_len(0);
-        if sheaf.is_away() {
-            sheaf.set_away(false);
-        }
         Some(sheaf)
     }
 }

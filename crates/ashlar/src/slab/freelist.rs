@@ -1,4 +1,4 @@
-//! Links between free objects: the only code that writes into free objects.
+//! Links between free objects.
 //!
 //! A link is the 16-bit index of the next free object of the same slab, or [`NO_OBJECT`]. It is stored as a
 //! 64-bit word, exclusive-or'ed with the cache's secret and the byte-swapped address of the link itself. The

@@ -45,7 +45,7 @@ impl BarnStats {
 
 struct Inner {
     full: SheafList,
-    /// Objects in them; sheaves differ where the capacity was changed.
+    /// Objects in them; sheaves differ in their capacity.
     objects: usize,
     empty: SheafList,
     stats: BarnStats,
@@ -132,28 +132,27 @@ impl Barn {
         sheaf
     }
 
-    /// Stores a full sheaf unless `limit` are there already; then gives it back.
-    /// On success, the number of full sheaves now here.
+    /// Stores a full sheaf unless there would be more than `limit` objects; then gives it back.
+    /// On success, the number of objects now here.
     pub(crate) fn put_full(&self, sheaf: Sheaf, limit: usize) -> Result<usize, Sheaf> {
         let mut barn = self.inner.lock();
         barn.touched = true;
-        if barn.full.len() >= limit {
+        if barn.objects + sheaf.len() > limit {
             barn.stats.put_fail += 1;
             return Err(sheaf);
         }
         barn.stats.put += 1;
         barn.objects += sheaf.len();
         barn.full.push(sheaf);
-        Ok(barn.full.len())
+        Ok(barn.objects)
     }
 
-    /// Full sheaves for another CPU than this barn's, marked to be [away](Sheaf::is_away): up to `most`, and half of those here.
+    /// Full sheaves for another CPU than this barn's: up to `most`, and half of those here.
     pub(crate) fn rob_full(&self, most: usize) -> SheafList {
         let mut robbed = SheafList::new();
         let mut barn = self.inner.lock();
         for _ in 0..barn.full.len().div_ceil(2).min(most) {
-            let Some(mut sheaf) = barn.pop_full() else { break };
-            sheaf.set_away(true);
+            let Some(sheaf) = barn.pop_full() else { break };
             robbed.push(sheaf);
         }
         if robbed.len() > 0 {

@@ -6,7 +6,7 @@
 //!
 //! Allocations look at the barn before slabs, also for many objects: what frees brought there would pile up otherwise.
 
-use super::locality::Side;
+use super::crossing::Side;
 use super::store::{empty_sheaf, put_empty, store_full, take_full};
 use super::{ATTEMPTS, RawCache, alloc, free, is_empty, node_of_cpu, refill, swap_full, use_good_spare};
 use crate::engine::tunable;

@@ -9,11 +9,12 @@
 //! * So a full sheaf whose objects are *scattered* goes home to the slabs, while one whose objects are neighbours goes to the barn as it
 //!   is ([`is_scattered`]). A barn that holds little takes scattered ones nevertheless ([`SCATTERED_BYTES`]): what a program frees and
 //!   allocates again at once is in the processor's cache wherever it lies. And what another CPU will rob may be scattered further
-//!   ([`Side`]).
+//!   (`TOLERATED_OF_OTHERS`).
 //! * And what a refill takes from a slab it hands out by address, in whatever order it was freed ([`sort`]).
 //!
 //! What this is worth, and what it costs, stands in docs/why.md.
 
+use super::crossing::Side;
 use crate::engine::RawCache;
 use crate::percpu::sheaf::Sheaf;
 use crate::slab::geometry::Geometry;
@@ -26,19 +27,10 @@ const MOST_STRIDE: usize = PAGE_SIZE / 8;
 /// Places that objects in perfect order may be apart beyond those where one page ends: the ends of slabs.
 const TOLERATED: usize = 2;
 /// Of the pairs that are looked at, one in so many may be apart where another CPU will rob the sheaf. It finds the objects in no cache of
-/// its own and asks for all of them at once, in whatever order they lie; on the way through the slabs both CPUs would miss each of them.
+/// its own, in whatever order they lie; on the way through the slabs both CPUs would miss each of them.
 const TOLERATED_OF_OTHERS: usize = 3;
 /// Most objects of a slab for which [`sort`] has room: slabs hold more only by the option `min_order`.
 const MOST_SORTED: usize = 512;
-
-/// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::malloc::entry`] on sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// That which freed them.
-    Own,
-    /// Another one, which will rob the sheaf.
-    Other,
-}
 
 /// Whether the objects of a full sheaf of `cache` come from many places.
 pub(super) fn is_scattered(cache: &RawCache, full: &Sheaf, side: Side) -> bool {

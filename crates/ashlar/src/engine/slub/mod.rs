@@ -14,8 +14,8 @@
 //! are what keeps a program that allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of
 //! 6.18 and 7.0.
 //!
-//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]). For objects that share cache lines a
-//! spare that is less than half full is passed over while there is memory.
+//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]), and goes back by sheaves (`crossing`). For objects that
+//! share cache lines a spare that is less than half full is passed over while there is memory.
 //!
 //! Objects of another NUMA node are not put on sheaves: they go straight to their slab.
 //!
@@ -25,6 +25,7 @@
 pub(crate) mod barn;
 mod bulk;
 pub(crate) mod counters;
+mod crossing;
 pub(crate) mod flush;
 mod locality;
 pub(crate) mod node;
@@ -46,7 +47,7 @@ use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
 use crate::sync::Ordering;
 use crate::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
-use locality::Side;
+use crossing::{Side, sheaf_capacity};
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
@@ -190,12 +191,12 @@ fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> 
     Ok(())
 }
 
-/// Called when a sheaf of `capacity` objects has just gone into a slot. If the capacity was changed after the sheaf was chosen,
+/// Called when a sheaf of `capacity` objects has just gone into a slot. If less was asked for after the sheaf was chosen,
 /// the drain of that change may have come before the sheaf did: then another is due. One of the two sees the other:
 /// the change stores the capacity, and all CPUs pass a barrier before it looks at slots; here the slot is written first.
 #[inline]
 fn check_capacity(cache: &'static RawCache, capacity: usize) {
-    if tunable(&cache.sheaf_capacity) != capacity {
+    if tunable(&cache.sheaf_capacity) < capacity {
         flush_all(cache);
     }
 }
@@ -337,7 +338,7 @@ fn put_on_new_sheaf(
 ) -> bool {
     let (_, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_free();
-    let capacity = tunable(&cache.sheaf_capacity);
+    let capacity = sheaf_capacity(cache, side);
     if capacity == 0 {
         return false;
     }

@@ -2,19 +2,20 @@
 //!
 //! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
 //! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
-//! other's, as a consumer that frees feeds a producer that allocates.
+//! other's, as a consumer that frees feeds a producer that allocates (`crossing`).
 
 use super::barn::{Barn, ROBBED_AT_ONCE};
 use super::counters::{Counters, Line};
+use super::crossing::{self, Side};
 use super::flush::flush;
-use super::locality::{self, Side};
+use super::locality;
 use super::node::NodeList;
 use crate::engine::{RawCache, meta_slice, tunable};
 use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::sheaf::{Sheaf, SheafList, new_sheaf, retire_sheaf};
-use crate::sync::{Ordering, prefetch, prefetch_for_writing};
-use crate::units::{CACHE_LINE, CpuId};
+use crate::sync::Ordering;
+use crate::units::CpuId;
 
 /// Most barns of a node and cache; CPUs beyond that share.
 pub(crate) const MAX_BARNS: usize = 16;
@@ -61,9 +62,9 @@ pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
     Some(())
 }
 
-/// Whether a sheaf has the capacity that is asked for now. One that has another is nobody's any more: its objects go home.
+/// Whether a sheaf has no more than the capacity that is asked for now. One that has more is nobody's any more: its objects go home.
 pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
-    sheaf.capacity() == tunable(&cache.sheaf_capacity)
+    sheaf.capacity() <= tunable(&cache.sheaf_capacity)
 }
 
 /// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough, of scattered objects soon.
@@ -71,14 +72,17 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
     if !fits(cache, &full) {
         return flush_sheaf(cache, full);
     }
-    let bytes = full.len() * cache.geometry.stride;
-    let mut limit = tunable(&cache.barn_limit);
+    let stride = cache.geometry.stride;
+    let mut limit = tunable(&cache.barn_limit) * tunable(&cache.sheaf_capacity);
     if locality::is_scattered(cache, &full, side) {
-        limit = limit.min(locality::SCATTERED_BYTES / bytes.max(1));
+        limit = limit.min(locality::SCATTERED_BYTES / stride);
+    }
+    if side == Side::Other {
+        crossing::hand_over(cache, &full);
     }
     match node.barn(cpu).put_full(full, limit) {
-        Ok(sheaves) => {
-            if sheaves * bytes > BARN_BYTES_WORTH_REAPING {
+        Ok(objects) => {
+            if objects * stride > BARN_BYTES_WORTH_REAPING {
                 crate::background::wake();
             }
         }
@@ -94,19 +98,16 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
     loop {
         let robbed = || rob(node, cpu, Barn::rob_full, SheafList::pop_full, Barn::keep_full);
-        let mut full = node.barn(cpu).get_full().or_else(robbed)?;
+        let full = node.barn(cpu).get_full().or_else(robbed)?;
         if fits(cache, &full) {
-            if full.is_away() {
-                full.set_away(false);
-                bring(&full);
-            }
             return Some(full);
         }
         flush_sheaf(cache, full);
     }
 }
 
-/// Robs another CPU's barn of some sheaves, full or empty ones as the three functions say. What is more than one goes to the CPU's own barn.
+/// Robs another CPU's barn of some sheaves, full or empty ones as the three functions say, and moves them here. What is more than one goes
+/// to the CPU's own barn.
 fn rob(
     node: &Node,
     cpu: CpuId,
@@ -116,21 +117,18 @@ fn rob(
 ) -> Option<Sheaf> {
     others(node, cpu).find_map(|barn| {
         let mut robbed = some(barn, ROBBED_AT_ONCE);
-        let first = one(&mut robbed)?;
-        if robbed.len() > 0 {
-            keep(node.barn(cpu), robbed);
+        let mut first = one(&mut robbed)?;
+        first.move_here();
+        let mut others = SheafList::new();
+        while let Some(mut sheaf) = one(&mut robbed) {
+            sheaf.move_here();
+            others.push(sheaf);
+        }
+        if others.len() > 0 {
+            keep(node.barn(cpu), others);
         }
         Some(first)
     })
-}
-
-/// Asks for a sheaf that another CPU filled, and for its objects, all at once: they lie in that CPU's cache, and who allocates would
-/// wait for one after the other.
-fn bring(robbed: &Sheaf) {
-    for few in robbed.objects().chunks(CACHE_LINE / size_of::<usize>()) {
-        prefetch(few.as_ptr() as usize);
-    }
-    robbed.objects().iter().for_each(|&object| prefetch_for_writing(object));
 }
 
 /// The barns of the other CPUs, the next one first.

@@ -1,0 +1,60 @@
+//! Crossing: objects that one CPU hands out and another frees.
+//!
+//! ```text
+//!  CPU that allocates                               CPU that frees
+//!  main sheaf <- own barn <- robbed, some at a time <- barn <- spare sheaf
+//! ```
+//!
+//! The sides of [`crate::malloc::entry`] tell such objects from the CPU's own: they gather on the spare sheaf. When that is full it
+//! waits in the barn of the CPU that freed them until the one that allocates robs it. Every cache line that goes this way has to change
+//! CPUs, and here stands what makes that cheap.
+//!
+//! * **Lines go over written.** A line that one CPU wrote and another only read is in the caches of both. Whoever writes it next has to wait
+//!   until the other has dropped its copy, which costs more than taking over a line that only the other has. The program of a CPU that frees
+//!   has mostly only read its objects. So the objects of a full sheaf are written before it goes to the barn ([`hand_over`]), in the caches
+//!   where they lie. And a sheaf that was robbed, which would only be read until it goes back empty, is written by the robber
+//!   ([`Sheaf::move_here`]).
+//! * **Sheaves for others are smaller.** What lies on the spares of one CPU is missing on another, which takes new memory instead
+//!   ([`sheaf_capacity`]).
+//! * **Several at a time.** See [`super::barn::ROBBED_AT_ONCE`].
+//! * **They need not be in order.** See [`super::locality`].
+#![allow(unsafe_code, reason = "writes free objects")]
+
+use crate::engine::{RawCache, tunable};
+use crate::percpu::sheaf::Sheaf;
+
+/// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::malloc::entry`] on sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// That which freed them.
+    Own,
+    /// Another one, which will rob the sheaf.
+    Other,
+}
+
+/// Bytes of objects that a sheaf for another CPU covers at most: half of what malloc's others do.
+const BYTES: usize = 32 << 10;
+/// Fewest objects of such a sheaf.
+const FEWEST: usize = 2;
+
+/// Objects that a new sheaf of `cache` holds; 0 if the cache works without sheaves.
+#[inline]
+pub(super) fn sheaf_capacity(cache: &RawCache, side: Side) -> usize {
+    let capacity = tunable(&cache.sheaf_capacity);
+    match side {
+        Side::Own => capacity,
+        Side::Other => capacity.min((BYTES / cache.geometry.stride).max(FEWEST)),
+    }
+}
+
+/// Takes the first line of each object of a full sheaf for this CPU alone, before another one robs it; of constructed objects, which must
+/// stay as they are, the line of the free link.
+pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
+    let geometry = &cache.geometry;
+    let offset = if geometry.link_offset < geometry.object_size { 0 } else { geometry.link_offset };
+    for &object in full.objects() {
+        // SAFETY: the objects of a sheaf are free, and whoever has the sheaf has them. They are as long as a link at least, and aligned
+        // for it; what is in them, or behind them in place of a link, means nothing.
+        unsafe { ((object + offset) as *mut u64).write(0) };
+    }
+}
