@@ -4,7 +4,7 @@
 //! [`crate::page::objmap`]). What it has no entry for is told apart here: a free object, the inside of an object, a large
 //! object, a mapping, memory of a cache that is none of malloc's, or nothing of ours.
 
-use super::classes::{Code, size_of_class};
+use super::classes::{Code, size_of_class, size_of_entry};
 use crate::cache::registry;
 use crate::engine::slob::{self, Sized};
 use crate::engine::{Origin, RawCache};
@@ -42,8 +42,15 @@ impl Found {
     }
 }
 
-/// Finds the live allocation that starts at `address`, for `function`. Reports what is none.
+/// Bytes of the live object of malloc's caches that starts at `address`; 0 if there is none: then [`find`] says what is there.
 #[inline]
+pub(super) fn object_bytes(address: usize) -> usize {
+    size_of_entry(OBJECTS.code_at(address))
+}
+
+/// Finds the live allocation that starts at `address`, for `function`. Reports what is none.
+#[cold]
+#[inline(never)]
 pub(super) fn find(function: &str, address: usize) -> Option<Found> {
     match Code::from_map(OBJECTS.code_at(address)) {
         Some(code) => Some(Found::Object(code)),

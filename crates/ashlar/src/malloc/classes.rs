@@ -30,6 +30,23 @@ pub(crate) const fn size_of_class(class: usize) -> usize {
     (1 << doubling) + ((step + 1) << (doubling - 3))
 }
 
+/// Bytes of the objects with an entry in the object map, by half of the entry; 0 for entries of no class.
+static ENTRY_BYTES: [u16; 1 << 7] = {
+    let mut table = [0; 1 << 7];
+    let mut class = 0;
+    while class < CLASSES {
+        table[Code::of_class(class).entry() as usize / 2] = size_of_class(class) as u16;
+        class += 1;
+    }
+    table
+};
+
+/// Bytes of an object with `entry` in the object map; 0 if that is no object's.
+#[inline]
+pub(crate) fn size_of_entry(entry: u8) -> usize {
+    usize::from(ENTRY_BYTES[usize::from(entry / 2)])
+}
+
 /// A class as the object map knows it: even, so that eight codes are as far apart as slots, and never 0. The lowest bit of
 /// an entry is the side of the CPU that handed the object out (see [`super::entry`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +112,11 @@ mod tests {
             let code = Code::of_class(class);
             assert!(code.entry() != 0 && code.entry().is_multiple_of(2));
             assert_eq!(Code::from_map(code.entry()).map(Code::class), Some(class));
+            for side in 0..2 {
+                assert_eq!(size_of_entry(code.entry() + side), size_of_class(class));
+            }
         }
+        assert_eq!(size_of_entry(0), 0);
         assert_eq!(Code::from_map(0), None);
     }
 

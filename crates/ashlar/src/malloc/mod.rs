@@ -265,11 +265,13 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
 ///
 /// # Safety
 /// `ptr` is null or was allocated here and was not freed.
+#[inline]
 pub unsafe fn malloc_usable_size(ptr: *const u8) -> usize {
-    if ptr.is_null() {
-        return 0;
+    match check::object_bytes(ptr as usize) {
+        0 if ptr.is_null() => 0,
+        0 => check::find("malloc_usable_size", ptr as usize).map_or(0, |found| found.bytes()),
+        bytes => bytes,
     }
-    check::find("malloc_usable_size", ptr as usize).map_or(0, |found| found.bytes())
 }
 
 /// The C library's error number of this thread.

@@ -22,7 +22,54 @@ use crate::units::{PAGE_SIZE, PageIndex};
 ///
 /// # Safety
 /// `ptr` is null or was allocated here and was not freed; on success the old pointer is dead.
+#[inline]
 pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    let bytes = check::object_bytes(ptr as usize);
+    if bytes == 0 {
+        // SAFETY: passed on.
+        return unsafe { realloc_other(ptr, size) };
+    }
+    if stays(size, bytes) {
+        return ptr;
+    }
+    if size == 0 {
+        // SAFETY: the caller gives it up.
+        unsafe { free(ptr) };
+        return core::ptr::null_mut();
+    }
+    // SAFETY: passed on; a size beyond all is refused by `malloc`.
+    unsafe { relocate(ptr, bytes, size) }
+}
+
+/// Whether an object of `bytes` bytes is good for `size`, which is not 0.
+#[inline]
+fn stays(size: usize, bytes: usize) -> bool {
+    size != 0 && size <= bytes && (size > bytes / 2 || bytes <= 32)
+}
+
+/// Gives up the `old` bytes at `ptr` for new memory with the same content.
+///
+/// # Safety
+/// As for [`realloc`]; so many bytes are there.
+#[inline(never)]
+unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
+    let new = malloc(size);
+    if !new.is_null() {
+        // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`. The caller gives the old one up.
+        unsafe {
+            new.copy_from_nonoverlapping(ptr, old.min(size));
+            free(ptr);
+        }
+    }
+    new
+}
+
+/// [`realloc`] of what is no object of malloc's caches.
+///
+/// # Safety
+/// As for [`realloc`].
+#[inline(never)]
+unsafe fn realloc_other(ptr: *mut u8, size: usize) -> *mut u8 {
     if ptr.is_null() {
         return malloc(size);
     }
@@ -38,7 +85,7 @@ pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
     let old = match found {
         Found::Object(_) | Found::Other(_) | Found::Sized(..) => {
             let have = found.bytes();
-            if size <= have && (size > have / 2 || have <= 32) {
+            if stays(size, have) {
                 return ptr;
             }
             have
@@ -66,15 +113,8 @@ pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
             bytes
         }
     };
-    let new = malloc(size);
-    if !new.is_null() {
-        // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`. The caller gives the old one up.
-        unsafe {
-            new.copy_from_nonoverlapping(ptr, old.min(size));
-            free(ptr);
-        }
-    }
-    new
+    // SAFETY: passed on; so many bytes were found there.
+    unsafe { relocate(ptr, old, size) }
 }
 
 /// Gives a run another length without moving it.
