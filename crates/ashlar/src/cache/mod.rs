@@ -302,8 +302,9 @@ pub(crate) fn create_raw(
     create_or_merge(name, size, args, origin, slot).map(|cache| cache.raw)
 }
 
-/// Most objects in a barn: to bring them home takes the reaper a tenth of a second, at 100 ns for each.
-const BARN_OBJECTS: usize = 1 << 20;
+/// Most objects in a barn. Their sheaves take half a MiB, which is much beside small objects: a program that frees all it has must not
+/// need more memory for that. And to bring them home takes the reaper some milliseconds, at up to 100 ns for each.
+const BARN_OBJECTS: usize = 1 << 16;
 
 /// Most full sheaves in a barn.
 fn barn_limit(options: &Options, capacity: usize, stride: usize) -> usize {
@@ -493,7 +494,7 @@ mod tests {
     fn barns_are_limited_in_bytes_and_in_objects() {
         let sheaves = |barn, capacity, stride| barn_limit(&Options { barn, ..Options::DEFAULT }, capacity, stride);
         assert_eq!(sheaves(256 << 20, 16, 8192), 2048, "bytes");
-        assert_eq!(sheaves(256 << 20, 128, 8), 8192, "a million objects");
+        assert_eq!(sheaves(256 << 20, 128, 8), 512, "65536 objects");
         assert_eq!((sheaves(0, 128, 8), sheaves(1 << 20, 0, 8)), (1, 0), "one at least, where there are sheaves");
     }
 }
