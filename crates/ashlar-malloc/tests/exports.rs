@@ -1,14 +1,35 @@
-//! The library gives a program C's names, and none of the kernel's: a program may have a `kmalloc` of its own.
+//! The library gives a program C's names, and none of the kernel's: a program may have a `kmalloc` of its own. And it asks for no library but C's.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// What a tool prints.
+fn said(command: &mut Command) -> String {
+    let out = command.output().expect("the tool comes with the compiler");
+    String::from_utf8(out.stdout).expect("names in UTF-8")
+}
+
+fn library() -> PathBuf {
+    let exe = std::env::current_exe().expect("the test program has a path");
+    let mut places = exe.ancestors().skip(1).take(2).map(|dir| dir.join("libashlar_malloc.so"));
+    places.find(|path| path.is_file()).expect("cargo builds the library with its tests")
+}
+
+#[test]
+fn a_c_program_loads_no_library_but_this_and_those_of_c() {
+    let unwinder = said(Command::new("cc").arg("-print-file-name=libgcc_eh.a"));
+    if !Path::new(unwinder.trim()).is_absolute() {
+        return eprintln!("SKIPPED: the compiler has no unwinder to link");
+    }
+    let text = said(Command::new("readelf").arg("-dW").arg(library()));
+    let needed: Vec<&str> = text.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    assert!(!needed.is_empty(), "{text}");
+    assert!(needed.iter().all(|line| line.contains("[libc.so") || line.contains("[ld-linux")), "{needed:?}");
+}
 
 #[test]
 fn no_name_of_the_kernel_is_exported() {
-    let exe = std::env::current_exe().expect("the test program has a path");
-    let mut places = exe.ancestors().skip(1).take(2).map(|dir| dir.join("libashlar_malloc.so"));
-    let library = places.find(|path| path.is_file()).expect("cargo builds the library with its tests");
-    let out = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
-    let text = String::from_utf8(out.expect("nm comes with the compiler").stdout).expect("names in UTF-8");
+    let text = said(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
     let names: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
     assert!(names.contains(&"malloc") && names.contains(&"posix_memalign"), "{names:?}");
     let kernels = ["kmalloc", "kfree", "kmem_cache", "krealloc", "kvmalloc", "ksize", "ashlar_"];
