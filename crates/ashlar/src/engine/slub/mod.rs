@@ -122,12 +122,14 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else {
         return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
     };
-    let got = refill::refill(cache, id, sheaf.room());
-    if got < sheaf.capacity() {
-        // The room was filled from its start; objects must end at the sentinel.
-        let room = sheaf.room();
-        let capacity = room.len();
-        room.copy_within(..got, capacity - got);
+    let room = sheaf.room();
+    let wanted = refill::share(cache, node).min(room.len());
+    // Objects must end at the sentinel.
+    let start = room.len() - wanted;
+    let place = &mut room[start..];
+    let got = refill::refill(cache, id, place);
+    if got < wanted {
+        place.copy_within(..got, wanted - got);
     }
     sheaf.set_len(got);
     let Some(object) = sheaf.pop() else {

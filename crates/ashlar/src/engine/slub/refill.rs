@@ -9,7 +9,7 @@
 use super::Node;
 use super::locality;
 use super::node::{Chain, Freed, Taken};
-use crate::engine::{RawCache, defrags_now, tunable};
+use crate::engine::{Origin, RawCache, defrags_now, tunable};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::zone::{Run, ZONE};
 use crate::report;
@@ -23,6 +23,20 @@ const BATCH: usize = 16;
 
 const NOTHING: Taken =
     Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
+
+/// A CPU takes so much of what the slabs of a cache of malloc hold at a time: an eighth.
+const SHARE: usize = 8;
+
+/// Objects that a CPU may take for a sheaf. Of malloc's caches, of which a program uses dozens at once, no more than a share of what they have,
+/// but a slab's worth: one with few objects in use would have slabs for a whole sheaf on each CPU, and one that hands objects from
+/// CPU to CPU would open more before the first come back.
+pub(super) fn share(cache: &RawCache, node: &Node) -> usize {
+    if cache.origin != Origin::Malloc {
+        return usize::MAX;
+    }
+    let slab = usize::from(cache.geometry.objects(cache.geometry.order)).max(1);
+    slab.max(node.counters.objects() / SHARE)
+}
 
 /// Fills `out` from its start with objects for CPUs of `node`; how many were had.
 pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
