@@ -2,7 +2,8 @@
 //! stays in memory once loaded: its background thread and fork handlers may outlive a `dlclose`.
 //!
 //! The standard library, which is here for its panic handler, wants GCC's unwinder, a shared library that C programs would load for nothing
-//! whenever they start. So that is linked into this one, where the compiler has it in that form. Nothing here unwinds, and exceptions of a program pass assembly frames only, by the program's own unwinder.
+//! whenever they start. So that is linked into this one, where the compiler has it in that form. Nothing here unwinds, and exceptions
+//! of a program pass assembly frames only, by the program's own unwinder.
 
 use std::env;
 use std::path::Path;

@@ -5,7 +5,7 @@ mod common;
 use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, KmemCache};
-use common::{child, cpus, pin};
+use common::{child, cpus, of_cache, pin};
 
 const SIZE: usize = 64;
 const OBJECTS: usize = 20_000;
@@ -138,20 +138,13 @@ fn a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers() {
 #[test]
 fn malloc_takes_few_slabs_for_few_objects_and_whole_sheaves_for_many() {
     let outcome = child("malloc_takes_few_slabs_for_few_objects_and_whole_sheaves_for_many", "share", &[], || {
-        let info = |class: &str| {
-            let mut found = None;
-            ashlar::for_each_cache(|cache| {
-                found = found.or((cache.name() == class).then_some((cache.usage.slabs, cache.slow.sheaf_refill)));
-            });
-            found.expect("malloc's caches are there")
-        };
         let first = ashlar::malloc::malloc(256);
         assert!(!first.is_null());
-        let slabs = info("malloc-256").0;
+        let slabs = of_cache("malloc-256", |info| info.usage.slabs);
         assert!(slabs <= cpus().len(), "{slabs} slabs for an object");
         let held: Vec<*mut u8> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(256)).collect();
         assert!(held.iter().all(|object| !object.is_null()));
-        let refills = info("malloc-256").1 as usize;
+        let refills = of_cache("malloc-256", |info| info.slow.sheaf_refill) as usize;
         // 79 sheaves of 254, and some more on the way up.
         assert!((79..160).contains(&refills), "{refills} refills for {OBJECTS} objects");
     });

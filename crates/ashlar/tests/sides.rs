@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use std::collections::HashSet;
 
 use ashlar::{ArenaSource, CacheArgs, KmemCache, Mode};
-use common::{child, cpus, pin, tell};
+use common::{child, cpus, of_cache, pin, tell};
 
 const LINE: usize = 64;
 
@@ -113,13 +113,7 @@ fn what_waits_on_the_spare_is_had_when_memory_ends() {
 
 /// Objects in the sheaves of a cache of malloc.
 fn cached(name: &str) -> usize {
-    let mut found = 0;
-    ashlar::for_each_cache(|info| {
-        if info.name() == name {
-            found = info.usage.cached;
-        }
-    });
-    found
+    of_cache(name, |info| info.usage.cached)
 }
 
 /// The words of malloc's slots lie differently on CPUs of different sides. Whatever goes by them besides `malloc` and `free`
@@ -193,11 +187,7 @@ fn objects_for_another_cpu_go_back_by_the_barn_in_pieces_too() {
     let options = [("ASHLAR_OPTIONS", "reaper=off")];
     let outcome = child("objects_for_another_cpu_go_back_by_the_barn_in_pieces_too", "robbed", &options, || {
         const OBJECTS: usize = 20_000;
-        let barn = || {
-            let mut found = None;
-            ashlar::for_each_cache(|cache| found = found.or((cache.name() == "malloc-64").then_some(cache.barn)));
-            found.expect("malloc's caches are there")
-        };
+        let barn = || of_cache("malloc-64", |info| info.barn);
         let freed_in_pieces_of_five = |cpu: usize| {
             assert!(pin(one));
             let objects: Vec<usize> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(64) as usize).collect();
@@ -239,19 +229,13 @@ fn objects_for_another_cpu_go_back_by_small_sheaves_and_written() {
     let outcome = child("objects_for_another_cpu_go_back_by_small_sheaves_and_written", "small", &options, || {
         const OBJECTS: usize = 640;
         const MARK: usize = 0x5555_aaaa;
-        let stored = || {
-            let mut found = None;
-            ashlar::for_each_cache(|cache| {
-                found = found.or((cache.name() == "malloc-1024").then_some((cache.sheaf_capacity, cache.barn.put)));
-            });
-            found.expect("malloc's caches are there")
-        };
+        let stored = || of_cache("malloc-1024", |info| info.barn.put);
         assert!(pin(one));
         let objects: Vec<*mut usize> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(1024).cast()).collect();
         // Sheaves that went to the barn, and objects that were written.
         let freed_on = |cpu: usize, objects: &[*mut usize]| {
             assert!(pin(cpu));
-            let before = stored().1;
+            let before = stored();
             for &object in objects {
                 // SAFETY: live; freed once.
                 unsafe {
@@ -261,13 +245,12 @@ fn objects_for_another_cpu_go_back_by_small_sheaves_and_written() {
             }
             // SAFETY: nobody allocates meanwhile and no slab is given back, so it is mapped memory that nobody writes.
             let written = objects.iter().filter(|object| unsafe { object.read_volatile() } != MARK).count();
-            (stored().1 - before, written)
+            (stored() - before, written)
         };
         let (for_other, for_self) = objects.split_at(OBJECTS / 2);
         let others = freed_on(other, for_other);
         let own = freed_on(one, for_self);
-        let capacity = stored().0;
-        assert_eq!(capacity, 64, "objects of a sheaf of this class");
+        assert_eq!(of_cache("malloc-1024", |info| info.sheaf_capacity), 64, "objects of a sheaf of this class");
         if ashlar::mode() == Mode::Rseq {
             // The last few wait in the slots.
             assert!((8..=10).contains(&others.0) && others.1 >= 256, "for another CPU: {others:?} of 10 and 320");

@@ -18,6 +18,17 @@ pub(crate) fn statm(field: usize) -> usize {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
 }
 
+/// What `look` sees of the cache `name`, which exists.
+pub(crate) fn of_cache<T>(name: &str, look: impl Fn(&ashlar::CacheInfo) -> T) -> T {
+    let mut found = None;
+    ashlar::for_each_cache(|info| {
+        if info.name() == name {
+            found = Some(look(info));
+        }
+    });
+    found.unwrap_or_else(|| panic!("no cache {name}"))
+}
+
 /// Moves the calling thread to one CPU; false when it does not exist for us.
 pub(crate) fn pin(cpu: usize) -> bool {
     // SAFETY: a zeroed set is the empty set; the index is below its size; the set is readable for its size.

@@ -12,8 +12,8 @@
 //! * **Lines go over written.** A line that one CPU wrote and another only read is in the caches of both. Whoever writes it next has to wait
 //!   until the other has dropped its copy, which costs more than taking over a line that only the other has. The program of a CPU that frees
 //!   has mostly only read its objects. So the objects of a full sheaf are written before it goes to the barn ([`hand_over`]), in the caches
-//!   where they lie. And a sheaf that was robbed, which would only be read until it goes back empty, is written by the robber
-//!   ([`Sheaf::move_here`]).
+//!   where they lie; a program that frees without having looked pays for that, as on allocators that link free objects. And a sheaf that
+//!   was robbed, which would only be read until it goes back empty, is written by the robber ([`Sheaf::move_here`]).
 //! * **Sheaves for others are smaller.** What lies on the spares of one CPU is missing on another, which takes new memory instead
 //!   ([`sheaf_capacity`]).
 //! * **Several at a time.** See [`super::barn::ROBBED_AT_ONCE`].

@@ -204,7 +204,8 @@ fn check_capacity(cache: &'static RawCache, capacity: usize) {
 }
 
 /// Gives the cache sheaves of another capacity, 0 for none, and barns of so many of them. Those that exist go home; what a thread
-/// has in hand follows when it comes back (`check_capacity`, `store::fits`).
+/// has in hand and is larger follows when it comes back (`check_capacity`, `store::fits`). A smaller one may stay: it gets the capacity that is
+/// asked for when it is empty and taken next.
 pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn_limit: usize) {
     cache.barn_limit.store(barn_limit, Ordering::Relaxed);
     cache.sheaf_capacity.store(capacity, Ordering::SeqCst);
