@@ -11,6 +11,7 @@ use core::ptr::NonNull;
 use crate::cache::KmemCache;
 use crate::engine;
 use crate::kmalloc::{alloc_large_on, class_cache, kmalloc, natural_align};
+use crate::page::direct::Fill;
 use crate::page::memmap::MEMMAP;
 use crate::page::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
@@ -52,6 +53,7 @@ pub fn kmalloc_on(size: usize, node: NodeId) -> *mut u8 {
     }
     match class_cache(size) {
         Some(cache) => engine::alloc_on(cache, node),
-        None => alloc_large_on(node, size, natural_align(size)).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr()),
+        None => alloc_large_on(node, size, natural_align(size), Fill::Any)
+            .map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr()),
     }
 }

@@ -15,7 +15,7 @@ use core::ptr::NonNull;
 use crate::cache::{CacheArgs, create_raw, registry};
 use crate::engine::slob::{self, Sized};
 use crate::engine::{self, Origin, RawCache};
-use crate::page::direct;
+use crate::page::direct::{self, Fill};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::objmap::OBJECTS;
 use crate::page::zone::{DIRECT_BYTES, Place, Run, ZONE};
@@ -172,7 +172,7 @@ fn kmalloc_rest(size: usize) -> *mut u8 {
         return core::ptr::null_mut();
     }
     if !has_cache(size) {
-        return alloc_large(size, natural_align(size)).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
+        return alloc_large(size, natural_align(size), Fill::Any).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
     }
     engine::alloc_sized(cache(class_of(size)), size)
 }
@@ -192,18 +192,19 @@ pub(crate) fn natural_align(size: usize) -> usize {
     }
 }
 
-/// Pages for `size` bytes at a multiple of `align` (up to 2 MiB); also whether they read as zeros.
-pub(crate) fn alloc_large(size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
-    alloc_large_on(PERCPU.node_of(percpu::this_cpu()), size, align)
+/// Pages for `size` bytes at a multiple of `align` (up to 2 MiB); also whether they read as zeros, which they may not
+/// even if `fill` asks for them.
+pub(crate) fn alloc_large(size: usize, align: usize, fill: Fill) -> Option<(NonNull<u8>, bool)> {
+    alloc_large_on(PERCPU.node_of(percpu::this_cpu()), size, align, fill)
 }
 
 /// As [`alloc_large`], of the node `home` if that has them.
-pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
+pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill) -> Option<(NonNull<u8>, bool)> {
     if size > KMALLOC_MAX_SIZE {
         return None;
     }
     if size.max(align) > DIRECT_BYTES {
-        return direct::map(size, align).map(|at| (at, true));
+        return direct::map(size, align, fill).map(|at| (at, true));
     }
     // An aligned run is aligned to its size rounded up to a power of two, at most to 2 MiB: so it may have to be longer.
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
@@ -217,7 +218,7 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize) -> Option<
     };
     let Some((run, node)) = take().or_else(|| ZONE.take_after_all(take)) else {
         // The zone is full; a mapping of its own is still better than nothing.
-        return direct::map(size, align).map(|at| (at, true));
+        return direct::map(size, align, fill).map(|at| (at, true));
     };
     let head = MEMMAP.head(run.first);
     head.init(0, 0, 0, node.0);
@@ -341,7 +342,9 @@ pub fn kzalloc(size: usize) -> *mut u8 {
         if !crate::boot::ensure() {
             return core::ptr::null_mut();
         }
-        let Some((at, zeroed)) = alloc_large(size, natural_align(size)) else { return core::ptr::null_mut() };
+        let Some((at, zeroed)) = alloc_large(size, natural_align(size), Fill::Zeros) else {
+            return core::ptr::null_mut();
+        };
         if !zeroed {
             // SAFETY: `size` fresh bytes.
             unsafe { at.as_ptr().write_bytes(0, size) };
@@ -388,7 +391,7 @@ pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     if !crate::boot::ensure() {
         return core::ptr::null_mut();
     }
-    alloc_large(size.max(1), align).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr())
+    alloc_large(size.max(1), align, Fill::Any).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr())
 }
 
 /// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for null and for

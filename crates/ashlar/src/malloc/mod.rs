@@ -24,7 +24,7 @@ use core::ptr::NonNull;
 use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{self, Origin, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
-use crate::page::direct;
+use crate::page::direct::{self, Fill};
 use crate::page::objmap::OBJECTS;
 use crate::page::zone::ZONE;
 use crate::percpu;
@@ -162,7 +162,7 @@ fn with_errno(allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
 pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     with_errno(|| {
         if size > MALLOC_MAX_CACHE_SIZE {
-            return alloc_large(size, PAGE_SIZE).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
+            return alloc_large(size, PAGE_SIZE, Fill::Any).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
         }
         alloc_class(class_of(size))
     })
@@ -225,7 +225,7 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
         return ptr;
     }
     with_errno(|| {
-        let Some((at, zeroed)) = alloc_large(bytes, PAGE_SIZE) else { return core::ptr::null_mut() };
+        let Some((at, zeroed)) = alloc_large(bytes, PAGE_SIZE, Fill::Zeros) else { return core::ptr::null_mut() };
         if !zeroed {
             // SAFETY: `bytes` fresh bytes.
             unsafe { at.as_ptr().write_bytes(0, bytes) };
@@ -253,9 +253,9 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
             // The zone aligns to its blocks at most.
             size.checked_add(align)
                 .filter(|&sum| sum <= isize::MAX as usize)
-                .and_then(|_| direct::map(size.max(1), align))
+                .and_then(|_| direct::map(size.max(1), align, Fill::Any))
         } else {
-            alloc_large(size.max(1), align).map(|(at, _)| at)
+            alloc_large(size.max(1), align, Fill::Any).map(|(at, _)| at)
         };
         found.map_or(core::ptr::null_mut(), NonNull::as_ptr)
     })

@@ -13,6 +13,16 @@ use crate::report::OnError;
 use crate::slab::OrderRule;
 use crate::units::MAX_NODES;
 
+/// Which memory the system is asked to give by huge pages (`MADV_HUGEPAGE`), where it has to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum HugePages {
+    Off,
+    /// Mappings of single objects whose contents were not asked to be zero: see [`Fill`](crate::page::direct::Fill).
+    Auto,
+    On,
+}
+
 /// All options with their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -21,7 +31,7 @@ pub(crate) struct Options {
     pub(crate) percpu: Wanted,
     /// Fake NUMA nodes; 0: those of the machine.
     pub(crate) nodes: u32,
-    pub(crate) hugepages: bool,
+    pub(crate) hugepages: HugePages,
     /// Milliseconds before free memory goes back to the system.
     pub(crate) decay_ms: u32,
     pub(crate) reaper: bool,
@@ -52,7 +62,7 @@ impl Options {
         engine: Engine::Ashlar,
         percpu: Wanted::Auto,
         nodes: 0,
-        hugepages: false,
+        hugepages: HugePages::Auto,
         decay_ms: 1000,
         reaper: true,
         order: OrderRule::DEFAULT,
@@ -145,7 +155,14 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
             }
         }
         "nodes" => options.nodes = number(value, 1, MAX_NODES).ok_or("nodes=1 to nodes=64")? as u32,
-        "hugepages" => options.hugepages = switch(value).ok_or("hugepages=on or hugepages=off")?,
+        "hugepages" => {
+            options.hugepages = match (value, switch(value)) {
+                ("auto", _) => HugePages::Auto,
+                (_, Some(true)) => HugePages::On,
+                (_, Some(false)) => HugePages::Off,
+                _ => return Err("hugepages=auto, hugepages=on or hugepages=off"),
+            }
+        }
         "decay" => options.decay_ms = number(value, 0, 3_600_000).ok_or("decay=0 to 3600000 (milliseconds)")? as u32,
         "reaper" => options.reaper = switch(value).ok_or("reaper=on or reaper=off")?,
         "min_order" => options.order.min_order = own::min_order(value)?,
@@ -229,6 +246,7 @@ mod tests {
             ("nodes=0", "nodes=0"),
             ("nodes=65", "nodes=65"),
             ("percpu=magic", "percpu=magic"),
+            ("hugepages=some", "hugepages=auto"),
             ("barn=12Q", "barn=12Q"),
             ("barn=99999999999999999999", "barn=99999999999999999999"),
             ("sheaf", "sheaf"),

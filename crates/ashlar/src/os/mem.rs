@@ -2,6 +2,7 @@
 
 use core::ptr::NonNull;
 
+use crate::options::HugePages;
 use crate::page::PageSource;
 use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 use crate::units::{BLOCK_SIZE, NodeId};
@@ -10,22 +11,38 @@ use crate::units::{BLOCK_SIZE, NodeId};
 /// is `mprotect`, so a strict system (overcommit mode 2) refuses there and the zone sees it as out of memory.
 pub(crate) struct LinuxSource {
     page_size: AtomicUsize,
+    /// A [`HugePages`].
     huge_pages: AtomicU8,
     real_nodes: AtomicU8,
 }
 
 impl LinuxSource {
     pub(crate) const fn new() -> Self {
-        LinuxSource { page_size: AtomicUsize::new(0), huge_pages: AtomicU8::new(0), real_nodes: AtomicU8::new(0) }
+        LinuxSource {
+            page_size: AtomicUsize::new(0),
+            huge_pages: AtomicU8::new(HugePages::Off as u8),
+            real_nodes: AtomicU8::new(0),
+        }
     }
 
     /// Reads the system's page size and takes the options that concern memory.
-    pub(crate) fn configure(&self, huge_pages: bool, bind_nodes: bool) {
+    pub(crate) fn configure(&self, huge_pages: HugePages, bind_nodes: bool) {
         // SAFETY: sysconf has no preconditions.
         let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         self.page_size.store(usize::try_from(size).unwrap_or(4096), Ordering::Relaxed);
-        self.huge_pages.store(u8::from(huge_pages), Ordering::Relaxed);
+        self.huge_pages.store(huge_pages as u8, Ordering::Relaxed);
         self.real_nodes.store(u8::from(bind_nodes), Ordering::Relaxed);
+    }
+
+    /// Asks for huge pages in this range where the option is `wish`. A refusal is none: small pages do.
+    ///
+    /// # Safety
+    /// The range is committed and the caller's.
+    unsafe fn ask_huge(&self, at: *mut libc::c_void, bytes: usize, wish: HugePages) {
+        if self.huge_pages.load(Ordering::Relaxed) == wish as u8 {
+            // SAFETY: a hint that changes no contents of the caller's range.
+            unsafe { libc::madvise(at, bytes, libc::MADV_HUGEPAGE) };
+        }
     }
 }
 
@@ -96,9 +113,9 @@ unsafe impl PageSource for LinuxSource {
     unsafe fn commit(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller owns the reservation around the range; nothing is mapped over.
         let done = unsafe { libc::mprotect(at.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 };
-        if done && bytes >= BLOCK_SIZE && self.huge_pages.load(Ordering::Relaxed) != 0 {
-            // SAFETY: MADV_HUGEPAGE is a hint that changes no contents.
-            unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        if done && bytes >= BLOCK_SIZE {
+            // SAFETY: the caller's range, just committed.
+            unsafe { self.ask_huge(at.as_ptr().cast(), bytes, HugePages::On) };
         }
         done
     }
@@ -122,7 +139,17 @@ unsafe impl PageSource for LinuxSource {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new anonymous mapping changes no existing memory.
         let at = unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        // SAFETY: the mapping just made.
+        unsafe { self.ask_huge(at, bytes, HugePages::On) };
+        NonNull::new(at.cast())
+    }
+
+    unsafe fn will_fill(&self, at: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's range.
+        unsafe { self.ask_huge(at.as_ptr().cast(), bytes, HugePages::Auto) };
     }
 
     unsafe fn unmap_direct(&self, at: NonNull<u8>, bytes: usize) {

@@ -9,10 +9,22 @@
 use core::ptr::NonNull;
 
 use super::meta::META;
-use super::zone::ZONE;
+use super::zone::{DIRECT_BYTES, ZONE};
 use crate::report;
 use crate::sync::SpinLock;
 use crate::units::checked_align_up;
+
+/// What the caller of an allocation said of the contents.
+///
+/// Memory of any contents has to be written before it is read: a buffer or an array, which programs fill from an end on.
+/// Huge pages spare it page faults and misses of the TLB, and cost it what of the last one is not filled: 2 MiB at an
+/// end, of a mapping above [`DIRECT_BYTES`]. Memory that was asked to be zero may be a table of which words here and
+/// there are ever written, and there each of them would cost 2 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    Any,
+    Zeros,
+}
 
 const BUCKETS: usize = 256;
 
@@ -119,8 +131,8 @@ impl Table {
     }
 }
 
-/// Maps `bytes`, rounded up to system pages, at a multiple of `align`, a power of two. Zeroed.
-pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+/// Maps `bytes`, rounded up to system pages, at a multiple of `align`, a power of two. Zeroed, whatever `fill` says.
+pub(crate) fn map(bytes: usize, align: usize, fill: Fill) -> Option<NonNull<u8>> {
     let source = ZONE.source()?;
     let bytes = checked_align_up(bytes, source.page_size())?;
     // The source aligns to its pages. For more, map more and start inside: the pages before and after the object
@@ -130,7 +142,12 @@ pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let base = mapping.as_ptr() as usize;
     let start = crate::units::align_up(base, align);
     if TABLE.lock().insert(start, base + bytes + room - start, start - base) {
-        return NonNull::new(start as *mut u8);
+        let object = NonNull::new(start as *mut u8)?;
+        if fill == Fill::Any && bytes > DIRECT_BYTES {
+            // SAFETY: inside the mapping just made.
+            unsafe { source.will_fill(object, bytes) };
+        }
+        return Some(object);
     }
     // SAFETY: mapped just above and known to nobody.
     unsafe { source.unmap_direct(mapping, bytes + room) };

@@ -67,6 +67,14 @@ pub unsafe trait PageSource: Sync {
     /// Maps a committed, zeroed range of its own, for objects too large for the zone.
     fn map_direct(&self, bytes: usize) -> Option<NonNull<u8>>;
 
+    /// Says that a range of `map_direct` will rather be written from an end on than here and there; a hint.
+    ///
+    /// # Safety
+    /// The range lies inside one of `map_direct`.
+    unsafe fn will_fill(&self, at: NonNull<u8>, bytes: usize) {
+        let _ = (at, bytes);
+    }
+
     /// Unmaps a range of `map_direct`.
     ///
     /// # Safety
