@@ -24,6 +24,9 @@ use crate::units::{PAGE_SIZE, PageIndex};
 /// `ptr` is null or was allocated here and was not freed; on success the old pointer is dead.
 #[inline]
 pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    if ptr.is_null() {
+        return malloc(size);
+    }
     let bytes = check::object_bytes(ptr as usize);
     if bytes == 0 {
         // SAFETY: passed on.
@@ -67,12 +70,9 @@ unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
 /// [`realloc`] of what is no object of malloc's caches.
 ///
 /// # Safety
-/// As for [`realloc`].
+/// As for [`realloc`]; not null.
 #[inline(never)]
 unsafe fn realloc_other(ptr: *mut u8, size: usize) -> *mut u8 {
-    if ptr.is_null() {
-        return malloc(size);
-    }
     if size == 0 {
         release("realloc", ptr);
         return core::ptr::null_mut();
