@@ -126,10 +126,33 @@ pub(super) fn handover_small(scale: Scale) -> u64 {
     handed_on(2, scale.steps(3000), 1024, 32, |_| 64)
 }
 
+/// Parcels of blocks on the way to a thread.
+type Mail = Mutex<Vec<Vec<Block>>>;
+
+/// Most parcels on the way to one thread. A thread whose other one does not run, which is a matter of the system's
+/// scheduler, would otherwise fill memory that says nothing of the allocator.
+const MOST_PARCELS: usize = 16;
+
+/// Sends a parcel; what comes back is the sender's to free.
+fn send(to: &Mail, parcel: Vec<Block>) -> Vec<Block> {
+    let mut mail = lock(to);
+    if mail.len() >= MOST_PARCELS {
+        return parcel;
+    }
+    mail.push(parcel);
+    Vec::new()
+}
+
+/// Frees what nobody fetched.
+fn free_rest(mail: [Mail; 2], sum: u64) -> u64 {
+    let left = mail.into_iter().flat_map(|mail| mail.into_inner().unwrap_or_else(PoisonError::into_inner));
+    free_all(left.flatten(), sum)
+}
+
 /// Two threads with 1500 blocks each of 16 to 16000 bytes; every tenth that leaves goes to the other thread, who frees it.
 pub(super) fn crossing(scale: Scale) -> u64 {
     const SLOTS: usize = 1500;
-    let mail = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
+    let mail: [Mail; 2] = Default::default();
     let rounds = scale.steps(400);
     let sum = together(2, |me| {
         let mut rng = Rng::new(40 + me);
@@ -146,13 +169,13 @@ pub(super) fn crossing(scale: Scale) -> u64 {
                     None => {}
                 }
             }
-            lock(theirs).append(&mut parcel);
+            sum = free_all(send(theirs, parcel), sum);
             let arrived = core::mem::take(&mut *lock(mine));
-            sum = free_all(arrived, sum);
+            sum = free_all(arrived.into_iter().flatten(), sum);
         }
         free_all(slots.into_iter().flatten(), sum)
     });
-    mail.into_iter().fold(sum, |sum, left| free_all(left.into_inner().unwrap_or_else(PoisonError::into_inner), sum))
+    free_rest(mail, sum)
 }
 
 /// Thirty rounds of four threads that come and go; each leaves blocks in a shared table and takes out those of others.
@@ -219,7 +242,7 @@ fn write_often(start: Option<Block>, me: u64, steps: usize, writes: usize) -> u6
 /// Two threads allocate piles of blocks and free them last first, first first, or every other one first; every third
 /// pile goes to the other thread.
 pub(super) fn piles(scale: Scale) -> u64 {
-    let mail = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
+    let mail: [Mail; 2] = Default::default();
     let rounds = scale.steps(11_000);
     let sum = together(2, |me| {
         let mut rng = Rng::new(60 + me);
@@ -234,14 +257,26 @@ pub(super) fn piles(scale: Scale) -> u64 {
                     let (even, odd): (Vec<_>, Vec<_>) = pile.into_iter().enumerate().partition(|(at, _)| at % 2 == 0);
                     sum = free_all(even.into_iter().chain(odd).map(|(_, block)| block), sum);
                 }
-                _ => lock(theirs).push(pile),
+                _ => sum = free_all(send(theirs, pile), sum),
             }
             let arrived = core::mem::take(&mut *lock(mine));
             sum = free_all(arrived.into_iter().flatten(), sum);
         }
         sum
     });
-    mail.into_iter().fold(sum, |sum, left| {
-        free_all(left.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten(), sum)
-    })
+    free_rest(mail, sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_of_a_thread_that_does_not_run_stays_small() {
+        let mail: [Mail; 2] = Default::default();
+        let back: usize =
+            (0..100).map(|at| send(&mail[0], vec![Block::new(64, at)]).into_iter().map(Block::free).count()).sum();
+        assert_eq!((back, lock(&mail[0]).len()), (100 - MOST_PARCELS, MOST_PARCELS));
+        free_rest(mail, 0);
+    }
 }
