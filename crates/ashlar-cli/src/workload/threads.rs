@@ -149,7 +149,8 @@ fn free_rest(mail: [Mail; 2], sum: u64) -> u64 {
     free_all(left.flatten(), sum)
 }
 
-/// Two threads with 1500 blocks each of 16 to 16000 bytes; every tenth that leaves goes to the other thread, who frees it.
+/// Two threads with 1500 blocks each of 16 to 16000 bytes; every tenth that leaves goes to the other thread,
+/// who frees it, unless [`MOST_PARCELS`] are on the way.
 pub(super) fn crossing(scale: Scale) -> u64 {
     const SLOTS: usize = 1500;
     let mail: [Mail; 2] = Default::default();
@@ -240,7 +241,7 @@ fn write_often(start: Option<Block>, me: u64, steps: usize, writes: usize) -> u6
 }
 
 /// Two threads allocate piles of blocks and free them last first, first first, or every other one first; every third
-/// pile goes to the other thread.
+/// pile goes to the other thread, unless [`MOST_PARCELS`] are on the way.
 pub(super) fn piles(scale: Scale) -> u64 {
     let mail: [Mail; 2] = Default::default();
     let rounds = scale.steps(11_000);
