@@ -38,9 +38,9 @@ STRIP ?= strip
 VERSION := $(shell sed -n 's/^version = "\([^"]*\)"/\1/p' Cargo.toml | head -n 1)
 # The number in the names that programs ask for; crates/ashlar-c/build.rs and crates/ashlar-malloc/build.rs write it.
 SOVERSION := 0
-# What a program needs beside libashlar.a, without what a compiler adds by itself (-lc, -lgcc_s): the answer of
-# `cargo rustc --print native-static-libs`, which ci/package.sh asks again.
-PRIVATE_LIBS := -lutil -lrt -lpthread -lm -ldl
+# What a program needs beside libashlar.a, without what a compiler adds by itself (-lc): the answer of
+# `cargo rustc --release --print native-static-libs`, which ci/package.sh asks again.
+PRIVATE_LIBS := -lrt -lpthread -lm
 
 # Cargo's own variable for another machine puts everything one directory deeper.
 BUILT := $(CARGO_TARGET_DIR)$(if $(CARGO_BUILD_TARGET),/$(CARGO_BUILD_TARGET))/release

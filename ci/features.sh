@@ -5,6 +5,11 @@ cd "$(dirname "$0")/.."
 cargo build -p ashlar --no-default-features
 # The allocator in an arena, without the operating system under it.
 cargo test -p ashlar --no-default-features --test arena
+# The libraries without optimisation, where what they assume of themselves is checked.
+cargo build -p ashlar-malloc -p ashlar-c
+debug=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
+said=$(LD_PRELOAD=$debug/libashlar_malloc.so sh -c 'echo started; LD_PRELOAD= exec true' 2>&1)
+[[ $said == started ]] || { echo "a program on the debug build says: $said" >&2; exit 1; }
 cargo check --release -p ashlar --all-features --all-targets
 # The lab on a machine with Rust alone. (Release, where its dependencies are compiled already.)
 cargo check --release -p ashlar-cli --no-default-features

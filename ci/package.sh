@@ -57,8 +57,7 @@ for shell in zsh:_ashlar fish:ashlar.fish; do
 done
 
 echo "--- libraries that an archive needs"
-# The debug profile: the answer is the same, and comes sooner.
-told=$(cargo rustc -q -p ashlar-c --lib -- --print native-static-libs 2>&1 | sed -n 's/.*native-static-libs: //p' | tail -n 1)
+told=$(cargo rustc -q --release -p ashlar-c --lib -- --print native-static-libs 2>&1 | sed -n 's/.*native-static-libs: //p' | tail -n 1)
 wanted=$(tr ' ' '\n' <<<"$told" | grep -vxE -e '-lc|-lgcc_s|' | sort -u | xargs)
 written=$(sed -n 's/^PRIVATE_LIBS := //p' Makefile | tr ' ' '\n' | sort -u | xargs)
 [[ -n $told && $wanted == "$written" ]] || fail "PRIVATE_LIBS of the Makefile: \"$written\", the compiler says \"$told\""

@@ -11,12 +11,16 @@
 //! * `process`: fork. `report`: errno, and lines on standard error.
 //!
 //! No function here is named as one of the C library's: a program keeps its `malloc` and gets slabs beside it. Nothing
-//! unwinds into C: functions of the C ABI abort on a panic, and no path that a program can reach has one. The standard
-//! library is linked for its panic handler alone.
+//! unwinds into C: a panic is a line on standard error and the end of the program, and no path that a program can reach has one.
 #![no_std]
 #![expect(non_camel_case_types, reason = "the kernel's names are the interface")]
 
+// What programs load has no standard library in it. Its own tests have one, and where panics unwind only that knows how.
+#[cfg(any(test, not(panic = "abort")))]
 extern crate std;
+
+#[cfg(all(panic = "abort", not(test)))]
+core_ashlar::panic_handler!();
 
 pub mod cache;
 pub mod figures;

@@ -1,6 +1,6 @@
 //! Drop-in malloc: `libashlar_malloc.so` for `LD_PRELOAD` and `-lashlar_malloc`, and `libashlar_malloc.a`.
 //!
-//! Every name here is C's, exported as such: a program that links this crate, also as a Rust library, gets *all* its
+//! Every name here is C's, exported as such: a program that links this library gets *all* its
 //! memory from ashlar. A Rust program that wants ashlar for itself alone uses `ashlar::Ashlar` as its global
 //! allocator and leaves this crate out.
 //!
@@ -25,10 +25,15 @@
 //! membarrier is refused later, `sched_getaffinity` and `sched_setaffinity` as well.
 //!
 //! Nothing here allocates from itself, and nothing unwinds: the profile aborts on panic, and there is no code that
-//! panics on a path that a program can reach. The standard library is linked for its panic handler alone.
+//! panics on a path that a program can reach. If one does all the same, a line on standard error says where.
 #![no_std]
 
+// What programs load has no standard library in it. Its own tests have one, and where panics unwind only that knows how.
+#[cfg(any(test, not(panic = "abort")))]
 extern crate std;
+
+#[cfg(all(panic = "abort", not(test)))]
+ashlar::panic_handler!();
 
 #[cfg(target_arch = "x86_64")]
 pub mod cxx;

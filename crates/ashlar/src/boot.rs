@@ -72,7 +72,7 @@ fn lay_out_for_linux() -> bool {
     let mut cpu_to_node = [0u8; 1024];
     let topology = crate::os::read_topology(&mut cpu_to_node);
     let fake = options.nodes != 0;
-    SOURCE.configure(options.hugepages, !fake && topology.nodes > 1);
+    SOURCE.configure(options.hugepages, options.prefault, !fake && topology.nodes > 1);
     let nodes = if fake { options.nodes } else { topology.nodes.min(MAX_NODES as u32) };
     let node_of = |cpu: usize| {
         if fake { (cpu as u32 % nodes) as u8 } else { cpu_to_node.get(cpu).copied().unwrap_or(0) }

@@ -132,6 +132,8 @@ mod api {
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
     pub use crate::prefill::PrefilledSheaf;
     pub use crate::probe::{LockProbe, LocksHeld};
+    #[cfg(feature = "os")]
+    pub use crate::report::panicked;
     pub use crate::slab::{IndexArray, MAX_OBJECT_SIZE, OrderRule};
     pub use crate::units::NodeId;
 

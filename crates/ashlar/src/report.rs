@@ -70,6 +70,31 @@ pub(crate) fn warn(args: fmt::Arguments<'_>) {
     line.print();
 }
 
+/// What stands in for the standard library in a library for programs of other languages: its panic handler, and the function that
+/// frames of an unoptimised `core` name for the case that a panic unwinds, which none does. Weak and hidden, since a program in Rust has one.
+#[cfg(feature = "os")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! panic_handler {
+    () => {
+        #[panic_handler]
+        fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+            $crate::panicked(info)
+        }
+
+        core::arch::global_asm!(".weak rust_eh_personality", ".hidden rust_eh_personality", "rust_eh_personality:");
+    };
+}
+
+/// What a panic comes to there: `what` happened as a line on standard error, then the end of the program by SIGABRT.
+#[cfg(feature = "os")]
+#[doc(hidden)]
+#[cold]
+pub fn panicked(what: &dyn fmt::Display) -> ! {
+    warn(format_args!("{what}"));
+    crate::os::abort()
+}
+
 /// What a report does after its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnError {

@@ -315,3 +315,12 @@ fn a_destroy_with_live_objects_is_reported() {
     let expected = "ashlar: cache misuse: destroyed while 1 objects are in use: it stays\n";
     assert_eq!(child.expect("the parent").succeeded().stderr, expected);
 }
+
+#[test]
+fn a_panic_of_a_library_for_c_is_a_line_and_the_end() {
+    let test = "a_panic_of_a_library_for_c_is_a_line_and_the_end";
+    if let Some(child) = child(test, test, &[], || ashlar::panicked(&"panicked at a place:\nfor a reason")) {
+        assert_eq!(child.status.signal(), Some(libc::SIGABRT), "{:?}", child.status);
+        assert_eq!(child.stderr, "ashlar: panicked at a place:\nfor a reason\n");
+    }
+}

@@ -1,10 +1,14 @@
 //! Building C and C++ programs against this crate's header and libraries, and running them.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+mod built;
+
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+
+use built::built;
 
 /// Strict enough for any user's build.
 pub(crate) const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
@@ -14,24 +18,10 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// The folder with libashlar.so, libashlar.a, and the link libashlar.so.0 that programs look for when they run.
-///
-/// Cargo builds for tests only what Rust can link, and these two are not: so they are asked for here, in the
-/// profile of the test.
 pub(crate) fn libraries() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let exe = std::env::current_exe().expect("the test program has a path");
-        let built = exe.ancestors().nth(2).expect("target/PROFILE/deps/program").to_owned();
-        let profile = built.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
-        let out = Command::new(env!("CARGO"))
-            .args(["build", "--offline", "--lib", "--package", "ashlar-c", "--profile"])
-            .arg(if profile == "debug" { "dev" } else { profile })
-            .arg("--target-dir")
-            .arg(built.parent().expect("target/PROFILE"))
-            .current_dir(root())
-            .output()
-            .expect("cargo runs");
-        assert!(out.status.success(), "{}", text(&out.stderr));
+        let built = built("ashlar-c");
         let by_name = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-libraries", std::process::id()));
         std::fs::create_dir_all(&by_name).expect("a folder for the links");
         for (link, file) in

@@ -1,16 +1,20 @@
-//! Building C programs and running them on the library that this very `cargo test` built.
+//! Building C programs and running them on the library.
 #![allow(dead_code, reason = "each test file uses a part of it")]
+
+#[path = "../../../ashlar-c/tests/common/built.rs"]
+mod built;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
-/// The shared library, beside the test program or one directory up.
+use built::built;
+
+/// The shared library.
 pub(crate) fn library() -> PathBuf {
-    let exe = std::env::current_exe().expect("the test program has a path");
-    let dirs = exe.ancestors().skip(1).take(2);
-    let found = dirs.map(|dir| dir.join("libashlar_malloc.so")).find(|path| path.is_file());
-    found.expect("cargo builds the library with its tests: libashlar_malloc.so beside the test program")
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| built("ashlar-malloc").join("libashlar_malloc.so")).clone()
 }
 
 fn tests() -> PathBuf {

@@ -229,7 +229,7 @@ fn create_or_merge(
     args: &CacheArgs,
     origin: Origin,
     slot: Option<u16>,
-) -> Result<KmemCache, CreateError> {
+) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
     if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
         return Err(CreateError::Name);
     }
@@ -268,7 +268,7 @@ fn create_or_merge(
     let cpu_partial = wanted(Tunable::CpuPartial, args.cpu_partial, options.cpu_partial);
     let ratio = wanted(Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio, Some(options.defrag_ratio));
     let barn_limit = barn_limit(&options, capacity, stride);
-    let (raw, alias) = registry::register(&registry::NewCache {
+    registry::register(&registry::NewCache {
         name,
         geometry,
         ctor: args.ctor,
@@ -287,8 +287,7 @@ fn create_or_merge(
         origin,
         merge: merge::rule(args, origin, &options, &own),
         slot,
-    })?;
-    Ok(KmemCache { raw, hot: Hot::of(raw), alias })
+    })
 }
 
 /// Creates a cache of the library's own, which is never merged, at `slot` if the caller has claimed one for it.
@@ -299,7 +298,7 @@ pub(crate) fn create_raw(
     origin: Origin,
     slot: Option<u16>,
 ) -> Result<&'static RawCache, CreateError> {
-    create_or_merge(name, size, args, origin, slot).map(|cache| cache.raw)
+    create_or_merge(name, size, args, origin, slot).map(|(raw, _)| raw)
 }
 
 /// Most objects in a barn. Their sheaves take half a MiB, which is much beside small objects: a program that frees all it has must not
@@ -340,7 +339,8 @@ impl KmemCache {
         if !crate::boot::ensure() {
             return Err(CreateError::OutOfMemory);
         }
-        create_or_merge(name, size, args, Origin::Program, None)
+        let (raw, alias) = create_or_merge(name, size, args, Origin::Program, None)?;
+        Ok(KmemCache { raw, hot: Hot::of(raw), alias })
     }
 
     /// What the engine knows of this cache.

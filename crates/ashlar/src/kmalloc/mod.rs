@@ -224,7 +224,15 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill
     head.init(0, 0, 0, node.0);
     head.state.store(pages as u64, Ordering::Relaxed);
     MEMMAP.set_class(run.first, 1, ClassWord::new(PageKind::LargeHead, 0, 0), |_| ClassWord::FREE);
-    NonNull::new(MEMMAP.address_of(run.first) as *mut u8).map(|at| (at, run.zeroed))
+    let at = NonNull::new(MEMMAP.address_of(run.first) as *mut u8)?;
+    if fill == Fill::Zeros
+        && run.zeroed
+        && let Some(source) = ZONE.source()
+    {
+        // SAFETY: the run was just taken out of the zone, of which it is a committed part.
+        unsafe { source.will_look(at, pages * PAGE_SIZE) };
+    }
+    Some((at, run.zeroed))
 }
 
 /// A run for a large object; few pages, of a power of two, are taken off this CPU's page list.

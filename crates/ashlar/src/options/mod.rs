@@ -32,6 +32,8 @@ pub(crate) struct Options {
     /// Fake NUMA nodes; 0: those of the machine.
     pub(crate) nodes: u32,
     pub(crate) hugepages: HugePages,
+    /// Most bytes of fresh memory that are made resident at once when zeros were asked for.
+    pub(crate) prefault: usize,
     /// Milliseconds before free memory goes back to the system.
     pub(crate) decay_ms: u32,
     pub(crate) reaper: bool,
@@ -63,6 +65,7 @@ impl Options {
         percpu: Wanted::Auto,
         nodes: 0,
         hugepages: HugePages::Auto,
+        prefault: 8 << 20,
         decay_ms: 1000,
         reaper: true,
         order: OrderRule::DEFAULT,
@@ -102,7 +105,7 @@ impl core::fmt::Display for OptionError<'_> {
 
 impl core::error::Error for OptionError<'_> {}
 
-const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, decay, reaper, min_order, max_order, \
+const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, decay, reaper, min_order, max_order, \
                     min_objects, sheaf, barn, min_partial, cpu_partial, \
                     remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error; nomerge; or cache.NAME.KEY";
 
@@ -163,6 +166,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 _ => return Err("hugepages=auto, hugepages=on or hugepages=off"),
             }
         }
+        "prefault" => options.prefault = number(value, 0, 32 << 20).ok_or("prefault=BYTES up to 32M")?,
         "decay" => options.decay_ms = number(value, 0, 3_600_000).ok_or("decay=0 to 3600000 (milliseconds)")? as u32,
         "reaper" => options.reaper = switch(value).ok_or("reaper=on or reaper=off")?,
         "min_order" => options.order.min_order = own::min_order(value)?,
@@ -247,6 +251,7 @@ mod tests {
             ("nodes=65", "nodes=65"),
             ("percpu=magic", "percpu=magic"),
             ("hugepages=some", "hugepages=auto"),
+            ("prefault=33M", "prefault=BYTES"),
             ("barn=12Q", "barn=12Q"),
             ("barn=99999999999999999999", "barn=99999999999999999999"),
             ("sheaf", "sheaf"),

@@ -13,6 +13,8 @@ pub(crate) struct LinuxSource {
     page_size: AtomicUsize,
     /// A [`HugePages`].
     huge_pages: AtomicU8,
+    /// Most bytes of zeros that are made resident before the program looks at them.
+    prefault: AtomicUsize,
     real_nodes: AtomicU8,
 }
 
@@ -21,28 +23,44 @@ impl LinuxSource {
         LinuxSource {
             page_size: AtomicUsize::new(0),
             huge_pages: AtomicU8::new(HugePages::Off as u8),
+            prefault: AtomicUsize::new(0),
             real_nodes: AtomicU8::new(0),
         }
     }
 
     /// Reads the system's page size and takes the options that concern memory.
-    pub(crate) fn configure(&self, huge_pages: HugePages, bind_nodes: bool) {
+    pub(crate) fn configure(&self, huge_pages: HugePages, prefault: usize, bind_nodes: bool) {
         // SAFETY: sysconf has no preconditions.
         let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         self.page_size.store(usize::try_from(size).unwrap_or(4096), Ordering::Relaxed);
         self.huge_pages.store(huge_pages as u8, Ordering::Relaxed);
+        self.prefault.store(prefault, Ordering::Relaxed);
         self.real_nodes.store(u8::from(bind_nodes), Ordering::Relaxed);
     }
 
-    /// Asks for huge pages in this range where the option is `wish`. A refusal is none: small pages do.
+    /// Asks for huge pages in this range where the option is `wish`.
     ///
     /// # Safety
     /// The range is committed and the caller's.
     unsafe fn ask_huge(&self, at: *mut libc::c_void, bytes: usize, wish: HugePages) {
         if self.huge_pages.load(Ordering::Relaxed) == wish as u8 {
-            // SAFETY: a hint that changes no contents of the caller's range.
-            unsafe { libc::madvise(at, bytes, libc::MADV_HUGEPAGE) };
+            // SAFETY: the caller's range, of which no contents are changed.
+            unsafe { advise(at, bytes, libc::MADV_HUGEPAGE) };
         }
+    }
+}
+
+/// Gives the kernel a hint. A refusal is none, and not for `errno`: the memory is there without it.
+///
+/// # Safety
+/// The range is committed and the caller's, and `advice` changes no contents.
+unsafe fn advise(at: *mut libc::c_void, bytes: usize, advice: i32) {
+    // SAFETY: the C library gives the address of this thread's errno, which is always valid; the rest is the caller's promise.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::madvise(at, bytes, advice);
+        *errno = before;
     }
 }
 
@@ -133,6 +151,14 @@ unsafe impl PageSource for LinuxSource {
         const MPOL_PREFERRED: usize = 1;
         // SAFETY: mbind reads one mask word and sets the policy of a range that the caller owns.
         unsafe { libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, MPOL_PREFERRED, &raw const mask, 65usize, 0usize) };
+    }
+
+    unsafe fn will_look(&self, at: NonNull<u8>, bytes: usize) {
+        if bytes <= self.prefault.load(Ordering::Relaxed) {
+            // SAFETY: the caller's range; pages that have no memory get zeros, which is what they read as. Kernels before 5.14
+            // do not know the advice.
+            unsafe { advise(at.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        }
     }
 
     fn map_direct(&self, bytes: usize) -> Option<NonNull<u8>> {

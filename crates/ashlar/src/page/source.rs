@@ -64,6 +64,15 @@ pub unsafe trait PageSource: Sync {
     /// The range lies inside a range that this source reserved.
     unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId);
 
+    /// Says that a committed range of zeros goes to a program that asked for zeros; a hint. What a program reads before it writes, as
+    /// a table of which each entry is looked at first, costs a system two page faults each page, unless memory is there before.
+    ///
+    /// # Safety
+    /// The range lies inside a committed range that this source reserved.
+    unsafe fn will_look(&self, at: NonNull<u8>, bytes: usize) {
+        let _ = (at, bytes);
+    }
+
     /// Maps a committed, zeroed range of its own, for objects too large for the zone.
     fn map_direct(&self, bytes: usize) -> Option<NonNull<u8>>;
 
