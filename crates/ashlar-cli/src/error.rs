@@ -11,7 +11,7 @@ pub(crate) enum CliError {
     Failed(String),
     /// There is no such program. Exit code 127, as a shell's.
     NotFound(String),
-    /// The run is complete and printed, but a target was missed. Exit code 1, nothing more to say.
+    /// The run is complete and printed, but not every target was met. Exit code 1, nothing more to say.
     TargetsMissed,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::NotFound(message) | Self::Failed(message) => f.write_str(message),
-            Self::TargetsMissed => f.write_str("at least one target was missed"),
+            Self::TargetsMissed => f.write_str("not every target was met"),
         }
     }
 }

@@ -149,7 +149,7 @@ fn a_missed_target_exits_with_1_and_says_how_sure_it_is() {
     ]);
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stdout).contains("TARGET MISSED: slub-bulk, bulk free against normal"));
-    assert!(text(&out.stderr).contains("at least one target was missed"));
+    assert!(text(&out.stderr).contains("not every target was met"));
 }
 
 /// A user namespace in which three network namespaces may exist.

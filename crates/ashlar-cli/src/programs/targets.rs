@@ -24,6 +24,8 @@ enum Outcome {
     Miss,
     /// Not shown, nor the contrary.
     Open,
+    /// The run had no part in it.
+    Unmeasured,
 }
 
 impl Outcome {
@@ -45,6 +47,7 @@ impl Outcome {
             Self::Pass => "PASS",
             Self::Miss => "MISS",
             Self::Open => "OPEN",
+            Self::Unmeasured => "none",
         }
     }
 }
@@ -53,7 +56,7 @@ fn show(ratio: Interval) -> String {
     format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high)
 }
 
-/// Judges all targets. A target that was not measured counts as missed.
+/// Judges all targets. One that was not measured is not met.
 pub(super) fn check(run: &Run, by: Statistic) -> Verdict {
     let mut judge = Judge { run, by, passed: true, text: format!("\nTargets (by {})\n", by.name()) };
     judge.mean_against_best_peer(Kind::Synthetic, Measure::Elapsed, 0.95, "synthetic workloads, elapsed time");
@@ -81,8 +84,11 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn say(&mut self, passed: bool, what: &str, finding: &str) {
-        self.came_out(Outcome::of(passed), what, finding);
+    fn say(&mut self, what: &str, found: Option<(bool, String)>) {
+        match found {
+            Some((passed, finding)) => self.came_out(Outcome::of(passed), what, &finding),
+            None => self.came_out(Outcome::Unmeasured, what, "not measured"),
+        }
     }
 
     fn came_out(&mut self, outcome: Outcome, what: &str, finding: &str) {
@@ -100,25 +106,18 @@ impl Judge<'_> {
 
     fn mean_against_best_peer(&mut self, kind: Kind, measure: Measure, bound: f64, what: &str) {
         let ours = mean(self.run, kind, OURS, measure, self.by);
-        let (passed, finding) = match (ours, self.best_peer(kind, measure)) {
-            (Some(ours), Some((peer, theirs))) => {
-                let ratio = ours / theirs;
-                let finding = format!(
-                    "mean {ours:.3} of {BASE}, {ratio:.3} of the best peer's ({peer} {theirs:.3}), bound {bound:.2}"
-                );
-                (ratio <= bound, finding)
-            }
-            _ => (false, "not measured".to_owned()),
-        };
-        self.say(passed, what, &finding);
+        let found = ours.zip(self.best_peer(kind, measure)).map(|(ours, (peer, theirs))| {
+            let ratio = ours / theirs;
+            let best = format!("{ratio:.3} of the best peer's ({peer} {theirs:.3})");
+            (ratio <= bound, format!("mean {ours:.3} of {BASE}, {best}, bound {bound:.2}"))
+        });
+        self.say(what, found);
     }
 
     fn mean_against_glibc(&mut self, kind: Kind, measure: Measure, bound: f64, what: &str) {
-        let (passed, finding) = match mean(self.run, kind, OURS, measure, self.by) {
-            Some(mean) => (mean <= bound, format!("mean {mean:.3} of {BASE}, bound {bound:.2}")),
-            None => (false, "not measured".to_owned()),
-        };
-        self.say(passed, what, &finding);
+        let found = mean(self.run, kind, OURS, measure, self.by);
+        let found = found.map(|mean| (mean <= bound, format!("mean {mean:.3} of {BASE}, bound {bound:.2}")));
+        self.say(what, found);
     }
 
     fn each_against_glibc(&mut self, kind: Kind, measure: Measure, bound: f64, what: &str) {
@@ -132,7 +131,7 @@ impl Judge<'_> {
         if !above.is_empty() {
             let _ = write!(finding, ": {}", above.join(", "));
         }
-        self.say(!all.is_empty() && above.is_empty(), what, &finding);
+        self.say(what, (!all.is_empty()).then_some((above.is_empty(), finding)));
     }
 
     /// A ratio of rounds to `whom`, which must be below `bound`.
@@ -141,7 +140,7 @@ impl Judge<'_> {
             Some((whom, ratio)) => {
                 (Outcome::below(bound, ratio), format!("{} of {whom}, bound {bound:.2}", show(ratio)))
             }
-            None => (Outcome::Miss, "not measured".to_owned()),
+            None => (Outcome::Unmeasured, "not measured".to_owned()),
         };
         self.came_out(outcome, what, &finding);
     }
@@ -164,13 +163,15 @@ impl Judge<'_> {
         let run = self.run;
         let to_glibc = |workload| Some((workload, paired::ratio(run, workload, OURS, BASE, Time::Cpu)?));
         let all: Vec<_> = run.workloads(Kind::Real).into_iter().filter_map(to_glibc).collect();
+        if all.is_empty() {
+            return self.say("real programs, CPU time", None);
+        }
         let list = |wanted: Outcome| {
             let found = all.iter().filter(|(_, ratio)| Outcome::below(bound, *ratio) == wanted);
             found.map(|(workload, ratio)| format!("{workload} {}", show(*ratio))).collect::<Vec<_>>().join(", ")
         };
         let (slower, open) = (list(Outcome::Miss), list(Outcome::Open));
         let outcome = match (slower.is_empty(), open.is_empty()) {
-            _ if all.is_empty() => Outcome::Miss,
             (false, _) => Outcome::Miss,
             (true, false) => Outcome::Open,
             (true, true) => Outcome::Pass,
@@ -196,10 +197,10 @@ impl Judge<'_> {
             Some(figure(OURS)? - figure(BASE)?)
         };
         let (time, memory) = (more(Measure::Elapsed), more(Measure::Peak));
-        let finding = time.map_or("not measured".to_owned(), |ms| format!("{ms:+.3} ms, bound +1 ms"));
-        self.say(time.is_some_and(|ms| ms <= 1.0), "start-up, elapsed time", &finding);
-        let finding = memory.map_or("not measured".to_owned(), |kib| format!("{kib:+.0} KiB, bound +1536 KiB"));
-        self.say(memory.is_some_and(|kib| kib <= 1536.0), "start-up, resident memory", &finding);
+        let time = time.map(|ms| (ms <= 1.0, format!("{ms:+.3} ms, bound +1 ms")));
+        self.say("start-up, elapsed time", time);
+        let memory = memory.map(|kib| (kib <= 1536.0, format!("{kib:+.0} KiB, bound +1536 KiB")));
+        self.say("start-up, resident memory", memory);
     }
 }
 
@@ -253,6 +254,15 @@ mod tests {
         assert!(verdict.passed && !verdict.text.contains("MISS"), "{}", verdict.text);
         assert_eq!(verdict.text.matches("PASS").count(), 10);
         assert!(verdict.text.contains("0.940 of the best peer's (mimalloc 1.000), bound 0.95"), "{}", verdict.text);
+    }
+
+    #[test]
+    fn a_run_of_a_part_misses_nothing_else_and_does_not_pass() {
+        let mut run = run(0.9, 1.0);
+        run.programs.retain(|record| record.workload == "handover");
+        let verdict = check(&run, Statistic::Median);
+        assert!(!verdict.passed && !verdict.text.contains("MISS"), "{}", verdict.text);
+        assert_eq!(verdict.text.matches("none  ").count(), 5, "{}", verdict.text);
     }
 
     #[test]
@@ -314,7 +324,7 @@ mod tests {
             ours.iter().filter(|record| record.kind == Kind::Real).map(unchecked(1.0 / 1.2)).collect();
         run.programs.extend(cheap.into_iter().chain(dear));
         let text = check(&run, Statistic::Median).text;
-        assert!(text.contains("MISS  checks of misuse, CPU time of pairs: not measured"), "{text}");
+        assert!(text.contains("none  checks of misuse, CPU time of pairs: not measured"), "{text}");
         assert!(
             text.contains("PASS  checks of misuse, CPU time of synthetic workloads: 1.020 [1.020, 1.020]"),
             "{text}"
@@ -330,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_missed() {
+    fn what_was_not_measured_is_not_met() {
         let mut run = run(0.9, 1.0);
         run.programs.retain(|record| record.system != "ashlar");
         let verdict = check(&run, Statistic::Min);
