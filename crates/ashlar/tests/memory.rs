@@ -279,3 +279,37 @@ fn a_busy_program_gives_back_what_it_no_longer_needs() {
     });
     child.expect("the parent").succeeded();
 }
+
+/// What is left of a block at the end of a large object is of use for the next one.
+#[test]
+fn large_objects_lie_close_to_each_other_across_blocks() {
+    let test = "large_objects_lie_close_to_each_other_across_blocks";
+    let child = child(test, test, &[("ASHLAR_OPTIONS", "reaper=off")], || {
+        for size in [5 * MIB / 4, 11 * MIB / 4] {
+            let used = || {
+                let stats = ashlar::zone_stats();
+                ((stats.committed - stats.free) * 4096, stats.committed * 4096)
+            };
+            let (used_before, before) = used();
+            let free = before - used_before;
+            let all: Vec<_> = (0..24).map(|_| ashlar::kmalloc(size)).collect();
+            assert!(all.iter().all(|at| !at.is_null()));
+            let needed = 24 * size;
+            let grown = used().1 - before;
+            // Growth is by an eighth of what there is, too.
+            let most = needed.saturating_sub(free) + (before + needed) / 8 + 4 * MIB;
+            assert!(grown <= most, "{size} bytes: {grown} more for {needed} beside {free} that were free");
+            // Holes that some of them leave take as many again.
+            // SAFETY: live, freed once each.
+            all.iter().skip(1).step_by(2).for_each(|&at| unsafe { ashlar::kfree(at) });
+            let before = used().1;
+            let again: Vec<_> = (0..12).map(|_| ashlar::kmalloc(size)).collect();
+            assert_eq!(used().1, before, "{size} bytes: the holes are not found");
+            for at in all.into_iter().step_by(2).chain(again) {
+                // SAFETY: live, freed once each.
+                unsafe { ashlar::kfree(at) };
+            }
+        }
+    });
+    child.expect("the parent").succeeded();
+}

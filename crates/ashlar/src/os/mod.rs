@@ -99,7 +99,8 @@ pub(crate) fn allowed_cpus() -> (u32, u32) {
     // SAFETY: cpu_set_t is plain old data; `set` is writable for `size` bytes.
     let (set, known) = unsafe {
         let mut set: libc::cpu_set_t = core::mem::zeroed();
-        let known = libc::sched_getaffinity(0, size, &mut set) == 0;
+        // Not by the function of the C library: nothing else that every program runs lies near it, and a page of code costs its neighbours.
+        let known = libc::syscall(libc::SYS_sched_getaffinity, 0, size, &raw mut set) > 0;
         (set, known)
     };
     if !known {

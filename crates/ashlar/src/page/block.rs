@@ -66,19 +66,22 @@ fn largest_run(word: u64) -> u8 {
 }
 
 impl Block {
-    /// Makes the block empty: all pages of `range` free, the others never to be handed out.
+    /// A block without a page.
+    pub(crate) const EMPTY: Block = Block {
+        free: [0; WORDS],
+        dirty: [0; WORDS],
+        word_order: [0; WORDS],
+        free_count: 0,
+        max_order: 0,
+        level: 0,
+        freed_at: 0,
+        next: PageIndex::NONE.0,
+        prev: PageIndex::NONE.0,
+    };
+
+    /// Makes all pages of `range` free, and the others never to be handed out.
     pub(crate) fn init(&mut self, range: core::ops::Range<usize>) {
-        *self = Block {
-            free: [0; WORDS],
-            dirty: [0; WORDS],
-            word_order: [0; WORDS],
-            free_count: 0,
-            max_order: 0,
-            level: 0,
-            freed_at: 0,
-            next: PageIndex::NONE.0,
-            prev: PageIndex::NONE.0,
-        };
+        *self = Block::EMPTY;
         each_word(range.start, range.len(), |word, mask| self.free[word] |= mask);
         self.free_count = range.len() as u16;
         self.refresh(0, WORDS - 1);
@@ -128,19 +131,19 @@ impl Block {
         (starts != 0).then(|| starts.trailing_zeros() as usize * 64)
     }
 
-    /// The shortest run of at least `count` free pages that lies inside the block, wherever it starts.
-    pub(crate) fn find_run(&self, count: usize) -> Option<usize> {
+    /// The shortest run of at least `count` free pages among `within`, wherever it starts: its length and its first page.
+    pub(crate) fn find_run(&self, count: usize, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
         let mut best: Option<(usize, usize)> = None;
-        let mut at = 0;
-        while at < BLOCK_PAGES {
+        let mut at = within.start;
+        while at < within.end {
             at += self.same_from(at, false);
-            let length = self.same_from(at, true);
+            let length = self.same_from(at, true).min(within.end.saturating_sub(at));
             if length >= count && best.is_none_or(|(l, _)| length < l) {
                 best = Some((length, at));
             }
             at += length;
         }
-        best.map(|(_, at)| at)
+        best
     }
 
     /// Free pages at the start and at the end of the block.
@@ -279,18 +282,7 @@ mod tests {
     use std::prelude::rust_2024::*;
 
     fn empty() -> Block {
-        // Written over by init at once; the literal only gives it a place.
-        let mut b = Block {
-            free: [0; WORDS],
-            dirty: [0; WORDS],
-            word_order: [0; WORDS],
-            free_count: 0,
-            max_order: 0,
-            level: 0,
-            freed_at: 0,
-            next: 0,
-            prev: 0,
-        };
+        let mut b = Block::EMPTY;
         b.init(0..BLOCK_PAGES);
         b
     }
@@ -343,11 +335,15 @@ mod tests {
                 }
                 at += run.len();
             }
-            let best = runs.iter().filter(|run| run.0 >= count).min().map(|run| run.1);
-            prop_assert_eq!(b.find_run(count), best);
+            let best = runs.iter().filter(|run| run.0 >= count).min().copied();
+            prop_assert_eq!(b.find_run(count, 0..BLOCK_PAGES), best);
             let head = free.iter().take_while(|f| **f).count();
             let tail = free.iter().rev().take_while(|f| **f).count();
             prop_assert_eq!(b.edges(), (head, tail));
+            if tail < BLOCK_PAGES {
+                let inner = runs.iter().filter(|run| run.0 >= count && run.1 >= head && run.1 + run.0 <= BLOCK_PAGES - tail).min();
+                prop_assert_eq!(b.find_run(count, head..BLOCK_PAGES - tail), inner.copied());
+            }
         }
 
         #[test]

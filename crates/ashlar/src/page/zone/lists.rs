@@ -2,7 +2,7 @@
 
 use super::{NO_BLOCK, NodeBlocks, Zone};
 use crate::page::block::LEVELS;
-use crate::units::BLOCK_ORDER;
+use crate::units::{BLOCK_ORDER, BLOCK_PAGES};
 
 impl NodeBlocks {
     /// The fullest block that has a free run of `order`.
@@ -34,7 +34,7 @@ impl NodeBlocks {
                     tries += 1;
                     let block = zone.block(number);
                     if block.free_count() >= pages
-                        && let Some(first) = block.find_run(pages)
+                        && let Some((_, first)) = block.find_run(pages, 0..BLOCK_PAGES)
                     {
                         return Some((number, first));
                     }

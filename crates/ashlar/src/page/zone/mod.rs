@@ -1,7 +1,8 @@
 //! The zone: one reserved range of addresses, cut into nodes, cut into 2 MiB blocks.
 //!
-//! Owns every page of slab space. A request of at most 2 MiB is served from the fullest block that has a run
-//! large enough, so that others drain and become empty; a larger one takes whole blocks; one above
+//! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has a run
+//! large enough, so that others drain and become empty; a long run goes where it fits most closely, across
+//! blocks; one that has to start at a block takes whole blocks; one above
 //! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see [`super::direct`]).
 //!
 //! ## Locks
@@ -18,10 +19,11 @@
 //! | in use | 0 | 0 | kind != 0 on slab pages and heads |
 //!
 //! ## Files
-//! [`grow`]: reservation and commitment; [`lists`]: blocks by fullness; [`purge`]: giving memory back;
+//! [`grow`]: reservation and commitment; [`lists`]: blocks by fullness; [`fit`]: long runs; [`purge`]: giving memory back;
 //! [`objects`]: the memory of the object map; here: handing out and taking back.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
+mod fit;
 mod grow;
 mod lists;
 mod objects;
@@ -32,6 +34,7 @@ use super::memmap::MEMMAP;
 use super::source::PageSource;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering, SpinLock};
 use crate::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
+use fit::LONG_RUN;
 
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
@@ -271,8 +274,14 @@ impl Zone {
         place: Place,
         grow: bool,
     ) -> Option<Run> {
-        if pages > BLOCK_PAGES {
-            return self.alloc_blocks(blocks, node, pages, place, grow);
+        let long = place == Place::Anywhere && pages >= LONG_RUN;
+        if long || pages > BLOCK_PAGES {
+            let first = if long {
+                self.find_long(blocks, node, pages, grow)
+            } else {
+                self.find_blocks(blocks, node, pages, grow)
+            };
+            return Some(self.take_run(blocks, first?, pages));
         }
         if place == Place::Anywhere
             && let Some((number, first)) = blocks.pick_run(self, pages)
@@ -292,24 +301,23 @@ impl Zone {
         Some(self.take_run(blocks, number as usize * BLOCK_PAGES + first, pages))
     }
 
-    /// Takes a run of more than a block.
-    fn alloc_blocks(
-        &self,
-        blocks: &mut NodeBlocks,
-        node: NodeId,
-        pages: usize,
-        place: Place,
-        grow: bool,
-    ) -> Option<Run> {
-        let first = match self.adjacent_free(blocks, pages, place) {
-            Some(first) => first,
-            None if !grow => return None,
-            None => {
+    /// The first page for a long run that may lie anywhere.
+    fn find_long(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize, grow: bool) -> Option<usize> {
+        match self.fit(blocks, pages) {
+            None if grow => self.fit_at_end(blocks, pages, |blocks, want| self.commit_more(blocks, node, want)),
+            found => found,
+        }
+    }
+
+    /// The first page for a run of more than a block that starts at one.
+    fn find_blocks(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize, grow: bool) -> Option<usize> {
+        match self.adjacent_free(blocks, pages) {
+            None if grow => {
                 self.commit_more(blocks, node, pages.div_ceil(BLOCK_PAGES))?;
-                self.adjacent_free(blocks, pages, place)?
+                self.adjacent_free(blocks, pages)
             }
-        };
-        Some(self.take_run(blocks, first, pages))
+            found => found,
+        }
     }
 
     /// Takes free pages from `page` on, in as many blocks as they lie in.
@@ -324,24 +332,16 @@ impl Zone {
         Run { first: PageIndex(page as u32), zeroed: dirty == 0 }
     }
 
-    /// The first page of `pages` free pages in adjacent blocks: from a block's start on, or from any page.
-    fn adjacent_free(&self, blocks: &NodeBlocks, pages: usize, place: Place) -> Option<usize> {
+    /// The first page of `pages` free pages from a block's start on.
+    fn adjacent_free(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let mut run = 0;
         for number in blocks.first..blocks.first + blocks.committed {
             let block = self.block(number);
-            let start = number as usize * BLOCK_PAGES;
-            if block.free_count() == BLOCK_PAGES {
-                run += BLOCK_PAGES;
-                if run >= pages {
-                    return Some(start + BLOCK_PAGES - run);
-                }
-                continue;
+            let free = if block.free_count() == BLOCK_PAGES { BLOCK_PAGES } else { block.edges().0 };
+            if run + free >= pages {
+                return Some(number as usize * BLOCK_PAGES - run);
             }
-            let (head, tail) = block.edges();
-            if run > 0 && run + head >= pages {
-                return Some(start - run);
-            }
-            run = if place == Place::Anywhere { tail } else { 0 };
+            run = if free == BLOCK_PAGES { run + free } else { 0 };
         }
         None
     }
