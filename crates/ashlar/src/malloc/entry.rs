@@ -54,14 +54,16 @@ impl Limit {
 #[macro_export]
 macro_rules! malloc_fast_path {
     ($slow:path) => {
-        // rdi: size. rsi: code of the class, then entry. rdx: offset of the rseq area. rcx: scratch, then area of the CPU, then place of
+        // rdi: size. rsi: size in steps, then code of the class, then entry. rdx: offset of the rseq area. rcx: scratch, then area of the CPU, then place of
         // the entry. rax: object.
         core::arch::naked_asm!(
             ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
             "jae {slow}",
+            "lea esi, [rdi + {step} - 1]",
+            "shr esi, {steps}",
             "lea rcx, [rip + {codes}]",
-            "movzx esi, byte ptr [rcx + rdi]",
+            "movzx esi, byte ptr [rcx + rsi]",
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
@@ -79,6 +81,8 @@ macro_rules! malloc_fast_path {
             ".cfi_endproc",
             ".p2align 6",
             limit = sym $crate::malloc::parts::LIMIT,
+            step = const $crate::malloc::parts::STEP,
+            steps = const $crate::malloc::parts::STEP.ilog2(),
             codes = sym $crate::malloc::parts::SIZE_CODE,
             percpu = sym $crate::malloc::parts::PERCPU,
             rseq = const $crate::malloc::parts::RSEQ,
@@ -197,6 +201,7 @@ pub mod parts {
     use crate::page::objmap::ObjectMap;
     use core::mem::offset_of;
 
+    pub const STEP: usize = crate::malloc::classes::STEP;
     pub const FIRST: usize = offset_of!(ObjectMap, first);
     pub const ENTRIES: usize = offset_of!(ObjectMap, fast_entries);
     pub const SLOTS: usize = offset_of!(ObjectMap, slots);

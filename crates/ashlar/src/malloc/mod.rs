@@ -45,17 +45,15 @@ pub use resize::realloc;
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
 /// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot of its cache.
 pub(crate) const SLOT_OF_CODE_0: usize = MALLOC_SLOTS - 8 * Code::of_class(0).entry() as usize;
-/// For each size up to 32 KiB the code of its class.
+/// The code of the class for each size up to 32 KiB, by the size in steps of 16 bytes, rounded up. As all classes are multiples of
+/// that, sizes with one step have one class: a table of 2 KiB, where one by the size itself would take 32, and a cache line for each 64 sizes.
 #[cfg(any(test, all(target_arch = "x86_64", feature = "os")))]
-pub static SIZE_CODE: [u8; MALLOC_MAX_CACHE_SIZE + 1] = {
-    let mut table = [0; MALLOC_MAX_CACHE_SIZE + 1];
-    let (mut size, mut class) = (0, 0);
-    while size < table.len() {
-        if size > size_of_class(class) {
-            class += 1;
-        }
-        table[size] = Code::of_class(class).entry();
-        size += 1;
+pub static SIZE_CODE: [u8; MALLOC_MAX_CACHE_SIZE / STEP + 1] = {
+    let mut table = [0; MALLOC_MAX_CACHE_SIZE / STEP + 1];
+    let mut steps = 0;
+    while steps < table.len() {
+        table[steps] = Code::of_class(class_of(steps * STEP)).entry();
+        steps += 1;
     }
     table
 };
@@ -316,7 +314,16 @@ mod tests {
             let code = Code::of_class(class).entry();
             assert_eq!(slots + 8 * usize::from(code), percpu::slot0(cache(class).slot));
             assert_eq!(cache(class).geometry.stride, size_of_class(class));
-            assert_eq!(SIZE_CODE[size_of_class(class)], code);
+            assert_eq!(SIZE_CODE[size_of_class(class) / STEP], code);
+        }
+    }
+
+    #[test]
+    fn every_size_has_the_code_of_its_class() {
+        for size in 0..=MALLOC_MAX_CACHE_SIZE {
+            // The text of `malloc` rounds like this.
+            let code = SIZE_CODE[(size + 15) >> 4];
+            assert_eq!(code, Code::of_class(class_of(size)).entry(), "size {size}");
         }
     }
 
