@@ -4,22 +4,11 @@
 
 mod common;
 
-use common::{child, tell};
+use common::{child, resident, tell};
 
 /// The default bound, and twice that.
 const BOUND: usize = 8 << 20;
 const BEYOND: usize = 2 * BOUND;
-
-/// Pages of the `bytes` bytes at `at` that are resident.
-fn resident(at: *mut u8, bytes: usize) -> usize {
-    // SAFETY: asks for a constant.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let start = at as usize & !(page - 1);
-    let mut pages = vec![0u8; (at as usize + bytes - start).div_ceil(page)];
-    // SAFETY: the range is mapped, and there is a byte for each of its pages.
-    assert_eq!(unsafe { libc::mincore(start as *mut libc::c_void, pages.len() * page, pages.as_mut_ptr()) }, 0);
-    pages.iter().filter(|&&page| page & 1 != 0).count()
-}
 
 /// Whether this kernel knows the advice.
 fn is_known() -> bool {

@@ -18,8 +18,9 @@
 //! [`crate::percpu::area`]): so an entry, as it is, is the number of the right word, on the CPU that allocates and on the one that frees.
 //!
 //! # The map has its place
-//! These paths take the object's address, divided by 16, for the address of its entry: the map lies where that is true, or they
-//! stay closed and every call takes the slow path (see [`crate::page::objmap`]).
+//! These paths make the address of an entry of the object's: divided by 16, and the low 16 bits of that rotated by two, as the planes of the
+//! map lie. The map lies where that is true, or they stay closed and every call takes the slow path (see [`crate::page::objmap`]). `free`
+//! rotates all of the address instead of dividing it, so that addresses which are no multiple of 16 are beyond every zone.
 //!
 //! # Whose name they have
 //! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the paths are macros, and whoever gives
@@ -91,6 +92,7 @@ macro_rules! malloc_fast_path {
             objects = sym $crate::malloc::parts::OBJECTS,
             slots = const $crate::malloc::parts::SLOTS,
             grain = const $crate::malloc::parts::GRAIN,
+            turn = const $crate::malloc::parts::TURN,
             slow = sym $slow,
         )
     };
@@ -112,7 +114,7 @@ macro_rules! add_side {
 #[macro_export]
 macro_rules! enter_object {
     () => {
-        "mov rcx, rax\nshr rcx, {grain}\nmov [rcx], sil"
+        "mov rcx, rax\nshr rcx, {grain}\nror cx, {turn}\nmov [rcx], sil"
     };
 }
 
@@ -129,6 +131,7 @@ macro_rules! free_fast_path {
             "mov r8, rdi",
             "ror r8, {grain}",
             "mov rax, r8",
+            "ror r8w, {turn}",
             "sub rax, [rip + {objects} + {first}]",
             "cmp rax, [rip + {objects} + {entries}]",
             "jae {slow}",
@@ -153,6 +156,7 @@ macro_rules! free_fast_path {
             entries = const $crate::malloc::parts::ENTRIES,
             slots = const $crate::malloc::parts::SLOTS,
             grain = const $crate::malloc::parts::GRAIN,
+            turn = const $crate::malloc::parts::TURN,
             percpu = sym $crate::malloc::parts::PERCPU,
             rseq = const $crate::malloc::parts::RSEQ,
             gate = const $crate::malloc::parts::GATE,
@@ -178,7 +182,7 @@ mod unchecked {
     #[macro_export]
     macro_rules! enter_object {
         () => {
-            "# not entered: {grain}"
+            "# not entered: {grain} {turn}"
         };
     }
     #[doc(hidden)]
@@ -206,6 +210,7 @@ pub mod parts {
     pub const ENTRIES: usize = offset_of!(ObjectMap, fast_entries);
     pub const SLOTS: usize = offset_of!(ObjectMap, slots);
     pub const GRAIN: u32 = crate::page::objmap::GRAIN.ilog2();
+    pub const TURN: u32 = crate::page::objmap::TURN;
 }
 
 /// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there is none.

@@ -18,6 +18,17 @@ pub(crate) fn statm(field: usize) -> usize {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
 }
 
+/// Pages of the `bytes` bytes at `at` that are resident.
+pub(crate) fn resident(at: *mut u8, bytes: usize) -> usize {
+    // SAFETY: asks for a constant.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let start = at as usize & !(page - 1);
+    let mut pages = vec![0u8; (at as usize + bytes - start).div_ceil(page)];
+    // SAFETY: the range is mapped, and there is a byte for each of its pages.
+    assert_eq!(unsafe { libc::mincore(start as *mut libc::c_void, pages.len() * page, pages.as_mut_ptr()) }, 0);
+    pages.iter().filter(|&&page| page & 1 != 0).count()
+}
+
 /// What `look` sees of the cache `name`, which exists.
 pub(crate) fn of_cache<T>(name: &str, look: impl Fn(&ashlar::CacheInfo) -> T) -> T {
     let mut found = None;

@@ -4,13 +4,12 @@
 use core::ptr::NonNull;
 
 use super::{MEMMAP, PageSource, Zone};
-use crate::page::objmap::{GRAIN, OBJECTS};
+use crate::page::objmap::{self, GRAIN, OBJECTS};
 use crate::sync::Ordering;
 use crate::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
 
 /// Entries, and so bytes, of the map for one block.
 pub(super) const BLOCK_ENTRIES: usize = BLOCK_SIZE / GRAIN;
-const PAGE_ENTRIES: usize = PAGE_SIZE / GRAIN;
 
 impl Zone {
     /// Makes the object map; false when memory for it is refused. Called once, when malloc starts.
@@ -63,16 +62,19 @@ impl Zone {
     }
 
     /// Gives the memory of the map back that stands for nothing but `pages` free pages from `first`, which the caller
-    /// holds: their entries are all 0, and stay so.
+    /// holds: their entries are all 0, and stay so. The whole system pages of each plane, that is.
     pub(super) fn release_objects(&self, source: &dyn PageSource, first: PageIndex, pages: usize) {
         let map = self.objects.load(Ordering::Relaxed);
-        let size = source.page_size();
-        let start = align_up(map + first.0 as usize * PAGE_ENTRIES, size);
-        let end = (map + (first.0 as usize + pages) * PAGE_ENTRIES) & !(size - 1);
-        if map == 0 || start >= end {
+        if map == 0 {
             return;
         }
-        if let Some(at) = NonNull::new(start as *mut u8) {
+        let size = source.page_size();
+        let bias = map.wrapping_sub(MEMMAP.zone_base.load(Ordering::Relaxed) / GRAIN);
+        let from = MEMMAP.address_of(first);
+        objmap::ranges_of(from, from + pages * PAGE_SIZE, |entries| {
+            let start = align_up(entries.start.wrapping_add(bias), size);
+            let end = entries.end.wrapping_add(bias) & !(size - 1);
+            let Some(at) = NonNull::new(start as *mut u8).filter(|_| start < end) else { return };
             // SAFETY: these entries belong to pages that the caller holds, so nobody enters an object there meanwhile;
             // a stray look-up reads 0 before and after. A source that cannot promise zeros gets them written.
             unsafe {
@@ -80,6 +82,6 @@ impl Zone {
                     at.write_bytes(0, end - start);
                 }
             }
-        }
+        });
     }
 }
