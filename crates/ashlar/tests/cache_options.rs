@@ -51,7 +51,7 @@ fn caches_have_the_options_of_their_name_and_the_librarys_own_do_too() {
         ashlar::mode();
         // SAFETY: one thread.
         unsafe { std::env::set_var("ASHLAR_OPTIONS", "cache.late.min_partial=3") };
-        let memory = [ashlar::kmalloc(60), ashlar::malloc::malloc(60)];
+        let memory = [ashlar::kmalloc(60), ashlar::malloc::malloc(60), ashlar::malloc::malloc(32 << 10)];
         assert!(memory.iter().all(|at| !at.is_null()));
         let shape = |name| (info(name).sheaf_capacity, info(name).order);
         assert_eq!((shape("kmalloc-64"), shape("kmalloc-32")), ((7, 2), (20, 0)));
@@ -71,6 +71,7 @@ fn caches_have_the_options_of_their_name_and_the_librarys_own_do_too() {
         unsafe {
             ashlar::kfree(memory[0]);
             ashlar::malloc::free(memory[1]);
+            ashlar::malloc::free(memory[2]);
         }
     });
     assert_eq!(said(&stderr), [""; 0]);

@@ -53,7 +53,7 @@ pub(crate) struct NewCache<'a> {
     pub(crate) queues: QueueOptions,
     pub(crate) origin: Origin,
     pub(crate) merge: Merge,
-    /// One of the slots that are set aside for malloc and kmalloc; `None`: any.
+    /// One of the slots that are set aside for malloc and kmalloc, which has one cache at most; `None`: any.
     pub(crate) slot: Option<u16>,
 }
 
@@ -116,6 +116,12 @@ pub(super) fn nth_alias<R>(index: usize, look: impl FnOnce(&'static Alias) -> R)
 /// Enters a new cache, or makes it a name of one that it is merged with.
 pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
     let mut registry = REGISTRY.lock();
+    // Another thread was quicker, or the parent of a fork in a thread that is gone here.
+    if let Some(slot) = new.slot
+        && let Some(cache) = registry.live().find(|cache| cache.slot == slot)
+    {
+        return Ok((cache, None));
+    }
     if let Some((cache, alias)) = registry.merged(new) {
         return Ok((cache, Some(alias)));
     }

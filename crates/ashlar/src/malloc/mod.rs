@@ -67,7 +67,7 @@ static STATE: AtomicU32 = AtomicU32::new(DOWN);
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 5;
 
-/// Makes sure that the caches of malloc exist; false when memory for them is refused.
+/// Makes sure that malloc can have caches; false when memory for that is refused.
 #[inline]
 fn ensure() -> bool {
     STATE.load(Ordering::Acquire) == UP || ensure_slow()
@@ -79,7 +79,7 @@ fn ensure_slow() -> bool {
         return false;
     }
     if STATE.compare_exchange(DOWN, STARTING, Ordering::Acquire, Ordering::Acquire).is_ok() {
-        let made = create_caches();
+        let made = start();
         STATE.store(if made { UP } else { FAILED }, Ordering::Release);
         return made;
     }
@@ -96,21 +96,9 @@ fn ensure_slow() -> bool {
     }
 }
 
-fn create_caches() -> bool {
+fn start() -> bool {
     if !ZONE.start_objects() {
         return false;
-    }
-    let rule = crate::boot::order_rule().0;
-    let larger = rule.max_order == OrderRule::DEFAULT.max_order;
-    for (class, place) in CACHES.iter().enumerate() {
-        let size = size_of_class(class);
-        let mut name = report::Line::new();
-        let _ = write!(name, "malloc-{size}");
-        let max_order = (larger && size > LARGE_CLASS).then_some(LARGE_CLASS_ORDER.max(rule.min_order));
-        let args = CacheArgs { align: STEP, max_order, ..CacheArgs::default() };
-        let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
-        let Ok(raw) = create_raw(name.text(), size, &args, Origin::Malloc, Some(slot)) else { return false };
-        place.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
     }
     // The entry points serve sheaves, and know the map at its place only; else every call is one of the slow path, the sooner the better.
     let fast = crate::boot::options().engine.has_sheaves() && OBJECTS.is_in_place();
@@ -121,6 +109,31 @@ fn create_caches() -> bool {
     true
 }
 
+/// The cache of a class: made when the class is first used, since most programs use few of the classes and each cache has a page's share
+/// of metadata. The fast paths need no test for it: before there is a cache its slot has no sheaf. `None` when memory for it is refused; the
+/// next call tries again.
+#[inline]
+fn cache(class: usize) -> Option<&'static RawCache> {
+    // SAFETY: what is stored here is a cache of the registry, which is never destroyed.
+    unsafe { CACHES[class].load(Ordering::Acquire).as_ref() }.or_else(|| create_cache(class))
+}
+
+/// Threads that need the first object of a class at the same time get one cache: there is one for a slot that is set aside.
+#[cold]
+fn create_cache(class: usize) -> Option<&'static RawCache> {
+    let rule = crate::boot::order_rule().0;
+    let larger = rule.max_order == OrderRule::DEFAULT.max_order;
+    let size = size_of_class(class);
+    let mut name = report::Line::new();
+    let _ = write!(name, "malloc-{size}");
+    let max_order = (larger && size > LARGE_CLASS).then_some(LARGE_CLASS_ORDER.max(rule.min_order));
+    let args = CacheArgs { align: STEP, max_order, ..CacheArgs::default() };
+    let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
+    let raw = create_raw(name.text(), size, &args, Origin::Malloc, Some(slot)).ok()?;
+    CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+    Some(raw)
+}
+
 /// Whether calls of `malloc` are served by their fast path, and those of `free` too unless the machine has several nodes. Not in the mode `lock`,
 /// not by engines without sheaves, and not where something else lies at the place of the object map: then each call takes the slow path, which
 /// does the same. False before the first call, too.
@@ -128,19 +141,23 @@ pub fn has_fast_paths() -> bool {
     entry::LIMIT.is_open() && percpu::mode() != percpu::Mode::Lock
 }
 
-fn cache(class: usize) -> &'static RawCache {
-    // SAFETY: callers are behind `ensure`, which stored a cache for every class; they are never destroyed.
-    unsafe { &*CACHES[class].load(Ordering::Acquire) }
+/// The cache of an object whose entry in the map has this code.
+#[inline]
+fn cache_of(code: Code) -> &'static RawCache {
+    // SAFETY: only who allocates from a cache enters the code of its class, so there is one; it is never destroyed. Whoever has the
+    // address of an object was handed it by who saw the cache.
+    unsafe { &*CACHES[code.class()].load(Ordering::Acquire) }
 }
 
 /// The cache of the live object of malloc that starts at `address`; `None` if there is none.
 pub(crate) fn cache_of_object(address: usize) -> Option<&'static RawCache> {
-    Code::from_map(OBJECTS.code_at(address)).map(|code| cache(code.class()))
+    Code::from_map(OBJECTS.code_at(address)).map(cache_of)
 }
 
 /// A live object of a class; null when memory ends.
 fn alloc_class(class: usize) -> *mut u8 {
-    let object = engine::alloc(cache(class));
+    let Some(cache) = cache(class) else { return core::ptr::null_mut() };
+    let object = engine::alloc(cache);
     if !object.is_null() && !cfg!(ashlar_unchecked) {
         let entry = Code::of_class(class).entry();
         OBJECTS.enter(object as usize, entry | PerCpu::side_of(percpu::this_cpu()));
@@ -176,9 +193,9 @@ pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
         Some(code) => {
             let before = errno::get();
             if entry & 1 == PerCpu::side_of(percpu::this_cpu()) {
-                engine::free(cache(code.class()), ptr as usize);
+                engine::free(cache_of(code), ptr as usize);
             } else {
-                engine::free_foreign(cache(code.class()), ptr as usize);
+                engine::free_foreign(cache_of(code), ptr as usize);
             }
             errno::set(before);
         }
@@ -193,7 +210,7 @@ fn release(function: &str, ptr: *mut u8) {
     match check::find(function, ptr as usize) {
         Some(Found::Object(code)) => {
             OBJECTS.take(ptr as usize);
-            engine::free(cache(code.class()), ptr as usize);
+            engine::free(cache_of(code), ptr as usize);
         }
         Some(Found::Other(cache) | Found::Sized(cache, _)) => engine::free(cache, ptr as usize),
         Some(Found::Large(page, pages)) => free_large(page, pages),
@@ -305,6 +322,7 @@ mod tests {
     use super::*;
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     use crate::percpu::area::PERCPU;
+    use std::prelude::rust_2024::*;
 
     #[test]
     fn codes_lead_to_the_slots_of_their_caches() {
@@ -312,10 +330,37 @@ mod tests {
         let slots = OBJECTS.slots.load(Ordering::Relaxed);
         for class in 0..CLASSES {
             let code = Code::of_class(class).entry();
-            assert_eq!(slots + 8 * usize::from(code), percpu::slot0(cache(class).slot));
-            assert_eq!(cache(class).geometry.stride, size_of_class(class));
+            assert_eq!(slots + 8 * usize::from(code), percpu::slot0(cache(class).unwrap().slot));
+            assert_eq!(cache(class).unwrap().geometry.stride, size_of_class(class));
             assert_eq!(SIZE_CODE[size_of_class(class) / STEP], code);
         }
+    }
+
+    #[test]
+    fn threads_that_need_a_class_at_once_get_one_cache() {
+        assert!(ensure());
+        let barrier = std::sync::Barrier::new(8);
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        (0..CLASSES)
+                            .map(|class| core::ptr::from_ref(cache(class).unwrap()) as usize)
+                            .collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|caches| *caches == all[0]));
+        let mut slots: Vec<_> = Vec::new();
+        crate::cache::registry::for_each(|cache| slots.push(cache.slot));
+        slots.sort_unstable();
+        assert!(slots.windows(2).all(|pair| pair[0] != pair[1]), "two caches in one slot");
+        // As for who died between the two: the registry has a cache that is not known here.
+        let place = CACHES[7].swap(core::ptr::null_mut(), Ordering::Relaxed);
+        assert_eq!(core::ptr::from_ref(cache(7).unwrap()), place.cast_const());
     }
 
     #[test]
@@ -349,7 +394,7 @@ mod tests {
     #[test]
     fn single_objects_come_from_and_go_to_the_main_sheaf_on_both_sides() {
         assert!(ensure());
-        let cache = cache(class_of(3072));
+        let cache = cache(class_of(3072)).unwrap();
         for cpu in (0..64).filter(|&cpu| crate::os::pin_to(cpu).is_some()) {
             let top = |word: usize| PERCPU.slot(crate::units::CpuId(cpu), cache.slot).wrapping_add(word);
             let main = usize::from(PerCpu::side_of(crate::units::CpuId(cpu)));
@@ -373,11 +418,12 @@ mod tests {
     fn slabs_of_large_classes_hold_several_objects_and_waste_little() {
         assert!(ensure());
         for class in 0..CLASSES {
-            let geometry = cache(class).geometry;
+            let cache = cache(class).unwrap();
+            let geometry = cache.geometry;
             let slab = geometry.order.bytes();
             let used = usize::from(geometry.objects(geometry.order)) * geometry.stride;
             // The unused end is never touched, so it costs addresses, not memory.
-            assert!((slab - used) * 5 <= slab, "{}: {} of {slab} bytes unused", cache(class).name(), slab - used);
+            assert!((slab - used) * 5 <= slab, "{}: {} of {slab} bytes unused", cache.name(), slab - used);
         }
     }
 }
