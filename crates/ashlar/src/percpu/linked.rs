@@ -52,7 +52,7 @@ pub(crate) fn pop(slot: usize, rseq_offset: isize, shape: Shape) -> usize {
             "mov [{slot} + {t}], {n}",
             section_close!("8f"),
             "9:",
-            ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
+            ".pushsection .text.unlikely.ashlar_rseq, \"ax\", @progbits, unique, .Lashlar_section",
             "8: xor {v:e}, {v:e}",
             "jmp 9b",
             ".popsection",

@@ -36,12 +36,17 @@ pub(crate) const FULL_MASK: usize = SHEAF_BYTES - 1;
 
 /// Opens a section: its descriptor, and the store that arms it. `$t` is a scratch register, `$off` holds the
 /// offset of the rseq area.
+///
+/// The descriptor and the abort handler lie in input sections of their own, which the number makes: in one for all, each descriptor would
+/// keep the functions of all in a library that calls one, and what those use (kmalloc's table of sizes in a library of malloc).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! section_open {
     ($t:literal, $off:literal) => {
         concat!(
-            ".pushsection __rseq_cs, \"aw\"\n.balign 32\n77: .long 0, 0\n.quad 2f, (3f - 2f), 4f\n.popsection\n",
+            ".ifndef .Lashlar_section\n.set .Lashlar_section, 0\n.endif\n.set .Lashlar_section, .Lashlar_section + 1\n",
+            ".pushsection __rseq_cs, \"aw\", @progbits, unique, .Lashlar_section\n",
+            ".balign 32\n77: .long 0, 0\n.quad 2f, (3f - 2f), 4f\n.popsection\n",
             "lea ",
             $t,
             ", [rip + 77b]\nmov fs:[",
@@ -61,7 +66,8 @@ macro_rules! section_close {
     };
     ($out:literal, $undo:literal) => {
         concat!(
-            "3:\n.pushsection .text.unlikely.ashlar_rseq, \"ax\"\n.byte 0x0f, 0xb9, 0x3d\n.long 0x53053053\n4: ",
+            "3:\n.pushsection .text.unlikely.ashlar_rseq, \"ax\", @progbits, unique, .Lashlar_section\n",
+            ".byte 0x0f, 0xb9, 0x3d\n.long 0x53053053\n4: ",
             $undo,
             "jmp ",
             $out,
@@ -143,7 +149,7 @@ macro_rules! pop {
                 "add qword ptr [{slot} + {t}], 8",
                 section_close!("8f"),
                 "9:",
-                ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
+                ".pushsection .text.unlikely.ashlar_rseq, \"ax\", @progbits, unique, .Lashlar_section",
                 "8: xor {v:e}, {v:e}",
                 "jmp 9b",
                 ".popsection",
@@ -233,7 +239,7 @@ pub(crate) fn read(slot: usize) -> Option<(u32, [usize; 2])> {
             "mov {second}, [{slot} + {t} + 8]",
             section_close!("8f"),
             "9:",
-            ".pushsection .text.unlikely.ashlar_rseq, \"ax\"",
+            ".pushsection .text.unlikely.ashlar_rseq, \"ax\", @progbits, unique, .Lashlar_section",
             "8: mov {cpu}, -1",
             "jmp 9b",
             ".popsection",
