@@ -197,6 +197,9 @@ pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
     // Told without the lock: a reader that is slow to take the line must not stop others.
     loop {
         let mut settings = OPTIONS.lock();
+        if settings.own.is_empty() {
+            return Own::default();
+        }
         let Some((option, expected)) = settings.own.untold(cache) else { return settings.own.of(cache) };
         drop(settings);
         crate::report::warn(format_args!("option `{option}` for cache {}: {expected}", cache.name));

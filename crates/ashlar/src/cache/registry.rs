@@ -68,6 +68,9 @@ impl Registry {
     /// Makes `new` one more name of a cache that it can be merged with, of several the youngest. `None` without such, and without
     /// memory: then it becomes a cache of its own.
     fn merged(&mut self, new: &NewCache<'_>) -> Option<(&'static RawCache, &'static Alias)> {
+        if !new.merge.mergeable {
+            return None;
+        }
         let alike = self.live().filter(|cache| merge::fits(new, cache));
         let cache = alike.max_by_key(|cache| cache.serial.load(Ordering::Relaxed))?;
         let place = if self.free_aliases.is_null() {

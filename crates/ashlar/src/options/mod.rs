@@ -110,6 +110,9 @@ const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, 
                     remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is none, and leaves that option as it was.
+/// Most programs have no text.
+#[cold]
+#[inline(never)]
 pub(crate) fn parse<'a>(
     text: &'a str,
     options: &mut Options,

@@ -213,6 +213,11 @@ impl CacheOptions {
         Ok(())
     }
 
+    /// Whether nothing was said of any cache, as in most programs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     fn given(&self) -> &[CacheOption] {
         &self.options[..self.count]
     }
@@ -226,6 +231,7 @@ impl CacheOptions {
     }
 
     /// What holds for a cache: options that it cannot have are left out.
+    #[inline(never)]
     pub(crate) fn of(&self, cache: Candidate<'_>) -> Own {
         let mut own = Own::default();
         for option in self.given().iter().filter(|option| option.of.fits(cache.name)) {
@@ -246,6 +252,7 @@ impl CacheOptions {
     }
 
     /// An option that fits the name of a cache which cannot have it, and what was expected. Each is told once.
+    #[inline(never)]
     pub(crate) fn untold(&mut self, cache: Candidate<'_>) -> Option<(Pattern, &'static str)> {
         let options = self.options[..self.count].iter_mut().filter(|option| !option.told && option.of.fits(cache.name));
         for option in options {

@@ -174,6 +174,11 @@ fn to_zone(order: Order, runs: &[Run]) -> bool {
 
 /// Gives the runs of all CPUs back to the zone; true if there were any.
 pub(crate) fn drain() -> bool {
+    !entries().is_empty() && drain_all()
+}
+
+#[inline(never)]
+fn drain_all() -> bool {
     let mut any = false;
     for lists in entries() {
         for order in 0..ORDERS as u8 {

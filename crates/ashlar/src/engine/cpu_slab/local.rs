@@ -48,6 +48,7 @@ impl Places {
         Places { slab: 0, partial: 0, entries: 0, locks: 0, switches: Stage::Plain.switches() };
 
     /// Places for a new cache, all without a slab; `None` when there are no more.
+    #[inline(never)]
     pub(crate) fn claim(stage: Stage) -> Option<Places> {
         if stage.switches().takes_cpu_locks() {
             lock::want();

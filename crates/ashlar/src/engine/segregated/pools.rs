@@ -98,6 +98,7 @@ fn power_of_two(wanted: &Geometry) -> Option<Geometry> {
 }
 
 /// Finds, or makes, the pool of a cache that is about to be; gives it its geometry.
+#[inline(never)]
 pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometry) -> Option<()> {
     let &Opening { engine, origin, alone, group, .. } = of;
     tally::open(&mut state.tallies)?;
@@ -178,6 +179,7 @@ pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
 }
 
 /// Tells a cache's pool of it, once it is where it stays.
+#[inline(never)]
 pub(crate) fn attach(cache: &'static RawCache) {
     let pool = pool_of(cache);
     pool.is_home(cache);

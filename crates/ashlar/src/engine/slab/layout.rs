@@ -70,6 +70,7 @@ fn fit(stride: usize, array: IndexArray, rule: OrderRule) -> Option<Fit> {
 
 /// The geometry of a cache of this engine, from the general one; `constructed` objects are never written to. `None` when
 /// not even one object fits.
+#[inline(never)]
 pub(crate) fn layout(mut geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry> {
     let stride = geometry.stride;
     let in_object = || {

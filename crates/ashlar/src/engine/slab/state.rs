@@ -176,6 +176,7 @@ impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 
     /// See [`crate::engine::EngineState::open`].
+    #[inline(never)]
     pub(crate) fn open(&mut self, geometry: &Geometry, options: &QueueOptions) -> Result<(), CreateError> {
         lock::want();
         self.noaliencache = options.noaliencache;
