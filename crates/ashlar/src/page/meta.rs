@@ -2,7 +2,8 @@
 //!
 //! A bump allocator over one reserved range that is committed 64 KiB at a time. Nothing is ever given
 //! back to it: each kind of structure keeps a list of its own spares, so that a stale pointer to a sheaf
-//! can only ever meet another sheaf. Lock: the *meta lock*, a leaf.
+//! can only ever meet another sheaf. What a large alignment leaves free before it is kept for what is smaller: caches, which are made when
+//! they are first used, stand between sheaves. Lock: the *meta lock*, a leaf.
 #![allow(unsafe_code, reason = "hands out raw memory")]
 
 use core::ptr::NonNull;
@@ -18,14 +19,27 @@ struct Range {
     next: usize,
     committed: usize,
     end: usize,
+    /// The longest stretch that an alignment left free.
+    gap: core::ops::Range<usize>,
     source: Option<&'static dyn PageSource>,
+}
+
+impl Range {
+    /// `bytes` at a multiple of `align` from the gap.
+    fn take_from_gap(&mut self, bytes: usize, align: usize) -> Option<usize> {
+        let start = checked_align_up(self.gap.start, align)?;
+        let end = start.checked_add(bytes).filter(|&end| end <= self.gap.end)?;
+        self.gap.start = end;
+        Some(start)
+    }
 }
 
 /// See the module.
 pub(crate) struct Meta(SpinLock<Range>);
 
 /// The one metadata arena of the process.
-pub(crate) static META: Meta = Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, source: None }));
+pub(crate) static META: Meta =
+    Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, source: None }));
 
 impl Meta {
     /// Reserves the range. Called once, by the boot.
@@ -34,14 +48,23 @@ impl Meta {
         let Some(at) = source.reserve(align_up(bytes, size), size.max(4096)) else { return false };
         let mut range = self.0.lock();
         let start = at.as_ptr() as usize;
-        *range =
-            Range { start, next: start, committed: start, end: start + align_up(bytes, size), source: Some(source) };
+        *range = Range {
+            start,
+            next: start,
+            committed: start,
+            end: start + align_up(bytes, size),
+            gap: start..start,
+            source: Some(source),
+        };
         true
     }
 
     /// `bytes` of zeroed memory at a multiple of `align`, for ever.
     pub(crate) fn alloc(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let mut range = self.0.lock();
+        if let Some(start) = range.take_from_gap(bytes, align) {
+            return NonNull::new(start as *mut u8);
+        }
         let start = checked_align_up(range.next, align)?;
         let end = start.checked_add(bytes)?;
         if end > range.end {
@@ -57,6 +80,9 @@ impl Meta {
                 return None;
             }
             range.committed += step;
+        }
+        if start - range.next > range.gap.len() {
+            range.gap = range.next..start;
         }
         range.next = end;
         NonNull::new(start as *mut u8)
@@ -80,5 +106,46 @@ impl Meta {
     pub(crate) unsafe fn unlock_all(&self) {
         // SAFETY: by the caller's promise.
         unsafe { self.0.unlock_raw() };
+    }
+}
+
+#[cfg(all(test, not(ashlar_loom)))]
+mod tests {
+    use super::*;
+    use crate::page::arena::ArenaSource;
+    use proptest::prelude::*;
+    use std::prelude::rust_2024::*;
+
+    /// A metadata arena of its own, which is never given up.
+    fn meta(bytes: usize) -> Meta {
+        let memory = std::vec![0u8; bytes + 4096].leak();
+        // SAFETY: leaked zeros that nobody else knows.
+        let source = unsafe { ArenaSource::new(NonNull::from(&mut *memory).cast(), memory.len()) };
+        let meta = Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, source: None }));
+        assert!(meta.init(Box::leak(Box::new(source)), bytes));
+        meta
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_share_a_byte_and_gaps_are_used(sizes in proptest::collection::vec((1usize..3000, 0u32..12), 1..200)) {
+            let meta = meta(2 << 20);
+            let mut taken: Vec<(usize, usize)> = Vec::new();
+            for (bytes, align) in sizes {
+                let at = meta.alloc(bytes, 1 << align).expect("enough for all").as_ptr() as usize;
+                prop_assert!(at.is_multiple_of(1 << align));
+                prop_assert!(taken.iter().all(|&(start, end)| at + bytes <= start || at >= end));
+                taken.push((at, at + bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn small_things_stand_between_large_ones() {
+        let meta = meta(1 << 20);
+        for _ in 0..32 {
+            assert!(meta.alloc(768, 64).is_some() && meta.alloc(2048, 2048).is_some());
+        }
+        assert!(meta.used() <= 32 * (2048 + 1024) + 2048, "{} bytes", meta.used());
     }
 }
