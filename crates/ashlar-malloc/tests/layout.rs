@@ -4,7 +4,7 @@
 mod common;
 
 use common::{library, skipped};
-use std::ops::Range;
+use core::ops::Range;
 use std::process::Command;
 
 fn said(command: &str, options: &[&str]) -> String {
