@@ -1,6 +1,6 @@
 //! Names the shared library: `libashlar_malloc.so.0`, which programs linked with it look for when they run. The library
 //! stays in memory once loaded: its background thread and fork handlers may outlive a `dlclose`. What few programs run lies apart, by
-//! `layout.ld`, where the linker knows such scripts.
+//! `layout.ld`, where the linker takes such scripts.
 
 use std::env;
 use std::path::{Path, PathBuf};
