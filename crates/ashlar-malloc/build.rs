@@ -14,6 +14,8 @@ fn main() {
     let script = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("layout.ld");
     let Some(script) = script.to_str() else { return };
     if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") && linker_takes(script) {
+        // So that windows of 16 pages lie in memory as they lie in the file.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,max-page-size=65536");
         println!("cargo:rustc-cdylib-link-arg=-T");
         println!("cargo:rustc-cdylib-link-arg={script}");
     }

@@ -31,6 +31,11 @@ fn what_few_programs_run_lies_apart() {
         return skipped("a linker that does not take layout.ld");
     };
     let text = section(".text").expect("code");
+    assert!(
+        rare.end.is_multiple_of(64 << 10),
+        "what every program runs begins with a window of the kernel's, not at {:#x}",
+        rare.end
+    );
     let names = said("nm", &[]);
     let functions: Vec<(u64, &str)> = names
         .lines()

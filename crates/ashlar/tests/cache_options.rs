@@ -44,19 +44,19 @@ fn said(stderr: &str) -> Vec<&str> {
 #[test]
 fn caches_have_the_options_of_their_name_and_the_librarys_own_do_too() {
     let options = "sheaf=20,cache.kmalloc-64.sheaf_capacity=7,cache.kmalloc-64.min_order=2,cache.kmalloc-1*.min_partial=1,\
-                   cache.malloc-64.sheaf_capacity=0,cache.malloc-3*.max_order=9,cache.malloc-32768.min_objects=40,\
+                   cache.malloc-64.sheaf_capacity=0,cache.malloc-2*.max_order=9,cache.malloc-28672.min_objects=40,\
                    cache.net.core skb.sheaf_capacity=9,cache.net.*.min_partial=77,cache.net.core skb.remote_node_defrag_ratio=35";
     let stderr = under("caches_have_the_options_of_their_name_and_the_librarys_own_do_too", options, || {
         // The options were read once: the environment is the program's.
         ashlar::mode();
         // SAFETY: one thread.
         unsafe { std::env::set_var("ASHLAR_OPTIONS", "cache.late.min_partial=3") };
-        let memory = [ashlar::kmalloc(60), ashlar::malloc::malloc(60), ashlar::malloc::malloc(32 << 10)];
+        let memory = [ashlar::kmalloc(60), ashlar::malloc::malloc(60), ashlar::malloc::malloc(28 << 10)];
         assert!(memory.iter().all(|at| !at.is_null()));
         let shape = |name| (info(name).sheaf_capacity, info(name).order);
         assert_eq!((shape("kmalloc-64"), shape("kmalloc-32")), ((7, 2), (20, 0)));
         assert_eq!(shape("malloc-64"), (0, 0));
-        assert_eq!(shape("malloc-32768").1, 9, "40 objects of 32 KiB: 1.25 MiB");
+        assert_eq!(shape("malloc-28672").1, 9, "40 objects of 28 KiB: 1.1 MiB");
         assert_eq!(["kmalloc-1k", "kmalloc-16", "kmalloc-2k"].map(|name| info(name).min_partial), [1, 1, 5]);
 
         let tuned = create("net.core skb", &DEFAULT);

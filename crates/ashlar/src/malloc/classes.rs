@@ -1,17 +1,17 @@
-//! The size classes of malloc: multiples of 16 bytes up to 128, then eight to each doubling, up to 32 KiB.
+//! The size classes of malloc: multiples of 16 bytes up to 128, then eight to each doubling, up to 28 KiB.
 //!
 //! So at most 15 bytes, or a ninth of what is set aside, are not what was asked for.
 
 use crate::percpu::area::MALLOC_CACHES;
 
-/// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most a ninth as well.
-pub const MALLOC_MAX_CACHE_SIZE: usize = 32 << 10;
+/// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most an eighth: eight pages for 28 KiB and a byte.
+pub const MALLOC_MAX_CACHE_SIZE: usize = 28 << 10;
 /// Alignment of everything, and the step of the small classes: that of C's `max_align_t`.
 pub(crate) const STEP: usize = 16;
 /// Number of classes.
 pub(crate) const CLASSES: usize = MALLOC_CACHES;
 const LINEAR: usize = 8;
-/// The class of a size of at most 32 KiB; sizes of 0 count as 1.
+/// The class of a size of at most 28 KiB; sizes of 0 count as 1.
 pub(crate) const fn class_of(size: usize) -> usize {
     if size <= LINEAR * STEP {
         return size.div_ceil(STEP).saturating_sub(1);
@@ -125,7 +125,7 @@ mod tests {
         for shift in 4..=12 {
             let align = 1 << shift;
             for size in (0..=MALLOC_MAX_CACHE_SIZE).step_by(37) {
-                let given = size_of_class(aligned_class(size, align).expect("32 KiB are a multiple of any"));
+                let given = size_of_class(aligned_class(size, align).expect("28 KiB are a multiple of any"));
                 assert!(given >= size && given.is_multiple_of(align), "{size} at {align}: {given}");
             }
         }

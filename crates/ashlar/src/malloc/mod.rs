@@ -1,8 +1,8 @@
 //! Layer 6, malloc: C's allocator, on caches of finer classes than kmalloc's.
 //!
-//! Sizes up to 32 KiB come from caches named `malloc-16` to `malloc-32768` (see `classes`), larger ones are runs of
-//! pages, those above 32 MiB mappings of their own, as for [`crate::kmalloc`]. The caches are made at the first
-//! call, so a program that only uses kmalloc never has them. The rules are those of glibc's manual: everything is
+//! Sizes up to 28 KiB come from caches named `malloc-16` to `malloc-28672` (see `classes`), larger ones are runs of
+//! pages, those above 32 MiB mappings of their own, as for [`crate::kmalloc`]. A cache is made
+//! when its class is first used, so a program has those that it needs. The rules are those of glibc's manual: everything is
 //! aligned to 16 bytes, a size of 0 gets memory of its own, failure sets `errno`, success and `free` leave it alone.
 //!
 //! * `entry`: `malloc` and `free` with their fast paths.
@@ -45,8 +45,8 @@ pub use resize::realloc;
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
 /// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot of its cache.
 pub(crate) const SLOT_OF_CODE_0: usize = MALLOC_SLOTS - 8 * Code::of_class(0).entry() as usize;
-/// The code of the class for each size up to 32 KiB, by the size in steps of 16 bytes, rounded up. As all classes are multiples of
-/// that, sizes with one step have one class: a table of 2 KiB, where one by the size itself would take 32, and a cache line for each 64 sizes.
+/// The code of the class for each size up to 28 KiB, by the size in steps of 16 bytes, rounded up. As all classes are multiples of
+/// that, sizes with one step have one class: a table of 2 KiB, where one by the size itself would take 28, and a cache line for each 64 sizes.
 #[cfg(any(test, all(target_arch = "x86_64", feature = "os")))]
 pub static SIZE_CODE: [u8; MALLOC_MAX_CACHE_SIZE / STEP + 1] = {
     let mut table = [0; MALLOC_MAX_CACHE_SIZE / STEP + 1];

@@ -35,7 +35,7 @@ pub(crate) const SLOT_BYTES: usize = 16;
 /// Offset of the lock word of the portable mode: slot 1.
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Caches of malloc.
-pub(crate) const MALLOC_CACHES: usize = 72;
+pub(crate) const MALLOC_CACHES: usize = 70;
 /// Offset of the first of malloc's slots.
 pub(crate) const MALLOC_SLOTS: usize = 3 * SLOT_BYTES;
 /// Offset of the first of kmalloc's slots.
