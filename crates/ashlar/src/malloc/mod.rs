@@ -154,9 +154,13 @@ pub(crate) fn cache_of_object(address: usize) -> Option<&'static RawCache> {
     Code::from_map(OBJECTS.code_at(address)).map(cache_of)
 }
 
-/// A live object of a class; null when memory ends.
+/// A live object of a class; null when memory ends. Where there is no memory for the class's cache, but free pages, as there are in
+/// a program that met its limit and gave much back, a page or more serves.
 fn alloc_class(class: usize) -> *mut u8 {
-    let Some(cache) = cache(class) else { return core::ptr::null_mut() };
+    let Some(cache) = cache(class) else {
+        let pages = alloc_large(size_of_class(class), PAGE_SIZE, Fill::Any);
+        return pages.map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
+    };
     let object = engine::alloc(cache);
     if !object.is_null() && !cfg!(ashlar_unchecked) {
         let entry = Code::of_class(class).entry();
