@@ -61,6 +61,7 @@ pub unsafe fn after_in_child() {
     crate::background::after_fork_in_child();
     crate::cache::reaper::after_fork_in_child();
     ZONE.after_fork_in_child();
+    crate::malloc::after_fork_in_child();
 }
 
 /// Has the C library call the three functions above at each fork from now on; false when it has no memory for that. The

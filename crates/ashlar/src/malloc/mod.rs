@@ -96,6 +96,12 @@ fn ensure_slow() -> bool {
     }
 }
 
+/// In the child of a fork the thread that started malloc may be gone: whoever comes next does it again, which changes nothing of what was
+/// done.
+pub(crate) fn after_fork_in_child() {
+    let _ = STATE.compare_exchange(STARTING, DOWN, Ordering::Relaxed, Ordering::Relaxed);
+}
+
 fn start() -> bool {
     if !ZONE.start_objects() {
         return false;
@@ -338,6 +344,20 @@ mod tests {
             assert_eq!(cache(class).unwrap().geometry.stride, size_of_class(class));
             assert_eq!(SIZE_CODE[size_of_class(class) / STEP], code);
         }
+    }
+
+    #[test]
+    fn a_child_of_a_fork_amid_the_start_starts_again_and_finds_the_same_map() {
+        assert!(ensure());
+        let map =
+            (OBJECTS.first.load(Ordering::Relaxed), OBJECTS.code_at(malloc(100) as usize) & !1, OBJECTS.is_in_place());
+        // Other threads of this test wait meanwhile, as they would.
+        STATE.store(STARTING, Ordering::Release);
+        after_fork_in_child();
+        assert!(ensure());
+        let again =
+            (OBJECTS.first.load(Ordering::Relaxed), OBJECTS.code_at(malloc(100) as usize) & !1, OBJECTS.is_in_place());
+        assert_eq!(map, again);
     }
 
     #[test]

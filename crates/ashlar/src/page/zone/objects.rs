@@ -12,7 +12,7 @@ use crate::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
 pub(super) const BLOCK_ENTRIES: usize = BLOCK_SIZE / GRAIN;
 
 impl Zone {
-    /// Makes the object map; false when memory for it is refused. Called once, when malloc starts.
+    /// Makes the object map, if there is none; false when memory for it is refused. Called when malloc starts.
     pub(crate) fn start_objects(&self) -> bool {
         self.lock_all();
         let made = self.start_objects_locked();
@@ -23,6 +23,9 @@ impl Zone {
 
     /// Under all zone locks, so that no block is committed meanwhile.
     fn start_objects_locked(&self) -> bool {
+        if self.objects.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
         let Some(source) = self.source() else { return false };
         let bytes = MEMMAP.nr_pages.load(Ordering::Relaxed) * PAGE_SIZE;
         let size = align_up(bytes / GRAIN, source.page_size());
