@@ -138,13 +138,13 @@ fn a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers() {
 #[test]
 fn malloc_takes_few_slabs_for_few_objects_and_whole_sheaves_for_many() {
     let outcome = child("malloc_takes_few_slabs_for_few_objects_and_whole_sheaves_for_many", "share", &[], || {
-        let first = ashlar::malloc::malloc(256);
+        let first = ashlar::malloc::malloc(128);
         assert!(!first.is_null());
-        let slabs = of_cache("malloc-256", |info| info.usage.slabs);
+        let slabs = of_cache("malloc-128", |info| info.usage.slabs);
         assert!(slabs <= cpus().len(), "{slabs} slabs for an object");
-        let held: Vec<*mut u8> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(256)).collect();
+        let held: Vec<*mut u8> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(128)).collect();
         assert!(held.iter().all(|object| !object.is_null()));
-        let refills = of_cache("malloc-256", |info| info.slow.sheaf_refill) as usize;
+        let refills = of_cache("malloc-128", |info| info.slow.sheaf_refill) as usize;
         // 79 sheaves of 254, and some more on the way up.
         assert!((79..160).contains(&refills), "{refills} refills for {OBJECTS} objects");
     });

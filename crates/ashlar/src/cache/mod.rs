@@ -23,7 +23,7 @@ use crate::engine::{self, Constructor, Engine, MAX_NAME, Origin, RawCache, Tunab
 use crate::error::{CreateError, DestroyError};
 use crate::options::{Candidate, Options, Own};
 use crate::percpu;
-use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
+use crate::percpu::sheaf::{HALF_SHEAF_CAPACITY, MAX_SHEAF_CAPACITY};
 use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
 use merge::Alias;
@@ -210,11 +210,16 @@ fn as_addresses_mut(objects: &mut [*mut u8]) -> &mut [usize] {
 const SHEAF_OBJECT_BYTES: usize = 128 << 10;
 /// The same for malloc's caches: a program uses dozens of them at once, and has two sheaves of each on each of its CPUs.
 const MALLOC_SHEAF_OBJECT_BYTES: usize = 64 << 10;
+/// Strides of malloc's caches whose sheaves are large ones all the same: of such objects CPUs hand most to each other.
+const SMALLEST: usize = 128;
 
 /// Objects in a sheaf by stride: so many that it covers its bytes, at least 2 objects and at most a whole sheaf.
 fn sheaf_capacity(origin: Origin, stride: usize) -> usize {
-    let bytes = if origin == Origin::Malloc { MALLOC_SHEAF_OBJECT_BYTES } else { SHEAF_OBJECT_BYTES };
-    (bytes / stride).clamp(2, MAX_SHEAF_CAPACITY)
+    if origin != Origin::Malloc {
+        return (SHEAF_OBJECT_BYTES / stride).clamp(2, MAX_SHEAF_CAPACITY);
+    }
+    let most = if stride <= SMALLEST { MAX_SHEAF_CAPACITY } else { HALF_SHEAF_CAPACITY };
+    (MALLOC_SHEAF_OBJECT_BYTES / stride).clamp(2, most)
 }
 
 /// The kernel's rule: half of log2 of the size, between 5 and 10.

@@ -438,6 +438,24 @@ mod tests {
         }
     }
 
+    /// The sheaves of such a cache are small ones at first.
+    #[test]
+    fn the_capacity_of_sheaves_can_be_raised_beyond_what_they_had_room_for() {
+        assert!(ensure());
+        let cache = cache(class_of(3584)).unwrap();
+        for capacity in [254, 1, 126, 30, 62, 254] {
+            engine::slub::set_sheaf_capacity(cache, capacity, 2);
+            let mut all: Vec<usize> = (0..2000).map(|_| malloc(3584) as usize).collect();
+            // SAFETY: each was allocated here and is freed once.
+            all.iter().for_each(|&at| unsafe { free(at as *mut u8) });
+            all.sort_unstable();
+            assert!(
+                all[0] != 0 && all.windows(2).all(|pair| pair[1] - pair[0] >= 3584),
+                "{capacity}: an object had two owners"
+            );
+        }
+    }
+
     #[test]
     fn slabs_of_large_classes_hold_several_objects_and_waste_little() {
         assert!(ensure());

@@ -133,6 +133,9 @@ impl Block {
 
     /// The shortest run of at least `count` free pages among `within`, wherever it starts: its length and its first page.
     pub(crate) fn find_run(&self, count: usize, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
+        if count <= 64 {
+            return self.find_short_run(count, within);
+        }
         let mut best: Option<(usize, usize)> = None;
         let mut at = within.start;
         while at < within.end {
@@ -144,6 +147,42 @@ impl Block {
             at += length;
         }
         best
+    }
+
+    /// As [`Self::find_run`], for at most 64 pages: of the runs of a block in use, most of which are shorter, only those are visited that
+    /// are long enough.
+    fn find_short_run(&self, count: usize, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
+        let mut best: Option<(usize, usize)> = None;
+        // Up to here all runs are known.
+        let mut seen = within.start;
+        while seen < within.end {
+            let (word, skip) = (seen / 64, seen % 64);
+            let starts = self.starts(word, count) & !0 << skip;
+            if starts == 0 {
+                seen = (word + 1) * 64;
+                continue;
+            }
+            let at = word * 64 + starts.trailing_zeros() as usize;
+            let length = self.same_from(at, true).min(within.end.saturating_sub(at));
+            if length >= count && best.is_none_or(|(l, _)| length < l) {
+                best = Some((length, at));
+            }
+            seen = at + length.max(1);
+        }
+        best
+    }
+
+    /// Pages of a word, as bits, from which on `count` pages are free, 64 at most: they may reach into the next word.
+    fn starts(&self, word: usize, count: usize) -> u64 {
+        let next = self.free.get(word + 1).copied().unwrap_or(0);
+        let mut free = u128::from(self.free[word]) | u128::from(next) << 64;
+        let mut length = 1;
+        while length < count {
+            let more = length.min(count - length);
+            free &= free >> more;
+            length += more;
+        }
+        free as u64
     }
 
     /// Free pages at the start and at the end of the block.
@@ -320,7 +359,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_shortest_run_that_is_long_enough_is_found(words in any::<[u64; WORDS]>(), fill in any::<[u8; WORDS]>(), count in 1usize..=BLOCK_PAGES) {
+        fn the_shortest_run_that_is_long_enough_is_found(words in any::<[u64; WORDS]>(), fill in any::<[u8; WORDS]>(), count in prop_oneof![1usize..=64, 1usize..=BLOCK_PAGES]) {
             // Long runs too: some words are all free or all in use.
             let mut b = empty();
             for (place, (word, fill)) in b.free.iter_mut().zip(words.into_iter().zip(fill)) {

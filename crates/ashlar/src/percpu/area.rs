@@ -5,7 +5,7 @@
 //! | word | field | values |
 //! |---|---|---|
 //! | 0 | main | address of the top entry of the main sheaf; the null sheaf when there is none |
-//! | 1 | spare | the same for the spare sheaf; 0 when there is none |
+//! | 1 | spare | the same for the spare sheaf |
 //!
 //! In malloc's slots the words have changed places on every second CPU, those of *side* 1: the word with the number of a side is the
 //! main sheaf on CPUs of that side, and the spare on others. So the side of the CPU that an object was handed out on, which its
@@ -13,8 +13,8 @@
 //! the sided sections know it; all other code speaks of main and spare.
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
-//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Slot 2 is zero
-//! for ever, which `free` finds full: there it is led by what is no live object of malloc. Then follow
+//! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Slot 2 is
+//! as slot 0: there `free` is led by what is no live object of malloc. Then follow
 //! the slots of malloc's and kmalloc's caches, at places that are known when the library is built, so that their tables
 //! are constants; then those of all others.
 //!
@@ -23,6 +23,7 @@
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
+use super::sheaf::NO_ROOM;
 use crate::page::PageSource;
 use crate::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use crate::units::{CpuId, MAX_NODES};
@@ -36,6 +37,8 @@ pub(crate) const SLOT_BYTES: usize = 16;
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Caches of malloc.
 pub(crate) const MALLOC_CACHES: usize = 70;
+/// Offset of the slot that an entry 0 of the object map leads to: slot 2.
+const CODE_0_SLOT: u16 = 2 * SLOT_BYTES as u16;
 /// Offset of the first of malloc's slots.
 pub(crate) const MALLOC_SLOTS: usize = 3 * SLOT_BYTES;
 /// Offset of the first of kmalloc's slots.
@@ -50,13 +53,19 @@ const MAPPED_CPUS: usize = 8192;
 
 /// A sheaf of capacity 0: empty and full at once. Every slot without a sheaf points here.
 #[repr(C, align(2048))]
-struct NullSheaf([u64; 256]);
-static NULL_SHEAF: NullSheaf = NullSheaf([0; 256]);
+struct NullSheaf([u64; 2]);
+static NULL_SHEAF: NullSheaf = NullSheaf([NO_ROOM, 0]);
 
 /// The top address of the null sheaf.
 #[inline]
 pub(crate) fn null_top() -> usize {
-    &raw const NULL_SHEAF.0 as usize
+    &raw const NULL_SHEAF.0[1] as usize
+}
+
+/// What a slot without sheaves holds.
+#[inline]
+pub(crate) fn no_sheaves() -> [usize; 2] {
+    [null_top(), null_top()]
 }
 
 /// Whether the words of the slot at `offset` lie by the CPU's side: those of malloc's caches do.
@@ -126,6 +135,7 @@ impl PerCpu {
             }
         }
         self.clear_slot(0);
+        self.clear_slot(CODE_0_SLOT);
         for offset in (MALLOC_SLOTS..FIRST_FREE_SLOT).step_by(SLOT_BYTES) {
             self.clear_slot(offset as u16);
         }
@@ -159,7 +169,7 @@ impl PerCpu {
             let slot = self.slot(CpuId(cpu), offset).cast::<[usize; 2]>();
             // SAFETY: the slot lies in the committed areas; no cache uses this offset yet or any more, so
             // no critical section touches it.
-            unsafe { slot.write_volatile(crossed(CpuId(cpu), offset, [null_top(), 0])) };
+            unsafe { slot.write_volatile(crossed(CpuId(cpu), offset, no_sheaves())) };
         }
     }
 

@@ -11,7 +11,12 @@
 use core::arch::asm;
 
 use super::area::{AREA_SHIFT, PERCPU};
-use super::sections::{FULL_MASK, GATE, section_close, section_cpu, section_open};
+use super::sections::{GATE, section_close, section_cpu, section_open};
+use super::sheaf::UNIT_BYTES;
+
+/// The bits of a top that say where in its sheaf it is, and the others: of large sheaves, which all caches have that come here.
+const PLACE: usize = UNIT_BYTES - 1;
+const START: isize = !(PLACE as isize);
 
 /// The copy of all bulk sections: words that end at `{$from}` to words that end at `{$to}`; `{i}` holds their number, below zero. Four at a
 /// time, then one, then two: always the same pieces, so that what one section wrote is read by the other in these (the processor
@@ -50,8 +55,8 @@ macro_rules! copy_words {
 /// many, the gate is closed, or on an abort. `slot` is the address of CPU 0's slot.
 #[inline(always)]
 pub(crate) fn pop_all(slot: usize, rseq_offset: isize, out: &mut [usize]) -> bool {
-    // SAFETY: the section reads the slot of the CPU it runs on, below the gate. The low byte of the last word of the main sheaf is its
-    // capacity (0 of the null sheaf): so many words from the sheaf's start on end with its objects. It goes on only if as many as are
+    // SAFETY: the section reads the slot of the CPU it runs on, below the gate. The second byte of the first word of the main sheaf is its
+    // capacity plus one (1 of the null sheaf): so many words from the sheaf's start on end with its objects. It goes on only if as many as are
     // copied lie between the top and there, and `out` has places for them. The new top is committed once; after an abort `out` holds
     // what nobody took.
     unsafe {
@@ -62,10 +67,10 @@ pub(crate) fn pop_all(slot: usize, rseq_offset: isize, out: &mut [usize]) -> boo
             "shl {t}, {shift}",
             "mov {v}, [{slot} + {t}]",
             "mov {w}, {v}",
-            "or {w}, {full}",
+            "and {w}, {start}",
             "mov {top:e}, {v:e}",
-            "movzx {w:e}, byte ptr [{w} - 7]",
-            "and {top:e}, {full}",
+            "movzx {w:e}, byte ptr [{w} + 1]",
+            "and {top:e}, {place}",
             "shr {top:e}, 3",
             "sub {top}, {i}",
             "cmp {top}, {w}",
@@ -89,7 +94,8 @@ pub(crate) fn pop_all(slot: usize, rseq_offset: isize, out: &mut [usize]) -> boo
             percpu = sym PERCPU,
             gate = const GATE,
             shift = const AREA_SHIFT,
-            full = const FULL_MASK,
+            start = const START,
+            place = const PLACE,
             no = label { return false },
             options(nostack),
         );
@@ -101,7 +107,7 @@ pub(crate) fn pop_all(slot: usize, rseq_offset: isize, out: &mut [usize]) -> boo
 /// closed, or on an abort. `slot` is the address of CPU 0's slot.
 #[inline(always)]
 pub(crate) fn push_all(slot: usize, rseq_offset: isize, objects: &[usize]) -> bool {
-    // SAFETY: as for `push`: the words of a sheaf before its top are free, as many as the top is words from the start of the sheaf. It
+    // SAFETY: as for `push`: the words of a sheaf before its top are free, as many as the top is words from the start of the sheaf, but for the first. It
     // goes on only if they are enough. They are written before the commit: after an aborted copy nobody reads them.
     unsafe {
         asm!(
@@ -111,10 +117,10 @@ pub(crate) fn push_all(slot: usize, rseq_offset: isize, objects: &[usize]) -> bo
             "shl {t}, {shift}",
             "mov {top}, [{slot} + {t}]",
             "mov {v:e}, {top:e}",
-            "and {v:e}, {full}",
+            "and {v:e}, {place}",
             "shr {v:e}, 3",
             "add {v}, {i}",
-            "js {no}",
+            "jle {no}",
             "lea {new}, [{top} + {i}*8]",
             copy_words!("{end}", "{top}"),
             "mov [{slot} + {t}], {new}",
@@ -132,7 +138,7 @@ pub(crate) fn push_all(slot: usize, rseq_offset: isize, objects: &[usize]) -> bo
             percpu = sym PERCPU,
             gate = const GATE,
             shift = const AREA_SHIFT,
-            full = const FULL_MASK,
+            place = const PLACE,
             no = label { return false },
             options(nostack),
         );
@@ -145,8 +151,8 @@ pub(crate) fn push_all(slot: usize, rseq_offset: isize, objects: &[usize]) -> bo
 #[inline(always)]
 pub(crate) fn pop_batch(slot: usize, rseq_offset: isize, out: &mut [usize]) -> usize {
     let taken: usize;
-    // SAFETY: the section reads the slot of the CPU it runs on, below the gate. The low byte of the last word of the main sheaf is its
-    // capacity (0 of the null sheaf): so many words from the sheaf's start on end with its objects. Those that are copied lie between
+    // SAFETY: the section reads the slot of the CPU it runs on, below the gate. The second byte of the first word of the main sheaf is its
+    // capacity plus one (1 of the null sheaf): so many words from the sheaf's start on end with its objects. Those that are copied lie between
     // the top and there, and `out` has places for them. The new top is committed once; after an abort `out` holds what nobody took.
     unsafe {
         asm!(
@@ -155,10 +161,10 @@ pub(crate) fn pop_batch(slot: usize, rseq_offset: isize, out: &mut [usize]) -> u
             "shl {t}, {shift}",
             "mov {v}, [{slot} + {t}]",
             "mov {n}, {v}",
-            "or {n}, {full}",
+            "and {n}, {start}",
             "mov {i}, {v}",
-            "movzx {n:e}, byte ptr [{n} - 7]",
-            "and {i:e}, {full}",
+            "movzx {n:e}, byte ptr [{n} + 1]",
+            "and {i:e}, {place}",
             "shr {i:e}, 3",
             // What the capacity leaves below the place of the top are objects.
             "sub {n}, {i}",
@@ -191,7 +197,8 @@ pub(crate) fn pop_batch(slot: usize, rseq_offset: isize, out: &mut [usize]) -> u
             percpu = sym PERCPU,
             gate = const GATE,
             shift = const AREA_SHIFT,
-            full = const FULL_MASK,
+            start = const START,
+            place = const PLACE,
             options(nostack),
         );
     }
@@ -203,8 +210,8 @@ pub(crate) fn pop_batch(slot: usize, rseq_offset: isize, out: &mut [usize]) -> u
 #[inline(always)]
 pub(crate) fn push_batch(slot: usize, rseq_offset: isize, objects: &[usize]) -> usize {
     let given: usize;
-    // SAFETY: as for `push`: the words of a sheaf before its top are free, as many as the top is words from the start of the sheaf.
-    // They are written before the commit: after an aborted copy nobody reads them.
+    // SAFETY: as for `push`: the words of a sheaf before its top are free, as many as the top is words from the start of the sheaf,
+    // but for the first. They are written before the commit: after an aborted copy nobody reads them.
     unsafe {
         asm!(
             section_open!("{t}", "{off}"),
@@ -212,8 +219,9 @@ pub(crate) fn push_batch(slot: usize, rseq_offset: isize, objects: &[usize]) -> 
             "shl {t}, {shift}",
             "mov {top}, [{slot} + {t}]",
             "mov {n:e}, {top:e}",
-            "and {n:e}, {full}",
+            "and {n:e}, {place}",
             "shr {n:e}, 3",
+            "dec {n}",
             "cmp {n}, {max}",
             "cmova {n}, {max}",
             "lea {end}, [{objects} + {n}*8]",
@@ -244,7 +252,7 @@ pub(crate) fn push_batch(slot: usize, rseq_offset: isize, objects: &[usize]) -> 
             percpu = sym PERCPU,
             gate = const GATE,
             shift = const AREA_SHIFT,
-            full = const FULL_MASK,
+            place = const PLACE,
             options(nostack),
         );
     }

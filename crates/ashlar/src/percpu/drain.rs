@@ -12,7 +12,7 @@
 //! Lock: the *drain lock*, outermost: node and zone locks are taken under it.
 #![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
 
-use super::area::{PERCPU, crossed, null_top};
+use super::area::{PERCPU, crossed, no_sheaves, null_top};
 use super::sheaf::Sheaf;
 use super::{Mode, lock, mode};
 use crate::sync::{Ordering, SpinLock};
@@ -20,17 +20,12 @@ use crate::units::CpuId;
 
 static DRAIN: SpinLock<()> = SpinLock::new(());
 
-/// What a slot without sheaves holds.
-fn no_sheaves() -> [usize; 2] {
-    [null_top(), 0]
-}
-
 /// Takes every sheaf of the given slots from every CPU and hands it to `take`, with the CPU that had it.
 /// False when some CPU could not be reached: its sheaves stay where they are.
 pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
     drain_words(offsets, no_sheaves(), |cpu, offset, tops| {
         for top in tops {
-            if top != 0 && top != null_top() {
+            if top != null_top() {
                 // SAFETY: the slot held this sheaf and refers to it no more.
                 take(cpu, offset, unsafe { Sheaf::from_top(top) });
             }

@@ -141,7 +141,7 @@ pub(crate) struct View {
     pub(crate) cpu: CpuId,
     /// Top of the main sheaf; the null sheaf's when there is none.
     pub(crate) main: usize,
-    /// Top of the spare sheaf; 0 when there is none.
+    /// Top of the spare sheaf; the null sheaf's when there is none.
     pub(crate) spare: usize,
 }
 
@@ -161,13 +161,17 @@ pub(crate) fn slot0(offset: u16) -> usize {
 /// True for the top of a full sheaf, and for the null sheaf.
 #[inline]
 pub(crate) fn is_full(top: usize) -> bool {
-    top.is_multiple_of(sheaf::SHEAF_BYTES)
+    #[expect(unsafe_code, reason = "looks at a sheaf")]
+    // SAFETY: the word before a top is one of the same sheaf; sheaves are never unmapped. Somebody else may write to it: then the answer is stale,
+    // and the exchange that follows fails.
+    let before = unsafe { (top as *const usize).sub(1).read_volatile() };
+    before & sheaf::FULL_BIT != 0
 }
 
-/// True for the top of a sheaf that is at least half full; false for 0.
+/// True for the top of a sheaf that is at least half full.
 #[inline]
 pub(crate) fn has_half(top: usize) -> bool {
-    if top == 0 || top == area::null_top() {
+    if top == area::null_top() {
         return false;
     }
     #[expect(unsafe_code, reason = "looks at a sheaf")]
@@ -307,13 +311,13 @@ pub(crate) fn adopt_thread() -> bool {
     false
 }
 
-/// The sheaf that a top address of a slot stands for, `None` for the null sheaf and 0.
+/// The sheaf that a top address of a slot stands for, `None` for the null sheaf.
 ///
 /// # Safety
 /// The caller owns the sheaf: it has just exchanged it out of a slot.
 #[expect(unsafe_code, reason = "turns an address into its owner")]
 pub(crate) unsafe fn owned(top: usize) -> Option<Sheaf> {
-    if top == 0 || top == null_top() {
+    if top == null_top() {
         return None;
     }
     // SAFETY: by the caller's promise.

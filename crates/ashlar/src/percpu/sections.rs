@@ -27,12 +27,11 @@
 use core::arch::asm;
 
 use super::area::{AREA_SHIFT, PERCPU, PerCpu};
-use super::sheaf::SHEAF_BYTES;
+pub(crate) use super::sheaf::FULL_BIT;
 
 /// Signature that the kernel demands before an abort handler; glibc registers with the same one.
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;
 pub(crate) const GATE: usize = core::mem::offset_of!(PerCpu, gate);
-pub(crate) const FULL_MASK: usize = SHEAF_BYTES - 1;
 
 /// Opens a section: its descriptor, and the store that arms it. `$t` is a scratch register, `$off` holds the
 /// offset of the rseq area.
@@ -169,7 +168,7 @@ macro_rules! pop {
 
 macro_rules! push {
     ($layout:ident, $slot:ident, $rseq_offset:ident, $object:ident) => {{
-        // SAFETY: as for `pop`; a top that is no multiple of the sheaf's size has a free word above it. The entry
+        // SAFETY: as for `pop`; above each top is a free word or, if that is odd, the info word. The entry
         // is written before the commit: an aborted write lands above the top, where nobody reads.
         unsafe {
             asm!(
@@ -177,8 +176,8 @@ macro_rules! push {
                 section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "{no}"),
                 main_word!($layout),
                 "mov {v}, [{slot} + {t}]",
-                "test {v:e}, {full}",
-                "jz {no}",
+                "test byte ptr [{v} - 8], {full}",
+                "jnz {no}",
                 "mov [{v} - 8], {object}",
                 "sub qword ptr [{slot} + {t}], 8",
                 section_close!("{no}"),
@@ -190,7 +189,7 @@ macro_rules! push {
                 percpu = sym PERCPU,
                 gate = const GATE,
                 shift = const AREA_SHIFT,
-                full = const FULL_MASK,
+                full = const FULL_BIT,
                 no = label { return false },
                 options(nostack),
             );

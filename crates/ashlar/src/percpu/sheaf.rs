@@ -1,18 +1,31 @@
 //! A sheaf: a stack of object pointers, the unit that CPUs and barns exchange.
 //!
 //! ```text
-//!  word 0                                        capacity            255
-//!  | free place .. | top object .. oldest object | 0 (sentinel) | .. | info |
-//!                    ^ top                                             link to next sheaf + capacity
+//!  word 0  1                                               capacity + 1
+//!  | info | free place .. | top object .. oldest object | 0 (sentinel) | ..
+//!                           ^ top
 //! ```
 //!
-//! 2 KiB, aligned to 2 KiB, growing downwards. A sheaf is handled by the address of its top entry alone:
-//! reading 0 there means empty (the sentinel), an address that is a multiple of 2 KiB means full. So the fast
-//! paths need no counter, no limit and no second load, and a smaller capacity only moves the sentinel.
+//! Aligned to its size, growing downwards. A sheaf is handled by the address of its top entry alone: reading 0 there means empty
+//! (the sentinel), and an odd word before it means full: that is the info word, and no object has an odd address. So the fast paths need
+//! no counter, no limit and no size, and a smaller capacity only moves the sentinel.
+//!
+//! A sheaf takes a *unit* of 2 KiB, or a half, a quarter, an eighth of one. The first info word of a unit says which: it is the first word of the
+//! 2 KiB that an address lies in, whatever the sheaf. A unit that was cut stays so, and each size has a pool of its own.
+//!
+//! | bits of the info word | |
+//! |---|---|
+//! | 0 | 1: no object |
+//! | 1..3 | of the first in a unit: its [`Cut`]; constant |
+//! | 8..16 | capacity, plus one |
+//! | 16.. | the next sheaf of a list: its address, divided by that of the smallest sheaf |
 #![allow(unsafe_code, reason = "raw stacks of pointers")]
 
 use core::ptr::NonNull;
+// Not loom's: it protects nothing, but that another sheaf of the unit is looked at while its owner changes the word.
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::sync::{prefetch, prefetch_to_write};
 use crate::units::CACHE_LINE;
 
 #[cfg(not(ashlar_loom))]
@@ -20,12 +33,54 @@ use crate::page::meta::META;
 #[cfg(not(ashlar_loom))]
 use crate::sync::{AtomicU32, Ordering, SpinLock};
 
-/// Bytes of a sheaf, and its alignment.
-pub(crate) const SHEAF_BYTES: usize = 2048;
-const WORDS: usize = SHEAF_BYTES / 8;
-const INFO: usize = WORDS - 1;
-/// Most objects in a sheaf: all words but the sentinel and the info word.
-pub const MAX_SHEAF_CAPACITY: usize = WORDS - 2;
+/// Bytes of a unit, and its alignment.
+pub(crate) const UNIT_BYTES: usize = 2 << 10;
+const WORD: usize = size_of::<u64>();
+/// Most objects in a sheaf: all words but the info word and the sentinel.
+pub const MAX_SHEAF_CAPACITY: usize = UNIT_BYTES / WORD - 2;
+/// Most objects in a sheaf that is half a unit.
+pub(crate) const HALF_SHEAF_CAPACITY: usize = Cut(1).most();
+/// Set in the word before the top of a full sheaf, and in that of no other.
+pub(crate) const FULL_BIT: usize = 1;
+const CUT_SHIFT: u32 = 1;
+const CUT_BITS: u64 = 3 << CUT_SHIFT;
+const CAPACITY_SHIFT: u32 = 8;
+const LINK_SHIFT: u32 = 16;
+const SMALLEST_BYTES: usize = Cut::SMALLEST.bytes();
+/// The info word of a sheaf without room, which is no part of a list.
+pub(crate) const NO_ROOM: u64 = info_of(0);
+
+const fn info_of(capacity: usize) -> u64 {
+    FULL_BIT as u64 | (capacity as u64 + 1) << CAPACITY_SHIFT
+}
+
+/// Into how many sheaves a unit is cut, as a power of two: so the size of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut(u32);
+
+impl Cut {
+    /// A unit that is one sheaf.
+    pub(crate) const WHOLE: Cut = Cut(0);
+    const SMALLEST: Cut = Cut(3);
+
+    /// The smallest sheaves that hold `capacity` objects.
+    pub(crate) fn for_capacity(capacity: usize) -> Cut {
+        let mut cut = Cut::SMALLEST;
+        while cut != Cut::WHOLE && cut.most() < capacity {
+            cut.0 -= 1;
+        }
+        cut
+    }
+
+    const fn bytes(self) -> usize {
+        UNIT_BYTES >> self.0
+    }
+
+    /// Most objects that a sheaf has room for: the largest capacity that it can be given.
+    pub(crate) const fn most(self) -> usize {
+        self.bytes() / WORD - 2
+    }
+}
 
 /// A sheaf that one owner holds: no slot and no barn refers to it.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,19 +108,33 @@ impl Sheaf {
 
     #[inline]
     fn base(&self) -> *mut u64 {
-        self.0.as_ptr().map_addr(|a| a & !(SHEAF_BYTES - 1))
+        let bytes = self.cut().bytes();
+        self.0.as_ptr().map_addr(|a| a & !(bytes - 1))
     }
 
+    /// How its unit is cut.
+    pub(crate) fn cut(&self) -> Cut {
+        let unit = self.0.as_ptr().map_addr(|a| a & !(UNIT_BYTES - 1));
+        // SAFETY: the first word of each unit is an info word, which is readable for ever and only accessed atomically.
+        let info = unsafe { &*unit.cast::<AtomicU64>() }.load(Relaxed);
+        Cut(((info & CUT_BITS) >> CUT_SHIFT) as u32)
+    }
+
+    fn info(&self) -> &AtomicU64 {
+        // SAFETY: the first word of a sheaf is its info word, which is readable for ever and only accessed atomically.
+        unsafe { &*self.base().cast::<AtomicU64>() }
+    }
+
+    /// Free places above the top.
     #[inline]
     fn index(&self) -> usize {
-        (self.0.as_ptr() as usize % SHEAF_BYTES) / 8
+        (self.0.as_ptr() as usize - self.base() as usize) / WORD - 1
     }
 
     /// Most objects that it holds.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
-        // SAFETY: the info word of a sheaf is always readable.
-        unsafe { (self.base().add(INFO).read() & 0xff) as usize }
+        usize::from((self.info().load(Relaxed) >> CAPACITY_SHIFT) as u8).saturating_sub(1)
     }
 
     /// Objects in it.
@@ -93,14 +162,14 @@ impl Sheaf {
     #[inline]
     pub(crate) fn room(&mut self) -> &mut [usize] {
         let capacity = self.capacity();
-        // SAFETY: words 0..capacity belong to the sheaf, are initialised memory, and are ours.
-        unsafe { core::slice::from_raw_parts_mut(self.base().cast(), capacity) }
+        // SAFETY: words 1..=capacity belong to the sheaf, are initialised memory, and are ours.
+        unsafe { core::slice::from_raw_parts_mut(self.base().add(1).cast(), capacity) }
     }
 
     /// Declares that the last `len` words of the room hold its objects.
     #[inline]
     pub(crate) fn set_len(&mut self, len: usize) {
-        let top = self.base().wrapping_add(self.capacity() - len);
+        let top = self.base().wrapping_add(1 + self.capacity() - len);
         // SAFETY: the address lies inside the sheaf.
         self.0 = unsafe { NonNull::new_unchecked(top) };
     }
@@ -120,23 +189,28 @@ impl Sheaf {
     /// Puts an object on top; false when full.
     #[inline]
     pub(crate) fn push(&mut self, object: usize) -> bool {
-        if self.index() == 0 {
+        // SAFETY: above every top there is a word of the sheaf: a free one, or the info word.
+        let above = unsafe { self.0.sub(1) };
+        if above.as_ptr() == self.base() {
             return false;
         }
-        // SAFETY: a top that is no multiple of 2 KiB has a free word above it.
-        unsafe {
-            self.0 = self.0.sub(1);
-            self.0.write(object as u64);
-        }
+        // SAFETY: a free word of the sheaf, which is ours.
+        unsafe { above.write(object as u64) };
+        self.0 = above;
         true
     }
 
     fn link(&self) -> usize {
-        // SAFETY: the info word is readable.
-        unsafe { (self.base().add(INFO).read() & !(SHEAF_BYTES as u64 - 1)) as usize }
+        (self.info().load(Relaxed) >> LINK_SHIFT) as usize * SMALLEST_BYTES
     }
 
-    /// Writes a word of each cache line with objects, the word that is there: the lines are in this CPU's cache alone then.
+    fn set_link(&self, link: usize) {
+        let kept = self.info().load(Relaxed) & ((1 << LINK_SHIFT) - 1);
+        self.info().store(kept | ((link / SMALLEST_BYTES) as u64) << LINK_SHIFT, Relaxed);
+    }
+
+    /// Takes the cache lines of the sheaf for this CPU alone: those with objects by writing a word of each, the word that is there; those of free
+    /// places, the word before each of which is looked at, by asking for them.
     pub(crate) fn move_here(&mut self) {
         let objects = self.len();
         for at in (0..objects).step_by(CACHE_LINE / 8) {
@@ -145,37 +219,47 @@ impl Sheaf {
             // SAFETY: as above. Volatile, or the compiler would see that nothing changes.
             unsafe { word.write_volatile(word.read_volatile()) };
         }
-    }
-
-    fn set_link(&self, link: usize) {
-        // SAFETY: the info word is ours.
-        unsafe {
-            let info = self.base().add(INFO);
-            info.write(link as u64 | info.read() & (SHEAF_BYTES as u64 - 1));
+        let base = self.base() as usize;
+        for line in (base..self.0.as_ptr() as usize).step_by(CACHE_LINE) {
+            prefetch_to_write(line);
         }
     }
 
-    /// Gives an empty sheaf another capacity (1 to [`MAX_SHEAF_CAPACITY`]).
+    /// Gives an empty sheaf, which is in no list, another capacity: 1 to what its memory has room for.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
-        // SAFETY: both words belong to the sheaf, which is ours. It is in no list.
-        unsafe {
-            self.base().add(INFO).write(capacity as u64);
-            self.base().add(capacity).write(0);
-        }
+        debug_assert!(capacity <= self.cut().most(), "a sheaf has no room for its capacity");
+        let cut = self.info().load(Relaxed) & CUT_BITS;
+        self.info().store(info_of(capacity) | cut, Relaxed);
+        // SAFETY: the word behind the room belongs to the sheaf, which is ours.
+        unsafe { self.base().add(1 + capacity).write(0) };
         self.set_len(0);
     }
 }
 
-/// A stack of sheaves that are all full, or all empty, linked through their info words.
+/// Sheaves that a list knows without a look at them.
+const NEAR: usize = 7;
+
+/// A stack of sheaves that are all full, or all empty.
+///
+/// What comes from another CPU's list lies in that CPU's cache, and each look at it costs a transfer. A chain through the
+/// sheaves would have these wait for each other, under the lock of the list. So the last that came stand here side by side,
+/// each as its address and its capacity; the older ones are linked through their info words.
 #[derive(Debug)]
 pub(crate) struct SheafList {
-    head: usize,
+    near: [usize; NEAR],
+    nr_near: usize,
+    /// The first of the others; 0 if there is none.
+    far: usize,
     count: usize,
 }
 
+/// The bits of an entry of a list that hold a capacity; the others are those of the sheaf's address.
+const CAPACITY_OF_ENTRY: usize = SMALLEST_BYTES - 1;
+const _: () = assert!(MAX_SHEAF_CAPACITY <= CAPACITY_OF_ENTRY);
+
 impl SheafList {
     pub(crate) const fn new() -> Self {
-        SheafList { head: 0, count: 0 }
+        SheafList { near: [0; NEAR], nr_near: 0, far: 0, count: 0 }
     }
 
     #[inline]
@@ -187,40 +271,71 @@ impl SheafList {
     #[inline]
     pub(crate) fn push(&mut self, sheaf: Sheaf) {
         debug_assert!(sheaf.len() == 0 || sheaf.index() == 0, "a list holds full or empty sheaves");
-        sheaf.set_link(self.head);
-        self.head = sheaf.base() as usize;
+        if self.nr_near == NEAR {
+            let oldest = self.near[0] & !CAPACITY_OF_ENTRY;
+            // SAFETY: the list owns it. Any word of it will do to find its info word.
+            unsafe { Sheaf::from_top(oldest) }.set_link(self.far);
+            self.far = oldest;
+            self.near.copy_within(1.., 0);
+            self.nr_near -= 1;
+        }
+        self.near[self.nr_near] = sheaf.base() as usize | sheaf.capacity();
+        self.nr_near += 1;
         self.count += 1;
     }
 
-    fn pop(&mut self) -> Option<Sheaf> {
-        if self.head == 0 {
+    /// Address and capacity of the last that came.
+    #[inline]
+    fn pop(&mut self) -> Option<(usize, usize)> {
+        if let Some(last) = self.nr_near.checked_sub(1) {
+            self.nr_near = last;
+            self.count -= 1;
+            return Some((self.near[last] & !CAPACITY_OF_ENTRY, self.near[last] & CAPACITY_OF_ENTRY));
+        }
+        if self.far == 0 {
             return None;
         }
-        // SAFETY: the list owned the sheaf at `head`; its base is the top of a full sheaf.
-        let sheaf = unsafe { Sheaf::from_top(self.head) };
-        self.head = sheaf.link();
+        let base = self.far;
+        // SAFETY: the list owned it. Any word of it will do to find its info word.
+        let sheaf = unsafe { Sheaf::from_top(base) };
+        self.far = sheaf.link();
         self.count -= 1;
-        Some(sheaf)
+        Some((base, sheaf.capacity()))
     }
 
-    /// Takes a sheaf from a list of full ones.
+    /// Takes a sheaf from a list of full ones, and says how many objects it holds.
     #[inline]
-    pub(crate) fn pop_full(&mut self) -> Option<Sheaf> {
-        self.pop()
+    pub(crate) fn pop_full(&mut self) -> Option<(Sheaf, usize)> {
+        let (base, capacity) = self.pop()?;
+        // SAFETY: the list owned it; the top of a full sheaf is the word behind its info word.
+        Some((unsafe { Sheaf::from_top(base + WORD) }, capacity))
     }
 
     /// Takes a sheaf from a list of empty ones.
     #[inline]
     pub(crate) fn pop_empty(&mut self) -> Option<Sheaf> {
-        let mut sheaf = self.pop()?;
-        sheaf.set_len(0);
-        Some(sheaf)
+        let (base, capacity) = self.pop()?;
+        // SAFETY: the list owned it; the sentinel behind its room is the top of an empty sheaf.
+        Some(unsafe { Sheaf::from_top(base + (1 + capacity) * WORD) })
+    }
+
+    /// Asks for the info words of the sheaves that came last, all at a time: they may be in another CPU's cache.
+    pub(crate) fn prefetch(&self) {
+        for &entry in &self.near[..self.nr_near] {
+            prefetch(entry & !CAPACITY_OF_ENTRY);
+        }
     }
 }
 
-/// Sheaves that no cache uses. Lock: the *sheaf pool lock*, taken under nothing but the meta lock's callers.
+/// Sheaves that no cache uses, by [`Cut`]. Lock: the *sheaf pool lock*, one for each size, taken under nothing but the meta lock's callers.
 #[cfg(not(ashlar_loom))]
-static POOL: SpinLock<SheafList> = SpinLock::new(SheafList::new());
+static POOLS: [SpinLock<SheafList>; Cut::SMALLEST.0 as usize + 1] =
+    [const { SpinLock::new(SheafList::new()) }; Cut::SMALLEST.0 as usize + 1];
+
+#[cfg(not(ashlar_loom))]
+fn pool(cut: Cut) -> &'static SpinLock<SheafList> {
+    &POOLS[cut.0 as usize]
+}
 
 /// Requests for a sheaf that are still to be refused without asking the system: see [`new_sheaf`].
 #[cfg(not(ashlar_loom))]
@@ -230,42 +345,55 @@ static REFUSALS: AtomicU32 = AtomicU32::new(0);
 #[cfg(not(ashlar_loom))]
 const REFUSALS_AT_A_TIME: u32 = 1000;
 
-/// An empty sheaf of the given capacity, from the pool or from metadata memory.
+/// An empty sheaf of the given size and capacity, from the pool or from metadata memory.
 #[cfg(not(ashlar_loom))]
-pub(crate) fn new_sheaf(capacity: usize) -> Option<Sheaf> {
-    let pooled = POOL.lock().pop_empty();
+pub(crate) fn new_sheaf(capacity: usize, cut: Cut) -> Option<Sheaf> {
+    let pooled = pool(cut).lock().pop_empty();
     let mut sheaf = match pooled {
         Some(sheaf) => sheaf,
-        None => {
-            // The count need not be exact, so no read-modify-write.
-            let refusals = REFUSALS.load(Ordering::Relaxed);
-            if refusals > 0 {
-                REFUSALS.store(refusals - 1, Ordering::Relaxed);
-                return None;
-            }
-            let Some(memory) = META.alloc(SHEAF_BYTES, SHEAF_BYTES) else {
-                REFUSALS.store(REFUSALS_AT_A_TIME, Ordering::Relaxed);
-                return None;
-            };
-            // SAFETY: fresh, zeroed, aligned memory of a sheaf's size that nobody else knows.
-            unsafe { Sheaf::from_top(memory.as_ptr() as usize) }
-        }
+        None => new_unit(cut)?,
     };
-    sheaf.set_capacity(capacity.clamp(1, MAX_SHEAF_CAPACITY));
+    sheaf.set_capacity(capacity.clamp(1, cut.most()));
     Some(sheaf)
+}
+
+/// A sheaf from metadata memory. The others of its unit go to the pool.
+#[cfg(not(ashlar_loom))]
+fn new_unit(cut: Cut) -> Option<Sheaf> {
+    // The count need not be exact, so no read-modify-write.
+    let refusals = REFUSALS.load(Ordering::Relaxed);
+    if refusals > 0 {
+        REFUSALS.store(refusals - 1, Ordering::Relaxed);
+        return None;
+    }
+    let Some(memory) = META.alloc(UNIT_BYTES, UNIT_BYTES) else {
+        REFUSALS.store(REFUSALS_AT_A_TIME, Ordering::Relaxed);
+        return None;
+    };
+    let unit = memory.as_ptr() as usize;
+    // SAFETY: fresh, zeroed, aligned memory of a unit's size that nobody else knows.
+    let first = unsafe { Sheaf::from_top(unit) };
+    first.info().store(NO_ROOM | u64::from(cut.0) << CUT_SHIFT, Relaxed);
+    for other in (unit..unit + UNIT_BYTES).step_by(cut.bytes()).skip(1) {
+        // SAFETY: a part of the unit, which has just been cut.
+        let mut other = unsafe { Sheaf::from_top(other) };
+        other.set_capacity(cut.most());
+        pool(cut).lock().push(other);
+    }
+    Some(first)
 }
 
 /// Gives an empty sheaf to the pool.
 #[cfg(not(ashlar_loom))]
 pub(crate) fn retire_sheaf(sheaf: Sheaf) {
     debug_assert_eq!(sheaf.len(), 0, "a retired sheaf holds objects");
-    POOL.lock().push(sheaf);
+    pool(sheaf.cut()).lock().push(sheaf);
 }
 
-/// Takes the pool lock, for fork.
+/// Takes the pool locks, for fork.
 #[cfg(not(ashlar_loom))]
 pub(crate) fn lock_pool() {
-    POOL.lock_raw();
+    POOLS.iter().for_each(SpinLock::lock_raw);
 }
 
 /// Releases what [`lock_pool`] took.
@@ -275,5 +403,100 @@ pub(crate) fn lock_pool() {
 #[cfg(not(ashlar_loom))]
 pub(crate) unsafe fn unlock_pool() {
     // SAFETY: by the caller's promise.
-    unsafe { POOL.unlock_raw() };
+    POOLS.iter().for_each(|pool| unsafe { pool.unlock_raw() });
+}
+
+#[cfg(all(test, not(ashlar_loom)))]
+mod tests {
+    use super::*;
+    use std::prelude::rust_2024::*;
+
+    const CUTS: [Cut; 4] = [Cut(0), Cut(1), Cut(2), Cut(3)];
+
+    #[test]
+    fn a_capacity_gets_the_smallest_sheaf_that_holds_it() {
+        assert_eq!(CUTS.map(Cut::most), [254, 126, 62, 30]);
+        for capacity in 0..=MAX_SHEAF_CAPACITY {
+            let cut = Cut::for_capacity(capacity);
+            assert!(capacity <= cut.most(), "{capacity}");
+            assert!(cut == Cut::SMALLEST || capacity > Cut(cut.0 + 1).most(), "{capacity}");
+        }
+    }
+
+    /// The sheaves of a unit side by side, each full of its own objects: whoever wrote over another's words would be found out.
+    #[test]
+    fn the_sheaves_of_a_unit_are_full_and_empty_on_their_own() {
+        for cut in CUTS {
+            let mut sheaves: Vec<Sheaf> = (0..(1 << cut.0)).map(|_| new_sheaf(cut.most(), cut).unwrap()).collect();
+            for (number, sheaf) in sheaves.iter_mut().enumerate() {
+                assert_eq!((sheaf.cut(), sheaf.capacity(), sheaf.len()), (cut, cut.most(), 0));
+                for object in 1..=cut.most() {
+                    assert!(!super::super::is_full(sheaf.0.as_ptr() as usize), "{object} of {}", cut.most());
+                    assert!(sheaf.push((number + 1) << 20 | object << 4));
+                }
+                assert!(super::super::is_full(sheaf.0.as_ptr() as usize) && !sheaf.push(16));
+            }
+            for (number, mut sheaf) in sheaves.into_iter().enumerate() {
+                let objects: Vec<usize> =
+                    (1..=cut.most()).rev().map(|object| (number + 1) << 20 | object << 4).collect();
+                assert_eq!(sheaf.objects(), objects);
+                for object in objects {
+                    assert_eq!(sheaf.pop(), Some(object));
+                }
+                assert_eq!((sheaf.pop(), sheaf.len(), sheaf.free()), (None, 0, cut.most()));
+                retire_sheaf(sheaf);
+            }
+        }
+    }
+
+    #[test]
+    fn a_smaller_capacity_moves_the_sentinel_and_nothing_else() {
+        for cut in CUTS {
+            let mut sheaf = new_sheaf(cut.most(), cut).unwrap();
+            for capacity in [1, 2, cut.most() / 2, cut.most(), 3] {
+                sheaf.set_capacity(capacity);
+                sheaf.room().fill(32);
+                sheaf.set_len(capacity);
+                assert_eq!((sheaf.len(), sheaf.free(), sheaf.cut()), (capacity, 0, cut));
+                assert!(super::super::is_full(sheaf.0.as_ptr() as usize));
+                while sheaf.pop().is_some() {}
+            }
+            retire_sheaf(sheaf);
+        }
+    }
+
+    /// More than the list knows by heart, so that some are linked.
+    #[test]
+    fn a_list_gives_back_what_came_last_with_its_capacity() {
+        let mut list = SheafList::new();
+        let mut model = Vec::new();
+        for round in 0..200usize {
+            if round % 5 < 3 {
+                let cut = CUTS[round % 4];
+                let mut sheaf = new_sheaf(1 + round % cut.most(), cut).unwrap();
+                while sheaf.push(64 * (round + 1)) {}
+                model.push((sheaf.base() as usize, sheaf.capacity(), round));
+                list.push(sheaf);
+            } else {
+                let (base, capacity, round) = model.pop().unwrap();
+                let (mut sheaf, objects) = list.pop_full().unwrap();
+                assert_eq!((sheaf.base() as usize, objects, sheaf.capacity()), (base, capacity, capacity));
+                assert!(sheaf.objects().iter().all(|&object| object == 64 * (round + 1)));
+                sheaf.set_len(0);
+                retire_sheaf(sheaf);
+            }
+            assert_eq!(list.len(), model.len());
+        }
+        let mut empty = SheafList::new();
+        while let Some((mut sheaf, _)) = list.pop_full() {
+            sheaf.set_len(0);
+            empty.push(sheaf);
+        }
+        for (base, capacity, _) in model {
+            let sheaf = empty.pop_empty().unwrap();
+            assert_eq!((sheaf.base() as usize, sheaf.capacity(), sheaf.len()), (base, capacity, 0));
+            retire_sheaf(sheaf);
+        }
+        assert!(empty.pop_empty().is_none() && list.pop_full().is_none());
+    }
 }

@@ -57,8 +57,8 @@ struct Inner {
 
 impl Inner {
     fn pop_full(&mut self) -> Option<Sheaf> {
-        let sheaf = self.full.pop_full()?;
-        self.objects -= sheaf.len();
+        let (sheaf, objects) = self.full.pop_full()?;
+        self.objects -= objects;
         self.low = self.low.min(self.full.len());
         Some(sheaf)
     }
@@ -165,8 +165,8 @@ impl Barn {
     /// Stores full sheaves that were robbed elsewhere; the barn was empty a moment ago.
     pub(crate) fn keep_full(&self, mut robbed: SheafList) {
         let mut barn = self.inner.lock();
-        while let Some(sheaf) = robbed.pop_full() {
-            barn.objects += sheaf.len();
+        while let Some((sheaf, objects)) = robbed.pop_full() {
+            barn.objects += objects;
             barn.full.push(sheaf);
         }
     }

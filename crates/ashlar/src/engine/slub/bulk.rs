@@ -114,7 +114,7 @@ fn whole_sheaf(cache: &'static RawCache, objects: &[usize]) -> usize {
     }
     let cpu = percpu::this_cpu();
     let (_, node) = node_of_cpu(cache, cpu);
-    let Some(mut sheaf) = empty_sheaf(node, cpu, capacity) else { return 0 };
+    let Some(mut sheaf) = empty_sheaf(cache, node, cpu, capacity) else { return 0 };
     node.barn(cpu).count_free();
     let room = sheaf.room();
     let held = room.len();

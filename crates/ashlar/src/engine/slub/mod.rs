@@ -119,7 +119,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     if capacity == 0 {
         return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
     }
-    let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else {
+    let Some(mut sheaf) = empty_sheaf(cache, node, view.cpu, capacity) else {
         return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
     };
     let room = sheaf.room();
@@ -147,8 +147,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
 
 /// Makes the spare the main sheaf, and the empty main the spare.
 fn swap(cache: &'static RawCache, view: &View) -> Refreshed {
-    let old = if view.main == null_top() { 0 } else { view.main };
-    percpu::exchange(cache.slot, view, view.spare, old);
+    percpu::exchange(cache.slot, view, view.spare, view.main);
     Refreshed::Again
 }
 
@@ -159,7 +158,7 @@ fn shares_lines(cache: &'static RawCache) -> bool {
 
 /// As [`swap`], if the spare holds anything.
 fn use_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
-    (view.spare != 0 && !is_empty(view.spare)).then(|| swap(cache, view))
+    (!is_empty(view.spare)).then(|| swap(cache, view))
 }
 
 /// As [`use_spare`], if there is enough on it: see the module.
@@ -172,15 +171,15 @@ fn use_good_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
 fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> Result<(), Sheaf> {
     let capacity = sheaf.capacity();
     let top = sheaf.into_top();
-    let old = if view.main == null_top() { 0 } else { view.main };
-    let spare = if view.spare == 0 { old } else { view.spare };
+    let has_spare = view.spare != null_top();
+    let spare = if has_spare { view.spare } else { view.main };
     if !percpu::exchange(cache.slot, view, top, spare) {
         // SAFETY: the sheaf came from `into_top` and was not stored.
         return Err(unsafe { Sheaf::from_top(top) });
     }
-    if view.spare != 0 {
+    if has_spare {
         // SAFETY: the exchange took the old main out of the slot and did not put it back.
-        if let Some(empty) = unsafe { percpu::owned(old) } {
+        if let Some(empty) = unsafe { percpu::owned(view.main) } {
             // The same top can only stand for objects if the capacity was changed in between.
             if empty.len() == 0 {
                 put_empty(node, view.cpu, empty);
@@ -282,7 +281,7 @@ pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
     let attempts = if ZONE.nodes() > 1 && !is_local(cache, object) { 0 } else { ATTEMPTS };
     for _ in 0..attempts {
         let Some(view) = percpu::read(cache.slot) else { break };
-        if view.spare != 0 && !percpu::is_full(view.spare) {
+        if !percpu::is_full(view.spare) {
             // Somebody made room meanwhile, or the spare was looked at on another CPU.
             break;
         }
@@ -310,12 +309,10 @@ fn is_local(cache: &'static RawCache, object: usize) -> bool {
 /// Makes the spare, if it has room, the main sheaf, and the full main the spare. True if there was such a spare: then the slot has
 /// changed, by this or by somebody else.
 fn swap_full(cache: &'static RawCache, view: &View) -> bool {
-    if view.spare == 0 || percpu::is_full(view.spare) {
+    if percpu::is_full(view.spare) {
         return false;
     }
-    // A full main may be the null sheaf, which must never become a spare.
-    let old = if view.main == null_top() { 0 } else { view.main };
-    percpu::exchange(cache.slot, view, view.spare, old);
+    percpu::exchange(cache.slot, view, view.spare, view.main);
     true
 }
 
@@ -325,7 +322,7 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
         return false;
     }
     // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
-    let (spare, leaving) = if view.main == null_top() { (view.spare, 0) } else { (view.main, view.spare) };
+    let (spare, leaving) = if view.main == null_top() { (view.spare, null_top()) } else { (view.main, view.spare) };
     put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving, Side::Own)
 }
 
@@ -345,7 +342,7 @@ fn put_on_new_sheaf(
     if capacity == 0 {
         return false;
     }
-    let Some(mut sheaf) = empty_sheaf(node, view.cpu, capacity) else { return false };
+    let Some(mut sheaf) = empty_sheaf(cache, node, view.cpu, capacity) else { return false };
     sheaf.push(object);
     let top = sheaf.into_top();
     let (main, spare) = pair(top);
@@ -489,7 +486,7 @@ fn cached_on(cpu: CpuId, slot: u16) -> usize {
     // SAFETY: reads the two words of a committed slot.
     let tops = unsafe { [place.read_volatile(), place.add(1).read_volatile()] };
     tops.into_iter()
-        .filter(|&top| top != 0 && top != null_top())
+        .filter(|&top| top != null_top())
         .map(|top| {
             // SAFETY: only the info word and the address are read, of sheaf memory that is never unmapped; the
             // handle is forgotten as it has no destructor.

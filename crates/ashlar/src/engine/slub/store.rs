@@ -12,8 +12,8 @@ use super::locality;
 use super::node::NodeList;
 use crate::engine::{RawCache, meta_slice, tunable};
 use crate::page::zone::ZONE;
-use crate::percpu::area::PERCPU;
-use crate::percpu::sheaf::{Sheaf, SheafList, new_sheaf, retire_sheaf};
+use crate::percpu::area::{PERCPU, is_sided};
+use crate::percpu::sheaf::{Cut, Sheaf, SheafList, new_sheaf, retire_sheaf};
 use crate::sync::Ordering;
 use crate::units::CpuId;
 
@@ -97,7 +97,8 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
 pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
     loop {
-        let robbed = || rob(node, cpu, Barn::rob_full, SheafList::pop_full, Barn::keep_full);
+        let one = |list: &mut SheafList| list.pop_full().map(|(full, _)| full);
+        let robbed = || rob(node, cpu, Barn::rob_full, one, Barn::keep_full);
         let full = node.barn(cpu).get_full().or_else(robbed)?;
         if fits(cache, &full) {
             return Some(full);
@@ -117,6 +118,7 @@ fn rob(
 ) -> Option<Sheaf> {
     others(node, cpu).find_map(|barn| {
         let mut robbed = some(barn, ROBBED_AT_ONCE);
+        robbed.prefetch();
         let mut first = one(&mut robbed)?;
         first.move_here();
         let mut others = SheafList::new();
@@ -140,17 +142,29 @@ fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
 
 /// An empty sheaf of the given capacity: where one CPU only frees what another allocates, the empty sheaves pile up
 /// at the other's barn.
-pub(super) fn empty_sheaf(node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
+pub(super) fn empty_sheaf(cache: &RawCache, node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
     let robbed = || rob(node, cpu, Barn::rob_empty, SheafList::pop_empty, Barn::keep_empty);
     match node.barn(cpu).get_empty().or_else(robbed) {
-        Some(mut sheaf) => {
+        Some(mut sheaf) if capacity <= sheaf.cut().most() => {
             if sheaf.capacity() != capacity {
                 sheaf.set_capacity(capacity);
             }
             Some(sheaf)
         }
-        None => new_sheaf(capacity),
+        small => {
+            // The capacity of the cache was raised beyond what its sheaves had room for.
+            if let Some(small) = small {
+                retire_sheaf(small);
+            }
+            new_sheaf(capacity, cut(cache))
+        }
     }
+}
+
+/// The size of a cache's sheaves. Only malloc's have some that are smaller than a unit: it has many caches, of which a program uses dozens, each
+/// with two sheaves on each CPU; and the sections for many objects at a time, which others have, know one size.
+fn cut(cache: &RawCache) -> Cut {
+    if is_sided(cache.slot) { Cut::for_capacity(tunable(&cache.sheaf_capacity)) } else { Cut::WHOLE }
 }
 
 /// Puts an empty sheaf into the CPU's barn, or into the pool.
