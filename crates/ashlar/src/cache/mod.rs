@@ -6,6 +6,7 @@
 //! * [`tune`]: what can be changed at run time.
 //! * [`registry`]: all caches; [`reaper`]: giving memory back in the background.
 
+mod defaults;
 mod info;
 mod merge;
 pub(crate) mod reaper;
@@ -21,9 +22,9 @@ use core::ptr::NonNull;
 
 use crate::engine::{self, Constructor, Engine, MAX_NAME, Origin, RawCache, Tunable, slab};
 use crate::error::{CreateError, DestroyError};
-use crate::options::{Candidate, Options, Own};
+use crate::options::{Candidate, Own};
 use crate::percpu;
-use crate::percpu::sheaf::{HALF_SHEAF_CAPACITY, MAX_SHEAF_CAPACITY};
+use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
 use merge::Alias;
@@ -206,27 +207,6 @@ fn as_addresses_mut(objects: &mut [*mut u8]) -> &mut [usize] {
     }
 }
 
-/// Bytes of objects that one sheaf should cover.
-const SHEAF_OBJECT_BYTES: usize = 128 << 10;
-/// The same for malloc's caches: a program uses dozens of them at once, and has two sheaves of each on each of its CPUs.
-const MALLOC_SHEAF_OBJECT_BYTES: usize = 64 << 10;
-/// Strides of malloc's caches whose sheaves are large ones all the same: of such objects CPUs hand most to each other.
-const SMALLEST: usize = 128;
-
-/// Objects in a sheaf by stride: so many that it covers its bytes, at least 2 objects and at most a whole sheaf.
-fn sheaf_capacity(origin: Origin, stride: usize) -> usize {
-    if origin != Origin::Malloc {
-        return (SHEAF_OBJECT_BYTES / stride).clamp(2, MAX_SHEAF_CAPACITY);
-    }
-    let most = if stride <= SMALLEST { MAX_SHEAF_CAPACITY } else { HALF_SHEAF_CAPACITY };
-    (MALLOC_SHEAF_OBJECT_BYTES / stride).clamp(2, most)
-}
-
-/// The kernel's rule: half of log2 of the size, between 5 and 10.
-fn min_partial(stride: usize) -> usize {
-    (stride.ilog2() as usize / 2).clamp(5, 10)
-}
-
 /// Creates a cache and enters it, at `slot` if the caller has claimed one for it; or merges it into another.
 fn create_or_merge(
     name: &str,
@@ -268,18 +248,18 @@ fn create_or_merge(
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
     let stride = geometry.stride;
     let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf);
-    let capacity = capacity.unwrap_or_else(|| sheaf_capacity(origin, stride));
+    let capacity = capacity.unwrap_or_else(|| defaults::sheaf_capacity(origin, stride));
     let partial = wanted(Tunable::MinPartial, args.min_partial, options.min_partial);
     let cpu_partial = wanted(Tunable::CpuPartial, args.cpu_partial, options.cpu_partial);
     let ratio = wanted(Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio, Some(options.defrag_ratio));
-    let barn_limit = barn_limit(&options, capacity, stride);
+    let barn_limit = defaults::barn_limit(&options, origin, capacity, stride);
     registry::register(&registry::NewCache {
         name,
         geometry,
         ctor: args.ctor,
         sheaf_capacity: capacity,
         barn_limit,
-        min_partial: partial.unwrap_or_else(|| engine.min_partial(min_partial(stride))),
+        min_partial: partial.unwrap_or_else(|| engine.min_partial(defaults::min_partial(origin, stride))),
         cpu_partial: cpu_partial.unwrap_or_else(|| engine.cpu_partial(stride)),
         defrag_ratio: ratio.unwrap_or(0) as u16 * 10,
         engine,
@@ -304,16 +284,6 @@ pub(crate) fn create_raw(
     slot: Option<u16>,
 ) -> Result<&'static RawCache, CreateError> {
     create_or_merge(name, size, args, origin, slot).map(|(raw, _)| raw)
-}
-
-/// Most objects in a barn. Their sheaves take half a MiB, which is much beside small objects: a program that frees all it has must not
-/// need more memory for that. And to bring them home takes the reaper some milliseconds, at up to 100 ns for each.
-const BARN_OBJECTS: usize = 1 << 16;
-
-/// Most full sheaves in a barn.
-fn barn_limit(options: &Options, capacity: usize, stride: usize) -> usize {
-    let objects = (options.barn / stride).min(BARN_OBJECTS);
-    objects.checked_div(capacity).map_or(0, |sheaves| sheaves.max(1))
 }
 
 fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule, CreateError> {
@@ -488,18 +458,5 @@ impl KmemCache {
     /// Shape, tunables and figures of this moment.
     pub fn info(&self) -> CacheInfo {
         registry::with_lock(|| info::info(self.raw)).named(self.name())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn barns_are_limited_in_bytes_and_in_objects() {
-        let sheaves = |barn, capacity, stride| barn_limit(&Options { barn, ..Options::DEFAULT }, capacity, stride);
-        assert_eq!(sheaves(256 << 20, 16, 8192), 2048, "bytes");
-        assert_eq!(sheaves(256 << 20, 128, 8), 512, "65536 objects");
-        assert_eq!((sheaves(0, 128, 8), sheaves(1 << 20, 0, 8)), (1, 0), "one at least, where there are sheaves");
     }
 }

@@ -56,7 +56,8 @@ impl KmemCache {
             }
             Tunable::MinPartial => self.set_min_partial(value),
             Tunable::SheafCapacity => {
-                let limit = super::barn_limit(&crate::boot::options(), value, raw.geometry.stride);
+                let limit =
+                    super::defaults::barn_limit(&crate::boot::options(), raw.origin, value, raw.geometry.stride);
                 slub::set_sheaf_capacity(raw, value, limit);
             }
             Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),

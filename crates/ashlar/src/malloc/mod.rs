@@ -63,9 +63,9 @@ const STARTING: u32 = 1;
 const UP: u32 = 2;
 const FAILED: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(DOWN);
-/// Objects above this size lie in slabs of up to this order, so that a slab holds several and wastes little of itself.
+/// Objects above this size lie in slabs of up to this order, so that a slab holds several, and not many: it goes to others when all are free.
 const LARGE_CLASS: usize = 4 << 10;
-const LARGE_CLASS_ORDER: u8 = 5;
+const LARGE_CLASS_ORDER: u8 = 4;
 
 /// Makes sure that malloc can have caches; false when memory for that is refused.
 #[inline]
@@ -465,7 +465,7 @@ mod tests {
             let slab = geometry.order.bytes();
             let used = usize::from(geometry.objects(geometry.order)) * geometry.stride;
             // The unused end is never touched, so it costs addresses, not memory.
-            assert!((slab - used) * 5 <= slab, "{}: {} of {slab} bytes unused", cache.name(), slab - used);
+            assert!((slab - used) * 3 <= slab, "{}: {} of {slab} bytes unused", cache.name(), slab - used);
         }
     }
 }
