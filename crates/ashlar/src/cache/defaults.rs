@@ -1,7 +1,8 @@
 //! How much that is free a cache keeps when nobody says: sheaves, barns, empty slabs.
 //!
 //! The caches of malloc keep less than others. A program uses dozens of them at once, has two sheaves of each on each CPU, and what
-//! one holds the others cannot have. Of their *large* objects, those above a page, a program has few of each size, filling them
+//! one holds the others cannot have: sheaves that cover 15 KiB of objects cost little time where those of 64 took a tenth of a program's memory
+//! (docs/why.md). Of their *large* objects, those above a page, a program has few of each size, filling them
 //! takes longer than allocating them, and their free objects were most of what it held.
 
 use crate::engine::Origin;
@@ -11,11 +12,12 @@ use crate::units::PAGE_SIZE;
 
 /// Bytes of objects that one sheaf should cover.
 const SHEAF_BYTES: usize = 128 << 10;
-/// The same for malloc's caches, and for those of its large objects.
-const MALLOC_SHEAF_BYTES: usize = 64 << 10;
+/// The same for malloc's caches, and for those of its large objects, of which one sheaf should hold a few.
+const MALLOC_SHEAF_BYTES: usize = 15 << 10;
 const LARGE_SHEAF_BYTES: usize = 32 << 10;
-/// Strides of malloc's caches whose sheaves are as large as others' all the same: of such objects CPUs hand most to each other.
-const SMALLEST: usize = 128;
+/// Strides of malloc's caches whose sheaves hold as many as others' all the same: of such objects programs have most, and CPUs hand most to
+/// each other.
+const SMALL: usize = 128;
 /// Most objects in a barn. Their sheaves take half a MiB, which is much beside small objects: a program that frees all it has must not
 /// need more memory for that. And to bring them home takes the reaper some milliseconds, at up to 100 ns for each.
 const BARN_OBJECTS: usize = 1 << 16;
@@ -32,8 +34,7 @@ fn is_large(origin: Origin, stride: usize) -> bool {
 pub(super) fn sheaf_capacity(origin: Origin, stride: usize) -> usize {
     let (bytes, most) = match origin {
         Origin::Malloc if stride > PAGE_SIZE => (LARGE_SHEAF_BYTES, HALF_SHEAF_CAPACITY),
-        Origin::Malloc if stride > SMALLEST => (MALLOC_SHEAF_BYTES, HALF_SHEAF_CAPACITY),
-        Origin::Malloc => (MALLOC_SHEAF_BYTES, MAX_SHEAF_CAPACITY),
+        Origin::Malloc if stride > SMALL => (MALLOC_SHEAF_BYTES, HALF_SHEAF_CAPACITY),
         _ => (SHEAF_BYTES, MAX_SHEAF_CAPACITY),
     };
     (bytes / stride).clamp(2, most)
@@ -72,8 +73,9 @@ mod tests {
     fn large_objects_of_malloc_are_kept_by_few() {
         let both = |stride| [Origin::Program, Origin::Malloc].map(|origin| sheaf_capacity(origin, stride));
         assert_eq!(both(64), [254, 254]);
-        assert_eq!(both(256), [254, 126]);
-        assert_eq!(both(4096), [32, 16]);
+        assert_eq!(both(128), [254, 254]);
+        assert_eq!(both(256), [254, 60]);
+        assert_eq!(both(4096), [32, 3]);
         assert_eq!(both(8192), [16, 4]);
         assert_eq!(both(28 << 10), [4, 2]);
         assert_eq!([Origin::Program, Origin::Malloc].map(|origin| min_partial(origin, 8192)), [6, 1]);

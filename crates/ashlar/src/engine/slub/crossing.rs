@@ -14,13 +14,11 @@
 //!   has mostly only read its objects. So the objects of a full sheaf are written before it goes to the barn ([`hand_over`]), in the caches
 //!   where they lie; a program that frees without having looked pays for that, as on allocators that link free objects. And a sheaf that
 //!   was robbed, which would only be read until it goes back empty, is written by the robber ([`Sheaf::move_here`]).
-//! * **Sheaves for others are smaller.** What lies on the spares of one CPU is missing on another, which takes new memory instead
-//!   ([`sheaf_capacity`]).
-//! * **Several at a time.** See [`super::barn::ROBBED_AT_ONCE`].
+//! * **Several at a time.** See [`super::barn::ROBBED_AT_ONCE`]; and none is looked at before all are asked for: [`SheafList`](crate::percpu::sheaf::SheafList).
 //! * **They need not be in order.** See [`super::locality`].
 #![allow(unsafe_code, reason = "writes free objects")]
 
-use crate::engine::{RawCache, tunable};
+use crate::engine::RawCache;
 use crate::percpu::sheaf::Sheaf;
 
 /// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::malloc::entry`] on sides.
@@ -30,21 +28,6 @@ pub(super) enum Side {
     Own,
     /// Another one, which will rob the sheaf.
     Other,
-}
-
-/// Bytes of objects that a sheaf for another CPU covers at most: half of what malloc's others do.
-const BYTES: usize = 32 << 10;
-/// Fewest objects of such a sheaf.
-const FEWEST: usize = 2;
-
-/// Objects that a new sheaf of `cache` holds; 0 if the cache works without sheaves.
-#[inline]
-pub(super) fn sheaf_capacity(cache: &RawCache, side: Side) -> usize {
-    let capacity = tunable(&cache.sheaf_capacity);
-    match side {
-        Side::Own => capacity,
-        Side::Other => capacity.min((BYTES / cache.geometry.stride).max(FEWEST)),
-    }
 }
 
 /// Takes the first line of each object of a full sheaf for this CPU alone, before another one robs it; of constructed objects, which must

@@ -47,7 +47,7 @@ use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
 use crate::sync::Ordering;
 use crate::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
-use crossing::{Side, sheaf_capacity};
+use crossing::Side;
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
@@ -338,7 +338,7 @@ fn put_on_new_sheaf(
 ) -> bool {
     let (_, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_free();
-    let capacity = sheaf_capacity(cache, side);
+    let capacity = tunable(&cache.sheaf_capacity);
     if capacity == 0 {
         return false;
     }
