@@ -155,6 +155,15 @@ impl Sheaf {
         }
     }
 
+    /// Lowers the capacity to the objects that it holds, of which there must be some: then it is full.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn tighten(&mut self) {
+        let (len, capacity) = (self.len(), self.capacity());
+        self.room().copy_within(capacity - len.., 0);
+        self.set_capacity(len);
+        self.set_len(len);
+    }
+
     /// Gives an empty sheaf another capacity (1 to [`MAX_SHEAF_CAPACITY`]).
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         // SAFETY: both words belong to the sheaf, which is ours. It is in no list.
