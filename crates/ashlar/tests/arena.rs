@@ -34,6 +34,8 @@ struct Strict {
     released: AtomicUsize,
     /// How long it takes to give memory back.
     release_takes: Duration,
+    /// Whether what was given back reads as zeros.
+    zeroes: AtomicBool,
 }
 
 impl Strict {
@@ -46,6 +48,7 @@ impl Strict {
             committed,
             released: AtomicUsize::new(0),
             release_takes,
+            zeroes: AtomicBool::new(false),
         }))
     }
 
@@ -96,6 +99,11 @@ unsafe impl PageSource for Strict {
         std::thread::sleep(self.release_takes);
         // SAFETY: the caller gives up the contents of this committed range.
         unsafe { at.as_ptr().write_bytes(0xdb, bytes) };
+        if self.zeroes.load(Ordering::Relaxed) {
+            // SAFETY: as above.
+            unsafe { at.as_ptr().write_bytes(0, bytes) };
+            return true;
+        }
         false
     }
     unsafe fn bind(&self, _: NonNull<u8>, _: usize, _: NodeId) {}
@@ -273,6 +281,52 @@ fn system_pages_of_every_size_work() {
             // A search of `slob` takes its time.
             let size = if engine == "slob" { 4 * MIB } else { 16 * MIB };
             lives_in("system_pages_of_every_size_work", engine, size, page_size, 24);
+        }
+    }
+}
+
+/// Free pages of slabs that are in use go back too, whole system pages, and whether the source takes them or not every object is there
+/// and comes back once.
+#[test]
+fn pages_of_slabs_in_use_go_back_as_the_system_has_them() {
+    const SIZE: usize = 1000;
+    let test = "pages_of_slabs_in_use_go_back_as_the_system_has_them";
+    for (page_size, zeroes) in [(4096, true), (16_384, true), (65_536, true), (4096, false)] {
+        let outcome = child(test, &format!("{page_size} {zeroes}"), &[], || {
+            ashlar::configure("reaper=off,max_order=5,min_order=5").expect("before the start");
+            // SAFETY: leaked, zeroed memory that nobody else knows.
+            let arena = unsafe { ArenaSource::with_page_size(arena(32 * MIB, 24), 32 * MIB, page_size) };
+            let source = Strict::new(arena, page_size, Duration::ZERO);
+            source.zeroes.store(zeroes, Ordering::Relaxed);
+            assert_eq!(ashlar::start_on(source), Ok(true));
+            let cache = KmemCache::create("sparse", SIZE, &CacheArgs::default()).expect("a cache");
+            let take = |token| {
+                let object = cache.alloc().expect("memory").as_ptr();
+                // SAFETY: fresh.
+                unsafe { fill(object, SIZE, token) };
+                (object, SIZE, token, true)
+            };
+            let mut live: Vec<Live> = (0..10_000).map(take).collect();
+            for round in 0..3 {
+                // Every 150th stays, and with it its slab.
+                let (kept, freed): (Vec<Live>, Vec<Live>) = live.into_iter().partition(|live| live.2 % 150 == round);
+                freed.into_iter().for_each(|object| bury(Some(&cache), object));
+                let before = source.released.load(Ordering::Relaxed);
+                ashlar::reap();
+                assert!(source.released.load(Ordering::Relaxed) > before || !zeroes, "nothing went back");
+                assert_eq!(cache.info().usage.live, kept.len());
+                live = kept;
+                live.extend((0..10_000).map(take));
+                let mut places: Vec<usize> = live.iter().map(|live| live.0 as usize).collect();
+                places.sort_unstable();
+                assert!(places.windows(2).all(|pair| pair[0] + SIZE <= pair[1]), "an object was handed out twice");
+                assert!(cache.info().usage.objects < live.len() + 3000, "objects were lost: {:?}", cache.info().usage);
+            }
+            live.into_iter().for_each(|object| bury(Some(&cache), object));
+            cache.destroy().map_err(|(_, e)| e).expect("empty");
+        });
+        if let Some(child) = outcome {
+            child.succeeded();
         }
     }
 }

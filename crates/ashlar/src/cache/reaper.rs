@@ -12,7 +12,8 @@ use crate::background::TICK_MS;
 use crate::engine;
 use crate::page::zone::{Need, ZONE};
 use crate::percpu::pages;
-use crate::sync::{self, AtomicU32, Ordering};
+use crate::sync::{self, AtomicU32, AtomicUsize, Ordering};
+use crate::units::PAGE_SIZE;
 
 /// Barns are looked at every so many ticks: half a second.
 #[cfg(feature = "os")]
@@ -40,7 +41,7 @@ pub(crate) fn tick() -> bool {
         if in_use {
             DRAINED.store(0, Ordering::Relaxed);
         } else if DRAINED.swap(1, Ordering::Relaxed) == 0 {
-            drain_everything();
+            given += drain_everything();
             given += ZONE.purge(u32::MAX).0;
         }
     }
@@ -76,7 +77,8 @@ pub(crate) fn before_growth(need: Need) -> bool {
         Need::Growth(committed) => {
             let mut held = 0;
             registry::try_for_each(|cache| held += engine::held_bytes(cache));
-            held > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release)
+            let released = held > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release);
+            hollow_out(committed) || released
         }
         Need::Last => {
             let mut cached = 0;
@@ -88,6 +90,37 @@ pub(crate) fn before_growth(need: Need) -> bool {
     let listed = pages::drain();
     BUSY.store(0, Ordering::Release);
     found || listed
+}
+
+/// Bytes committed below which slabs are not looked at for free pages.
+const HOLLOW_FROM: usize = 8 << 20;
+
+/// How much was committed when slabs were last looked at, and what was left in sparse ones then, which another look would not get. Only
+/// looked at and changed by who set `BUSY`.
+static LOOKED_AT: AtomicUsize = AtomicUsize::new(0);
+static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives free pages of slabs that are in use back to the system, if they may come to a sixteenth of what is committed: the zone is to grow by
+/// an eighth. Once for each growth, so that a program at the end of its memory does not look each time. True if slabs became empty.
+fn hollow_out(committed: usize) -> bool {
+    if committed < HOLLOW_FROM || LOOKED_AT.swap(committed, Ordering::Relaxed) == committed {
+        return false;
+    }
+    let sparse = || {
+        let mut sum = 0;
+        registry::try_for_each(|cache| sum += engine::sparse_bytes(cache));
+        sum
+    };
+    let mut came = false;
+    registry::try_for_each(|cache| came |= engine::come_home(cache));
+    let (found, left) = (sparse(), LEFT.load(Ordering::Relaxed));
+    if found.saturating_sub(left) < committed / 16 {
+        LEFT.store(left.min(found), Ordering::Relaxed);
+        return came;
+    }
+    registry::try_for_each(|cache| _ = engine::hollow(cache));
+    LEFT.store(sparse(), Ordering::Relaxed);
+    came
 }
 
 /// Brings a cache's free objects home and gives its empty slabs back; how many objects.
@@ -106,17 +139,20 @@ pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
     registry::try_for_each(each);
 }
 
-fn drain_everything() {
+/// Empties all caches, and releases the free pages of slabs that stay; how many pages those were.
+fn drain_everything() -> usize {
+    let mut given = 0;
     registry::for_each(|cache| {
         empty(cache);
+        given += engine::hollow(cache);
     });
     pages::drain();
+    given / PAGE_SIZE
 }
 
 /// Gives everything that is free back to the system now; pages given back.
 pub(crate) fn reap_now() -> usize {
-    drain_everything();
-    let given = ZONE.purge(u32::MAX).0;
+    let given = drain_everything() + ZONE.purge(u32::MAX).0;
     crate::background::settle();
     given
 }

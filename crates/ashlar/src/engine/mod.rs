@@ -17,6 +17,7 @@
 //! | [`usage`] | slabs, objects, live objects |
 //! | [`reap`] | what the background thread does each half second; true while the cache is in use |
 //! | [`held_bytes`], [`release`] | what could be given back when memory is short, and doing so; never waits for a CPU |
+//! | [`sparse_bytes`], [`hollow`], [`come_home`] | free pages of slabs that are in use: an estimate, giving them back, and slabs that this keeps |
 //! | [`EngineState::open`], [`close`] | begin and end of a cache |
 //! | [`counts`], [`slow_path_stats`] | locks taken, slow paths entered |
 //!
@@ -514,6 +515,21 @@ pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
 /// Brings back to slabs what the stores of nodes hold, without stopping anybody: allocation paths call it.
 pub(crate) fn release(cache: &'static RawCache) {
     of_engine!(cache, release(cache));
+}
+
+/// Bytes of free objects in slabs of which [`hollow`] might give pages back, of engines that can.
+pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
+    if cache.engine == Engine::Ashlar { slub::sparse_bytes(cache) } else { 0 }
+}
+
+/// Gives free pages of slabs that are in use back to the system; bytes given back.
+pub(crate) fn hollow(cache: &'static RawCache) -> usize {
+    if cache.engine == Engine::Ashlar { slub::hollow(cache) } else { 0 }
+}
+
+/// Makes slabs empty that nothing but what [`hollow`] did keeps; true if there were some.
+pub(crate) fn come_home(cache: &'static RawCache) -> bool {
+    cache.engine == Engine::Ashlar && slub::all_come_home(cache)
 }
 
 /// Tells the engine of a cache that is where it stays, before anybody uses it.

@@ -225,6 +225,15 @@ impl Sheaf {
         }
     }
 
+    /// Lowers the capacity to the objects that it holds, of which there must be some: then it is full.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn tighten(&mut self) {
+        let (len, capacity) = (self.len(), self.capacity());
+        self.room().copy_within(capacity - len.., 0);
+        self.set_capacity(len);
+        self.set_len(len);
+    }
+
     /// Gives an empty sheaf, which is in no list, another capacity: 1 to what its memory has room for.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         debug_assert!(capacity <= self.cut().most(), "a sheaf has no room for its capacity");

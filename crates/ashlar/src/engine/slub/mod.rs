@@ -4,6 +4,7 @@
 //!  CPU slot:  main sheaf, spare sheaf          critical sections, no lock
 //!  node:      barns of full and empty sheaves  barn lock, once a sheaf; one barn a CPU, others are robbed
 //!             partial slabs                    list_lock, once a refill, once a slab
+//!             hollow objects                   hollow lock, once a sheaf of them; free, but their pages went back to the system
 //!  zone:      pages                            zone lock, once a batch of slabs
 //! ```
 //!
@@ -27,12 +28,14 @@ mod bulk;
 pub(crate) mod counters;
 mod crossing;
 pub(crate) mod flush;
+mod hollow;
 mod locality;
 pub(crate) mod node;
 mod refill;
 mod store;
 
 pub(crate) use bulk::{alloc_bulk, free_bulk};
+pub(crate) use hollow::{all_come_home, hollow, sparse_bytes};
 pub(crate) use store::{Node, held_bytes, lock_nodes, open, reap, release, unlock_nodes};
 
 pub(crate) use refill::{carve, class_word, has_to_spare};
@@ -405,6 +408,7 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let mut left = 0;
     for node in cache.state.nodes {
+        hollow::come_home(cache, node);
         loop {
             let mut empty = [PageIndex::NONE; 16];
             let count = node.list.take_empty(&MEMMAP, &mut empty);
@@ -470,7 +474,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
         drop(list);
         usage.slabs += node.counters.slabs();
         usage.objects += node.counters.objects();
-        usage.cached += node.barns.iter().map(|barn| barn.full_objects()).sum::<usize>();
+        usage.cached += node.barns.iter().map(|barn| barn.full_objects()).sum::<usize>() + node.hollow.objects();
     }
     for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
         usage.cached += cached_on(CpuId(cpu), cache.slot);

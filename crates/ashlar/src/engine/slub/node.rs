@@ -199,6 +199,41 @@ impl NodeList {
         (slabs, total)
     }
 
+    /// Takes the freelists of slabs that are `sparse`, and nothing that is not carved, into `out`; how many slabs. It looks at as many as `left`
+    /// says, which it counts down, and at some at a time; those stand at the end of the list then.
+    pub(crate) fn take_sparse(
+        &self,
+        heads: &impl Heads,
+        left: &mut usize,
+        sparse: impl Fn(&PageHead) -> bool,
+        out: &mut [Taken],
+    ) -> usize {
+        /// Slabs looked at under one lock.
+        const LOOKS: usize = 256;
+        let mut list = self.lock();
+        let (mut page, mut slabs) = (list.head, 0);
+        let enough = left.saturating_sub(LOOKS);
+        while page != PageIndex::NONE && slabs < out.len() && *left > enough {
+            *left -= 1;
+            let head = heads.head(page);
+            let next = head.next();
+            if sparse(head) {
+                out[slabs] = take_from(head, page, 0);
+                slabs += 1;
+                if is_full(head) {
+                    list.unlink(heads, page);
+                }
+            }
+            page = next;
+        }
+        if page == PageIndex::NONE {
+            *left = 0;
+        } else {
+            list.rotate_to_front(heads, page);
+        }
+        slabs
+    }
+
     /// Puts a new slab, part of which was carved, at the front of the list.
     pub(crate) fn add_new(&self, heads: &impl Heads, page: PageIndex) {
         self.lock().push_front(heads, page);

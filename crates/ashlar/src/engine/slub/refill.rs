@@ -1,14 +1,14 @@
 //! Refill: from slabs to an array of object addresses.
 //!
 //! First the node's partial slabs, whole freelists at a time under one list_lock; then other nodes' partial
-//! slabs; then new slabs. Freelists are walked after the lock is gone, so that a cold object never
+//! slabs; then hollow objects (`hollow`); then new slabs. Freelists are walked after the lock is gone, so that a cold object never
 //! lengthens the time under it, those of several slabs side by side, and handed out by address (`locality`). Carving a
 //! fresh slab touches no object at all.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
 use super::Node;
-use super::locality;
 use super::node::{Chain, Freed, Taken};
+use super::{hollow, locality};
 use crate::engine::{Origin, RawCache, defrags_now, tunable};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::zone::{Run, ZONE};
@@ -21,7 +21,7 @@ use crate::units::{NodeId, Order, PageIndex};
 /// Slabs handled in one go.
 const BATCH: usize = 16;
 
-const NOTHING: Taken =
+pub(super) const NOTHING: Taken =
     Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
 
 /// A CPU takes so much of what the slabs of a cache of malloc hold at a time: an eighth.
@@ -52,6 +52,7 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
             .find(|&n| n > 0)
             .unwrap_or(0);
     }
+    got += hollow::refill(&cache.state.nodes[home], &mut out[got..]);
     if got < out.len() {
         let used = got;
         got += from_new_slabs(cache, NodeId(home as u8), &mut out[used..]);
@@ -64,6 +65,9 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
     while got == 0 && next < nodes {
         let other = (home + next) % nodes;
         got = from_partial(cache, &cache.state.nodes[other], out);
+        if got == 0 {
+            got = hollow::refill(&cache.state.nodes[other], out);
+        }
         if got == 0 {
             got = from_new_slabs(cache, NodeId(other as u8), out);
         }

@@ -1,4 +1,4 @@
-//! A node's stock of one cache: its partial slabs, and its barns.
+//! A node's stock of one cache: its partial slabs, its barns, and its hollow objects.
 //!
 //! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
 //! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
@@ -8,6 +8,7 @@ use super::barn::{Barn, ROBBED_AT_ONCE};
 use super::counters::{Counters, Line};
 use super::crossing::{self, Side};
 use super::flush::flush;
+use super::hollow::Hollow;
 use super::locality;
 use super::node::NodeList;
 use crate::engine::{RawCache, meta_slice, tunable};
@@ -26,12 +27,13 @@ const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
 pub(crate) struct Node {
     pub(crate) list: NodeList,
     pub(crate) barns: &'static [Barn],
+    pub(super) hollow: Hollow,
     pub(crate) counters: Counters,
 }
 
 impl Node {
     const fn new(barns: &'static [Barn], counters: Counters) -> Node {
-        Node { list: NodeList::new(), barns, counters }
+        Node { list: NodeList::new(), barns, hollow: Hollow::new(), counters }
     }
 
     /// Starts all counts from zero, for a new cache in an old place.
@@ -233,6 +235,7 @@ pub(crate) fn lock_nodes(nodes: &[Node]) {
     for node in nodes {
         node.list.raw().lock_raw();
         node.barns.iter().for_each(Barn::raw_lock);
+        node.hollow.raw_lock();
     }
 }
 
@@ -243,6 +246,8 @@ pub(crate) fn lock_nodes(nodes: &[Node]) {
 #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
 pub(crate) unsafe fn unlock_nodes(nodes: &[Node]) {
     for node in nodes {
+        // SAFETY: by the caller's promise.
+        unsafe { node.hollow.raw_unlock() };
         for barn in node.barns {
             // SAFETY: by the caller's promise.
             unsafe { barn.raw_unlock() };
