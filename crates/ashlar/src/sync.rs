@@ -194,18 +194,6 @@ pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
     waited > 0
 }
 
-/// As [`prefetch`], of a line that will be written: no other CPU keeps it.
-#[inline(always)]
-pub(crate) fn prefetch_to_write(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as for `prefetch`.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(address as *const i8);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
 /// Asks for the cache line of an address that will soon be read or written. A hint: any address may be given.
 #[inline(always)]
 pub(crate) fn prefetch(address: usize) {

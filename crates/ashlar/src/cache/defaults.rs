@@ -1,8 +1,8 @@
 //! How much that is free a cache keeps when nobody says: sheaves, barns, empty slabs.
 //!
 //! The caches of malloc keep less than others. A program uses dozens of them at once, has two sheaves of each on each CPU, and what
-//! one holds the others cannot have: sheaves that cover 15 KiB of objects cost little time where those of 64 took a tenth of a program's memory
-//! (docs/why.md). Of their *large* objects, those above a page, a program has few of each size, filling them
+//! one holds the others cannot have: sheaves that cover 31 KiB of objects, and a CPU's own half of that
+//! (`engine::slub::crossing`), cost little time where those of 64 took a tenth of a program's memory (docs/why.md). Of their *large* objects, those above a page, a program has few of each size, filling them
 //! takes longer than allocating them, and their free objects were most of what it held.
 
 use crate::engine::Origin;
@@ -13,7 +13,7 @@ use crate::units::PAGE_SIZE;
 /// Bytes of objects that one sheaf should cover.
 const SHEAF_BYTES: usize = 128 << 10;
 /// The same for malloc's caches, and for those of its large objects, of which one sheaf should hold a few.
-const MALLOC_SHEAF_BYTES: usize = 15 << 10;
+const MALLOC_SHEAF_BYTES: usize = 31 << 10;
 const LARGE_SHEAF_BYTES: usize = 32 << 10;
 /// Strides of malloc's caches whose sheaves hold as many as others' all the same: of such objects programs have most, and CPUs hand most to
 /// each other.
@@ -74,8 +74,8 @@ mod tests {
         let both = |stride| [Origin::Program, Origin::Malloc].map(|origin| sheaf_capacity(origin, stride));
         assert_eq!(both(64), [254, 254]);
         assert_eq!(both(128), [254, 254]);
-        assert_eq!(both(256), [254, 60]);
-        assert_eq!(both(4096), [32, 3]);
+        assert_eq!(both(256), [254, 124]);
+        assert_eq!(both(4096), [32, 7]);
         assert_eq!(both(8192), [16, 4]);
         assert_eq!(both(28 << 10), [4, 2]);
         assert_eq!([Origin::Program, Origin::Malloc].map(|origin| min_partial(origin, 8192)), [6, 1]);

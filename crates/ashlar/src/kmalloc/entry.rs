@@ -39,8 +39,7 @@ macro_rules! kfree_fast_path {
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
             "shl rcx, {shift}",
             "mov rax, [r8 + rcx]",
-            "test byte ptr [rax - 8], {full}",
-            "jnz {slow}",
+            $crate::section_room!("rax", "al", "{slow}"),
             "mov [rax - 8], rdi",
             "sub qword ptr [r8 + rcx], 8",
             $crate::section_close!("{slow}"),
@@ -56,7 +55,6 @@ macro_rules! kfree_fast_path {
             rseq = const $crate::malloc::parts::RSEQ,
             gate = const $crate::malloc::parts::GATE,
             shift = const $crate::malloc::parts::AREA_SHIFT,
-            full = const $crate::malloc::parts::FULL_BIT,
             slow = sym $slow,
         )
     };
@@ -81,7 +79,6 @@ pub(crate) mod parts {
     pub const RSEQ: usize = offset_of!(PerCpu, rseq_offset);
     pub const GATE: usize = sections::GATE;
     pub const AREA_SHIFT: u32 = area::AREA_SHIFT;
-    pub const FULL_BIT: usize = sections::FULL_BIT;
 }
 
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -89,7 +86,7 @@ mod fast {
     use super::{LIMIT, SIZED_FREE_LIMIT, kfree_slow, kmalloc_slow};
     use crate::kmalloc::SIZE_SLOT;
     use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu};
-    use crate::percpu::sections::{FULL_BIT, GATE, section_close, section_cpu, section_open};
+    use crate::percpu::sections::{GATE, section_close, section_cpu, section_open, section_room};
     use core::arch::naked_asm;
     use core::mem::offset_of;
 
@@ -167,8 +164,7 @@ mod fast {
             section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
             "shl rcx, {shift}",
             "mov rax, [r8 + rcx]",
-            "test byte ptr [rax - 8], {full}",
-            "jnz {slow}",
+            section_room!("rax", "al", "{slow}"),
             "mov [rax - 8], rdi",
             "sub qword ptr [r8 + rcx], 8",
             section_close!("{slow}"),
@@ -182,7 +178,6 @@ mod fast {
             rseq = const offset_of!(PerCpu, rseq_offset),
             gate = const GATE,
             shift = const AREA_SHIFT,
-            full = const FULL_BIT,
             slow = sym kfree_slow,
         )
     }

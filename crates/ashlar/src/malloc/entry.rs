@@ -142,8 +142,7 @@ macro_rules! free_fast_path {
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
             "mov rax, [rcx + rsi*8]",
-            "test byte ptr [rax - 8], {full}",
-            "jnz {slow}",
+            $crate::section_room!("rax", "al", "{slow}"),
             "mov byte ptr [r8], 0",
             "mov [rax - 8], rdi",
             "sub qword ptr [rcx + rsi*8], 8",
@@ -161,7 +160,6 @@ macro_rules! free_fast_path {
             rseq = const $crate::malloc::parts::RSEQ,
             gate = const $crate::malloc::parts::GATE,
             shift = const $crate::malloc::parts::AREA_SHIFT,
-            full = const $crate::malloc::parts::FULL_BIT,
             slow = sym $crate::malloc::parts::free_slow,
         )
     };

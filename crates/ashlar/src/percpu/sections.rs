@@ -27,7 +27,6 @@
 use core::arch::asm;
 
 use super::area::{AREA_SHIFT, PERCPU, PerCpu};
-pub(crate) use super::sheaf::FULL_BIT;
 
 /// Signature that the kernel demands before an abort handler; glibc registers with the same one.
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;
@@ -82,7 +81,16 @@ macro_rules! section_cpu {
         concat!("mov ", $t32, ", fs:[", $off, " + 4]\ncmp ", $t32, ", ", $gate, "\njae ", $out, "\n")
     };
 }
-pub(crate) use {section_close, section_cpu, section_open};
+/// Leaves for `$out` if the sheaf with the top in `$top`, whose lowest byte is `$low`, is full: if the word before the top is an info word. Those stand at
+/// multiples of 256 bytes, so the others need no look: they may be in another CPU's cache, as a store to them may wait for and a load may not.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! section_room {
+    ($top:literal, $low:literal, $out:literal) => {
+        concat!("cmp ", $low, ", 8\njne 5f\ntest byte ptr [", $top, " - 8], 1\njnz ", $out, "\n5:\n")
+    };
+}
+pub(crate) use {section_close, section_cpu, section_open, section_room};
 
 /// Offset of the rseq area from the thread pointer. One load: the compiler, which does not see where `PERCPU` is
 /// defined, would look its address up first.
@@ -176,8 +184,7 @@ macro_rules! push {
                 section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "{no}"),
                 main_word!($layout),
                 "mov {v}, [{slot} + {t}]",
-                "test byte ptr [{v} - 8], {full}",
-                "jnz {no}",
+                section_room!("{v}", "{v:l}", "{no}"),
                 "mov [{v} - 8], {object}",
                 "sub qword ptr [{slot} + {t}], 8",
                 section_close!("{no}"),
@@ -189,7 +196,6 @@ macro_rules! push {
                 percpu = sym PERCPU,
                 gate = const GATE,
                 shift = const AREA_SHIFT,
-                full = const FULL_BIT,
                 no = label { return false },
                 options(nostack),
             );

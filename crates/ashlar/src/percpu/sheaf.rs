@@ -25,7 +25,7 @@ use core::ptr::NonNull;
 // Not loom's: it protects nothing, but that another sheaf of the unit is looked at while its owner changes the word.
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::sync::{prefetch, prefetch_to_write};
+use crate::sync::prefetch;
 use crate::units::CACHE_LINE;
 
 #[cfg(not(ashlar_loom))]
@@ -47,6 +47,8 @@ const CUT_BITS: u64 = 3 << CUT_SHIFT;
 const CAPACITY_SHIFT: u32 = 8;
 const LINK_SHIFT: u32 = 16;
 const SMALLEST_BYTES: usize = Cut::SMALLEST.bytes();
+// The sections know it: see `section_room`.
+const _: () = assert!(SMALLEST_BYTES == 256);
 /// The info word of a sheaf without room, which is no part of a list.
 pub(crate) const NO_ROOM: u64 = info_of(0);
 
@@ -209,8 +211,7 @@ impl Sheaf {
         self.info().store(kept | ((link / SMALLEST_BYTES) as u64) << LINK_SHIFT, Relaxed);
     }
 
-    /// Takes the cache lines of the sheaf for this CPU alone: those with objects by writing a word of each, the word that is there; those of free
-    /// places, the word before each of which is looked at, by asking for them.
+    /// Writes a word of each cache line with objects, the word that is there: the lines are in this CPU's cache alone then.
     pub(crate) fn move_here(&mut self) {
         let objects = self.len();
         for at in (0..objects).step_by(CACHE_LINE / 8) {
@@ -218,10 +219,6 @@ impl Sheaf {
             let word = unsafe { self.0.add(at) };
             // SAFETY: as above. Volatile, or the compiler would see that nothing changes.
             unsafe { word.write_volatile(word.read_volatile()) };
-        }
-        let base = self.base() as usize;
-        for line in (base..self.0.as_ptr() as usize).step_by(CACHE_LINE) {
-            prefetch_to_write(line);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::sync::SpinLock;
 const MAX_EMPTY: usize = 1024;
 /// Most sheaves that a CPU takes out of another's barn at a time. Each look there costs both CPUs the line of the barn; one that frees for
 /// the other does not have to lend it for every sheaf.
-pub(crate) const ROBBED_AT_ONCE: usize = 4;
+pub(crate) const ROBBED_AT_ONCE: usize = 8;
 
 /// What happened at a barn; each line counts since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,7 +197,19 @@ impl Barn {
         robbed
     }
 
-    /// Stores empty sheaves that were robbed elsewhere.
+    /// Up to `most` empty sheaves, for the barn that so many full ones were robbed from.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn give_empty(&self, most: usize) -> SheafList {
+        let mut given = SheafList::new();
+        let mut barn = self.inner.lock();
+        for _ in 0..most {
+            let Some(sheaf) = barn.empty.pop_empty() else { break };
+            given.push(sheaf);
+        }
+        given
+    }
+
+    /// Stores empty sheaves that come from elsewhere.
     pub(crate) fn keep_empty(&self, mut robbed: SheafList) {
         let mut barn = self.inner.lock();
         while let Some(sheaf) = robbed.pop_empty() {

@@ -50,7 +50,7 @@ use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
 use crate::sync::Ordering;
 use crate::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
-use crossing::Side;
+use crossing::{Side, sheaf_capacity};
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
@@ -118,7 +118,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         }
         return Refreshed::Again;
     }
-    let capacity = tunable(&cache.sheaf_capacity);
+    let capacity = sheaf_capacity(cache, Side::Own);
     if capacity == 0 {
         return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
     }
@@ -341,7 +341,7 @@ fn put_on_new_sheaf(
 ) -> bool {
     let (_, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_free();
-    let capacity = tunable(&cache.sheaf_capacity);
+    let capacity = sheaf_capacity(cache, side);
     if capacity == 0 {
         return false;
     }

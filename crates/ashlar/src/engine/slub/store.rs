@@ -99,9 +99,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
 pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
     loop {
-        let one = |list: &mut SheafList| list.pop_full().map(|(full, _)| full);
-        let robbed = || rob(node, cpu, Barn::rob_full, one, Barn::keep_full);
-        let full = node.barn(cpu).get_full().or_else(robbed)?;
+        let full = node.barn(cpu).get_full().or_else(|| rob_full(node, cpu))?;
         if fits(cache, &full) {
             return Some(full);
         }
@@ -109,30 +107,46 @@ pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Op
     }
 }
 
-/// Robs another CPU's barn of some sheaves, full or empty ones as the three functions say, and moves them here. What is more than one goes
-/// to the CPU's own barn.
-fn rob(
-    node: &Node,
-    cpu: CpuId,
-    some: fn(&Barn, usize) -> SheafList,
-    one: fn(&mut SheafList) -> Option<Sheaf>,
-    keep: fn(&Barn, SheafList),
-) -> Option<Sheaf> {
+/// Robs another CPU's barn of some full sheaves and moves them here; what is more than one goes to the CPU's own barn. The other gets as many
+/// empty ones for them: it will need them, and would come and rob those.
+fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+    let own = node.barn(cpu);
     others(node, cpu).find_map(|barn| {
-        let mut robbed = some(barn, ROBBED_AT_ONCE);
-        robbed.prefetch();
-        let mut first = one(&mut robbed)?;
-        first.move_here();
-        let mut others = SheafList::new();
-        while let Some(mut sheaf) = one(&mut robbed) {
-            sheaf.move_here();
-            others.push(sheaf);
-        }
-        if others.len() > 0 {
-            keep(node.barn(cpu), others);
-        }
+        let robbed = barn.rob_full(ROBBED_AT_ONCE);
+        let count = robbed.len();
+        let one = |list: &mut SheafList| list.pop_full().map(|(full, _)| full);
+        let first = move_here(robbed, one, |others| own.keep_full(others))?;
+        barn.keep_empty(own.give_empty(count));
         Some(first)
     })
+}
+
+/// Robs another CPU's barn of some empty sheaves, as [`rob_full`].
+fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+    others(node, cpu).find_map(|barn| {
+        let robbed = barn.rob_empty(ROBBED_AT_ONCE);
+        move_here(robbed, SheafList::pop_empty, |others| node.barn(cpu).keep_empty(others))
+    })
+}
+
+/// Moves sheaves of another CPU to this one: the first, and the others to `keep`.
+fn move_here(
+    mut robbed: SheafList,
+    one: fn(&mut SheafList) -> Option<Sheaf>,
+    keep: impl FnOnce(SheafList),
+) -> Option<Sheaf> {
+    robbed.prefetch();
+    let mut first = one(&mut robbed)?;
+    first.move_here();
+    let mut others = SheafList::new();
+    while let Some(mut sheaf) = one(&mut robbed) {
+        sheaf.move_here();
+        others.push(sheaf);
+    }
+    if others.len() > 0 {
+        keep(others);
+    }
+    Some(first)
 }
 
 /// The barns of the other CPUs, the next one first.
@@ -145,8 +159,7 @@ fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
 /// An empty sheaf of the given capacity: where one CPU only frees what another allocates, the empty sheaves pile up
 /// at the other's barn.
 pub(super) fn empty_sheaf(cache: &RawCache, node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
-    let robbed = || rob(node, cpu, Barn::rob_empty, SheafList::pop_empty, Barn::keep_empty);
-    match node.barn(cpu).get_empty().or_else(robbed) {
+    match node.barn(cpu).get_empty().or_else(|| rob_empty(node, cpu)) {
         Some(mut sheaf) if capacity <= sheaf.cut().most() => {
             if sheaf.capacity() != capacity {
                 sheaf.set_capacity(capacity);
