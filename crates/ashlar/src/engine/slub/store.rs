@@ -113,11 +113,14 @@ fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
     let own = node.barn(cpu);
     others(node, cpu).find_map(|barn| {
         let robbed = barn.rob_full(ROBBED_AT_ONCE);
-        let count = robbed.len();
+        if robbed.len() == 0 {
+            return None;
+        }
+        // At once, while the lock's line is here; and what was robbed is on its way meanwhile.
+        robbed.prefetch();
+        barn.keep_empty(own.give_empty(robbed.len()));
         let one = |list: &mut SheafList| list.pop_full().map(|(full, _)| full);
-        let first = move_here(robbed, one, |others| own.keep_full(others))?;
-        barn.keep_empty(own.give_empty(count));
-        Some(first)
+        move_here(robbed, one, |others| own.keep_full(others))
     })
 }
 
@@ -125,6 +128,7 @@ fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
 fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
     others(node, cpu).find_map(|barn| {
         let robbed = barn.rob_empty(ROBBED_AT_ONCE);
+        robbed.prefetch();
         move_here(robbed, SheafList::pop_empty, |others| node.barn(cpu).keep_empty(others))
     })
 }
@@ -135,7 +139,6 @@ fn move_here(
     one: fn(&mut SheafList) -> Option<Sheaf>,
     keep: impl FnOnce(SheafList),
 ) -> Option<Sheaf> {
-    robbed.prefetch();
     let mut first = one(&mut robbed)?;
     first.move_here();
     let mut others = SheafList::new();
