@@ -254,6 +254,23 @@ impl Bench {
         assert!(out.len() <= need, "more was carved than asked for");
     }
 
+    /// Takes the freelists of all slabs that have `least` linked objects or more, as a look for hollow objects does: slab by slab.
+    pub(super) fn take_sparse(&self, least: u16) -> Vec<Vec<Object>> {
+        let mut left = self.list.lock().count;
+        let mut out = Vec::new();
+        while left > 0 {
+            let mut taken = [NOTHING; 1];
+            let sparse = |head: &PageHead| SlabState(head.state.load(Ordering::Acquire)).linked() >= least;
+            let slabs = self.list.take_sparse(&self.entries, &mut left, sparse, &mut taken);
+            for taken in &taken[..slabs] {
+                assert_eq!(taken.fresh, 0, "nothing is carved for it");
+                assert!(taken.chain.count >= least);
+                out.push(self.claim_chain(taken.page, taken.chain));
+            }
+        }
+        out
+    }
+
     /// Puts a surplus back: `give_back` of refill.
     fn give_back(&self, page: PageIndex, chain: Chain) {
         let relink = |prior| {
