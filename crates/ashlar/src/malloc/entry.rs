@@ -16,6 +16,7 @@
 //! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty. A CPU's side
 //! is the lowest bit of its number. On CPUs of side 1 the words of malloc's slots have changed places (see
 //! [`crate::percpu::area`]): so an entry, as it is, is the number of the right word, on the CPU that allocates and on the one that frees.
+//! And each area has its own table of the entries for all sizes, so that `malloc` makes none from a code and a side: it loads it.
 //!
 //! # The map has its place
 //! These paths make the address of an entry of the object's: divided by 16, and the low 16 bits of that rotated by two, as the planes of the
@@ -55,22 +56,19 @@ impl Limit {
 #[macro_export]
 macro_rules! malloc_fast_path {
     ($slow:path) => {
-        // rdi: size. rsi: size in steps, then code of the class, then entry. rdx: offset of the rseq area. rcx: scratch, then area of the CPU, then place of
-        // the entry. rax: object.
+        // rdi: size. rsi: size in steps, then entry. rdx: offset of the rseq area. rcx: scratch, then area of the CPU, then place of the entry. rax: object.
         core::arch::naked_asm!(
             ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
             "jae {slow}",
             "lea esi, [rdi + {step} - 1]",
             "shr esi, {steps}",
-            "lea rcx, [rip + {codes}]",
-            "movzx esi, byte ptr [rcx + rsi]",
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
             $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
-            $crate::add_side!("esi", "ecx"),
             "shl rcx, {shift}",
             "add rcx, [rip + {objects} + {slots}]",
+            "movzx esi, byte ptr [rcx + rsi + {size_entries}]",
             "mov rax, [rcx + rsi*8]",
             "mov rax, [rax]",
             "test rax, rax",
@@ -84,7 +82,7 @@ macro_rules! malloc_fast_path {
             limit = sym $crate::malloc::parts::LIMIT,
             step = const $crate::malloc::parts::STEP,
             steps = const $crate::malloc::parts::STEP.ilog2(),
-            codes = sym $crate::malloc::parts::SIZE_CODE,
+            size_entries = const $crate::malloc::parts::SIZE_ENTRIES,
             percpu = sym $crate::malloc::parts::PERCPU,
             rseq = const $crate::malloc::parts::RSEQ,
             gate = const $crate::malloc::parts::GATE,
@@ -95,16 +93,6 @@ macro_rules! malloc_fast_path {
             turn = const $crate::malloc::parts::TURN,
             slow = sym $slow,
         )
-    };
-}
-
-/// Makes an entry of a code: adds the side of the CPU whose number is in `$cpu`.
-#[cfg(not(ashlar_unchecked))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! add_side {
-    ($code:literal, $cpu:literal) => {
-        concat!("bt ", $cpu, ", 0\nadc ", $code, ", 0")
     };
 }
 
@@ -171,13 +159,6 @@ macro_rules! free_fast_path {
 mod unchecked {
     #[doc(hidden)]
     #[macro_export]
-    macro_rules! add_side {
-        ($code:literal, $cpu:literal) => {
-            ""
-        };
-    }
-    #[doc(hidden)]
-    #[macro_export]
     macro_rules! enter_object {
         () => {
             "# not entered: {grain} {turn}"
@@ -198,7 +179,7 @@ mod unchecked {
 pub mod parts {
     pub use super::LIMIT;
     pub use crate::kmalloc::entry::parts::*;
-    pub use crate::malloc::{SIZE_CODE, free_slow, malloc_slow};
+    pub use crate::malloc::{free_slow, malloc_slow};
     pub use crate::page::objmap::OBJECTS;
     use crate::page::objmap::ObjectMap;
     use core::mem::offset_of;
@@ -207,6 +188,7 @@ pub mod parts {
     pub const FIRST: usize = offset_of!(ObjectMap, first);
     pub const ENTRIES: usize = offset_of!(ObjectMap, fast_entries);
     pub const SLOTS: usize = offset_of!(ObjectMap, slots);
+    pub const SIZE_ENTRIES: usize = crate::percpu::area::SIZE_ENTRIES - crate::malloc::SLOT_OF_CODE_0;
     pub const GRAIN: u32 = crate::page::objmap::GRAIN.ilog2();
     pub const TURN: u32 = crate::page::objmap::TURN;
 }

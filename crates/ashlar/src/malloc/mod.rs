@@ -28,7 +28,7 @@ use crate::page::direct::{self, Fill};
 use crate::page::objmap::OBJECTS;
 use crate::page::zone::ZONE;
 use crate::percpu;
-use crate::percpu::area::{MALLOC_SLOTS, PerCpu, SLOT_BYTES};
+use crate::percpu::area::{MALLOC_SLOTS, PERCPU, PerCpu, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::report;
 use crate::slab::OrderRule;
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
@@ -45,11 +45,12 @@ pub use resize::realloc;
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
 /// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot of its cache.
 pub(crate) const SLOT_OF_CODE_0: usize = MALLOC_SLOTS - 8 * Code::of_class(0).entry() as usize;
-/// The code of the class for each size up to 28 KiB, by the size in steps of 16 bytes, rounded up. As all classes are multiples of
-/// that, sizes with one step have one class: a table of 2 KiB, where one by the size itself would take 28, and a cache line for each 64 sizes.
-#[cfg(any(test, all(target_arch = "x86_64", feature = "os")))]
-pub static SIZE_CODE: [u8; MALLOC_MAX_CACHE_SIZE / STEP + 1] = {
-    let mut table = [0; MALLOC_MAX_CACHE_SIZE / STEP + 1];
+/// The entry of the object map for each size up to 28 KiB, by the size in steps of 16 bytes, rounded up, on CPUs of side 0. As all classes are
+/// multiples of that, sizes with one step have one class: a table of 2 KiB, where one by the size itself would take 28, and a cache line for
+/// each 64 sizes. Each CPU's area has it, with the entries of the CPU's side (see [`entry`]).
+static SIZE_CODE: [u8; SIZE_ENTRIES_BYTES] = {
+    assert!(SIZE_ENTRIES_BYTES == MALLOC_MAX_CACHE_SIZE / STEP + 1);
+    let mut table = [0; SIZE_ENTRIES_BYTES];
     let mut steps = 0;
     while steps < table.len() {
         table[steps] = Code::of_class(class_of(steps * STEP)).entry();
@@ -110,6 +111,7 @@ fn start() -> bool {
     let fast = crate::boot::options().engine.has_sheaves() && OBJECTS.is_in_place();
     OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && fast);
     if fast {
+        PERCPU.set_size_entries(&SIZE_CODE);
         entry::LIMIT.open(MALLOC_MAX_CACHE_SIZE);
     }
     true
@@ -393,6 +395,21 @@ mod tests {
             // The text of `malloc` rounds like this.
             let code = SIZE_CODE[(size + 15) >> 4];
             assert_eq!(code, Code::of_class(class_of(size)).entry(), "size {size}");
+        }
+    }
+
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[test]
+    fn each_cpu_has_the_entries_of_its_side() {
+        use crate::percpu::area::SIZE_ENTRIES;
+        assert!(ensure());
+        for cpu in (0..PERCPU.cpus.load(Ordering::Relaxed)).map(crate::units::CpuId) {
+            let table = PERCPU.slot(cpu, SIZE_ENTRIES as u16).cast::<u8>();
+            let side = if cfg!(ashlar_unchecked) { 0 } else { PerCpu::side_of(cpu) };
+            for (steps, code) in SIZE_CODE.iter().enumerate() {
+                // SAFETY: in the committed area of the CPU; nobody writes it any more.
+                assert_eq!(unsafe { table.add(steps).read() }, code | side, "{cpu:?}, {} bytes", steps * STEP);
+            }
         }
     }
 

@@ -16,7 +16,7 @@
 //! fast path that is led there falls through to its slow path. Slot 1 holds the lock of the portable mode. Slot 2 is
 //! as slot 0: there `free` is led by what is no live object of malloc. Then follow
 //! the slots of malloc's and kmalloc's caches, at places that are known when the library is built, so that their tables
-//! are constants; then those of all others.
+//! are constants; then malloc's table of entries by size; then the slots of all others.
 //!
 //! Who writes a slot: code that runs on its CPU inside a critical section (rseq), or that holds the CPU's
 //! lock (portable), or that has stopped every critical section (drain).
@@ -45,9 +45,13 @@ pub(crate) const MALLOC_SLOTS: usize = 3 * SLOT_BYTES;
 pub(crate) const KMALLOC_SLOTS: usize = MALLOC_SLOTS + MALLOC_CACHES * SLOT_BYTES;
 /// Caches of kmalloc.
 pub(crate) const KMALLOC_CACHES: usize = 16;
-const FIRST_FREE_SLOT: usize = KMALLOC_SLOTS + KMALLOC_CACHES * SLOT_BYTES;
+/// Offset of the table of malloc's entries by size (see [`crate::malloc::entry`]): on the page that has the slots of its caches.
+pub(crate) const SIZE_ENTRIES: usize = KMALLOC_SLOTS + KMALLOC_CACHES * SLOT_BYTES;
+/// Bytes of that table: one for each multiple of 16 up to 28 KiB.
+pub(crate) const SIZE_ENTRIES_BYTES: usize = 1793;
+const FIRST_FREE_SLOT: usize = crate::units::align_up(SIZE_ENTRIES + SIZE_ENTRIES_BYTES, SLOT_BYTES);
 /// Most caches that can exist at once, with those of malloc and kmalloc.
-pub const MAX_CACHES: usize = (AREA_BYTES - MALLOC_SLOTS) / SLOT_BYTES;
+pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_FREE_SLOT) / SLOT_BYTES + MALLOC_CACHES + KMALLOC_CACHES;
 /// CPU numbers that the node map covers; higher ones are on node 0.
 const MAPPED_CPUS: usize = 8192;
 
@@ -136,7 +140,7 @@ impl PerCpu {
         }
         self.clear_slot(0);
         self.clear_slot(CODE_0_SLOT);
-        for offset in (MALLOC_SLOTS..FIRST_FREE_SLOT).step_by(SLOT_BYTES) {
+        for offset in (MALLOC_SLOTS..SIZE_ENTRIES).step_by(SLOT_BYTES) {
             self.clear_slot(offset as u16);
         }
         true
@@ -153,6 +157,20 @@ impl PerCpu {
     pub(crate) fn slot(&self, cpu: CpuId, offset: u16) -> *mut usize {
         let base = self.base.load(Ordering::Relaxed);
         (base + ((cpu.0 as usize) << AREA_SHIFT) + usize::from(offset)) as *mut usize
+    }
+
+    /// Gives each area the table of malloc's entries by size: these, with the area's side. To be called before a fast path of malloc is open,
+    /// and as often as a child of a fork starts malloc again: the bytes are the same.
+    pub(crate) fn set_size_entries(&self, of_side_0: &[u8; SIZE_ENTRIES_BYTES]) {
+        for cpu in (0..self.cpus.load(Ordering::Relaxed)).map(CpuId) {
+            let table = self.slot(cpu, SIZE_ENTRIES as u16).cast::<u8>();
+            let side = if cfg!(ashlar_unchecked) { 0 } else { Self::side_of(cpu) };
+            for (steps, entry) in of_side_0.iter().enumerate() {
+                // SAFETY: the table lies in the committed area, beyond all slots; nobody reads it before malloc's fast path is open, and who
+                // has stored to it before stored the same.
+                unsafe { table.add(steps).write(entry + side) };
+            }
+        }
     }
 
     /// The node of a CPU.
