@@ -4,7 +4,7 @@
 mod common;
 
 use core::ptr::NonNull;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use ashlar::{ArenaSource, CacheArgs, KmemCache, Mode};
 use common::{child, cpus, of_cache, pin, tell};
@@ -217,7 +217,37 @@ fn objects_for_another_cpu_go_back_by_the_barn_in_pieces_too() {
     }
 }
 
-/// What one CPU frees for another goes back written, each object of it, so that its cache line is in no other CPU's cache.
+/// What one CPU frees for another is handed out there from the last one on, in a row across the ends of sheaves.
+#[test]
+fn objects_for_another_cpu_come_back_in_a_row() {
+    let Some((one, other)) = two_sides() else {
+        eprintln!("SKIPPED: this process may not use CPUs of both sides");
+        return;
+    };
+    let options = [("ASHLAR_OPTIONS", "reaper=off")];
+    let outcome = child("objects_for_another_cpu_come_back_in_a_row", "row", &options, || {
+        const SHEAVES: usize = 20;
+        let get = || ashlar::malloc::malloc(64) as usize;
+        assert!(pin(one));
+        let objects: Vec<usize> = (0..SHEAVES * 254 + 100).map(|_| get()).collect();
+        assert!(pin(other));
+        // SAFETY: live, each freed once.
+        objects.iter().for_each(|&at| unsafe { ashlar::malloc::free(at as *mut u8) });
+        assert!(pin(one));
+        let places: HashMap<usize, usize> = objects.iter().enumerate().map(|(place, &at)| (at, place)).collect();
+        let again: Vec<usize> = (0..objects.len()).filter_map(|_| places.get(&get()).copied()).collect();
+        let in_a_row = again.windows(2).filter(|pair| pair[0] == pair[1] + 1).count();
+        if ashlar::mode() == Mode::Rseq {
+            assert!(again.len() > (SHEAVES - 1) * 254, "{} came back", again.len());
+            assert!(again.len() - in_a_row < SHEAVES / 4, "{in_a_row} of {} in a row", again.len());
+        }
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
+
+/// What one CPU frees for another goes back written, each line of each object of it, so that it is in no other CPU's cache.
 #[test]
 fn objects_for_another_cpu_go_back_written() {
     let Some((one, other)) = two_sides() else {
@@ -230,20 +260,26 @@ fn objects_for_another_cpu_go_back_written() {
         const MARK: usize = 0x5555_aaaa;
         let stored = || of_cache("malloc-1024", |info| info.barn.put);
         assert!(pin(one));
-        let objects: Vec<*mut usize> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(1024).cast()).collect();
-        // Sheaves that went to the barn, and objects that were written.
-        let freed_on = |cpu: usize, objects: &[*mut usize]| {
+        let objects: Vec<*mut [usize; LINE / 8]> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(1024).cast()).collect();
+        let lines = |object: *mut [usize; LINE / 8]| {
+            (0..1024 / LINE).map(move |line| object.wrapping_add(line).cast::<usize>())
+        };
+        // Sheaves that went to the barn, and objects of which every line was written.
+        let freed_on = |cpu: usize, objects: &[*mut [usize; LINE / 8]]| {
             assert!(pin(cpu));
             let before = stored();
             for &object in objects {
                 // SAFETY: live; freed once.
                 unsafe {
-                    object.write(MARK);
+                    lines(object).for_each(|line| line.write(MARK));
                     ashlar::malloc::free(object.cast());
                 }
             }
             // SAFETY: nobody allocates meanwhile and no slab is given back, so it is mapped memory that nobody writes.
-            let written = objects.iter().filter(|object| unsafe { object.read_volatile() } != MARK).count();
+            let is_marked = |line: *mut usize| unsafe { line.read_volatile() } == MARK;
+            let written = objects.iter().filter(|&&object| lines(object).all(|line| !is_marked(line))).count();
+            let touched = objects.iter().filter(|&&object| lines(object).any(|line| !is_marked(line))).count();
+            assert_eq!(touched, written, "some lines of an object");
             (stored() - before, written)
         };
         let (for_other, for_self) = objects.split_at(OBJECTS / 2);

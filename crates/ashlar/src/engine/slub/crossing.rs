@@ -12,17 +12,23 @@
 //! * **Lines go over written.** A line that one CPU wrote and another only read is in the caches of both. Whoever writes it next has to wait
 //!   until the other has dropped its copy, which costs more than taking over a line that only the other has. The program of a CPU that frees
 //!   has mostly only read its objects. So the objects of a full sheaf are written before it goes to the barn ([`hand_over`]), in the caches
-//!   where they lie; a program that frees without having looked pays for that, as on allocators that link free objects. And a sheaf that
-//!   was robbed, which would only be read until it goes back empty, is written by the robber ([`Sheaf::move_here`]).
+//!   where they lie, and in all their lines, since who is handed a buffer has read it; a program that frees without having looked pays for
+//!   that, a nanosecond or so a line. And a sheaf that was robbed, which would only be read until it goes back empty, is written by the robber
+//!   ([`Sheaf::move_here`]).
 //! * **Sheaves for others are larger.** Each sheaf that goes over costs both CPUs a meeting at a barn. What a CPU frees for itself may gather on smaller
 //!   ones, of malloc's caches, which hold less then ([`sheaf_capacity`]).
 //! * **Several at a time, and empty ones for full ones.** See [`super::barn::ROBBED_AT_ONCE`] and [`super::store`]; and none is looked at before all are asked for: [`SheafList`](crate::percpu::sheaf::SheafList).
-//! * **They need not be in order.** See [`super::locality`].
+//! * **They keep some order.** What was freed last is allocated first, across the ends of sheaves ([`super::store`]). But they need not be in perfect
+//!   order: see [`super::locality`].
 #![allow(unsafe_code, reason = "writes free objects")]
 
 use crate::engine::{RawCache, tunable};
 use crate::percpu::area::is_sided;
 use crate::percpu::sheaf::Sheaf;
+use crate::units::{CACHE_LINE, PAGE_SIZE, align_up};
+
+/// Bytes of a free link.
+const WORD: usize = size_of::<u64>();
 
 /// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::malloc::entry`] on sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +55,71 @@ pub(super) fn sheaf_capacity(cache: &RawCache, side: Side) -> usize {
     }
 }
 
-/// Takes the first line of each object of a full sheaf for this CPU alone, before another one robs it; of constructed objects, which must
-/// stay as they are, the line of the free link.
+/// Takes the lines of each object of a full sheaf for this CPU alone, before another one robs it; of constructed objects, which must stay as
+/// they are, the line of the free link.
 pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
     let geometry = &cache.geometry;
-    let offset = if geometry.link_offset < geometry.object_size { 0 } else { geometry.link_offset };
+    let is_constructed = geometry.link_offset >= geometry.object_size;
+    let (from, to) =
+        if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.object_size) };
     for &object in full.objects() {
-        // SAFETY: the objects of a sheaf are free, and whoever has the sheaf has them. They are as long as a link at least, and aligned
-        // for it; what is in them, or behind them in place of a link, means nothing.
-        unsafe { ((object + offset) as *mut u64).write(0) };
+        // SAFETY: the objects of a sheaf are free, and whoever has the sheaf has them. What is in them, or behind them in place of a
+        // link, means nothing. Both ends are multiples of a word, as objects and links are aligned for one.
+        unsafe { write_lines(object + from, object + to) };
+    }
+}
+
+/// Writes a word of each cache line of `from..to`. Ends before a page that begins with a zero, as one does that the program never used: it
+/// is not to become resident for this.
+///
+/// # Safety
+/// The range is memory of the caller's, at least a word of it, whose contents mean nothing, and begins and ends at multiples of a word.
+unsafe fn write_lines(from: usize, to: usize) {
+    let mut at = from;
+    loop {
+        // SAFETY: by the caller's promise.
+        unsafe { (at as *mut u64).write(0) };
+        at = align_up(at + 1, CACHE_LINE);
+        // SAFETY: by the caller's promise.
+        if at >= to || at.is_multiple_of(PAGE_SIZE) && unsafe { (at as *mut u64).read() } == 0 {
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(4096))]
+    struct Pages([u8; 4 * PAGE_SIZE]);
+
+    /// Writes the lines of `from..to` of pages of which all bytes are 1 but those of `zeros`; the places that are 0 then.
+    fn written(from: usize, to: usize, zeros: core::ops::Range<usize>) -> std::vec::Vec<usize> {
+        let mut pages = std::boxed::Box::new(Pages([1; 4 * PAGE_SIZE]));
+        pages.0[zeros.clone()].fill(0);
+        let base = pages.0.as_mut_ptr() as usize;
+        // SAFETY: inside the pages, which are this function's; the ends are multiples of 16.
+        unsafe { write_lines(base + from, base + to) };
+        assert!(pages.0[zeros].iter().all(|&byte| byte == 0));
+        (0..pages.0.len()).step_by(WORD).filter(|&at| pages.0[at..at + WORD] == [0; WORD]).collect()
+    }
+
+    #[test]
+    fn a_word_of_each_line_is_written_and_nothing_outside() {
+        assert_eq!(written(48, 64, 0..0), [48]);
+        assert_eq!(written(64, 128, 0..0), [64]);
+        assert_eq!(written(96, 272, 0..0), [96, 128, 192, 256]);
+        let all = written(4000, 3 * PAGE_SIZE, 0..0);
+        assert_eq!(all[..3], [4000, 4032, 4096]);
+        assert_eq!(all.len(), 2 + 2 * PAGE_SIZE / CACHE_LINE);
+    }
+
+    #[test]
+    fn pages_that_were_never_used_stay_so() {
+        let untouched = 2 * PAGE_SIZE..4 * PAGE_SIZE;
+        let in_front = |places: std::vec::Vec<usize>| places.into_iter().filter(|&at| at < 2 * PAGE_SIZE).count();
+        assert_eq!(in_front(written(0, 4 * PAGE_SIZE, untouched)), 2 * PAGE_SIZE / CACHE_LINE);
+        assert_eq!(written(PAGE_SIZE, 2 * PAGE_SIZE, 0..0).len(), PAGE_SIZE / CACHE_LINE, "an object may start a page");
     }
 }

@@ -133,23 +133,28 @@ fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
     })
 }
 
-/// Moves sheaves of another CPU to this one: the first, and the others to `keep`.
+/// Moves sheaves of another CPU to this one, in the order in which their own CPU would have used them: the one that came last now, the others
+/// by way of `keep`. Then the program is given what was freed last back from the end on, across the ends of sheaves: see [`locality`].
 fn move_here(
     mut robbed: SheafList,
     one: fn(&mut SheafList) -> Option<Sheaf>,
     keep: impl FnOnce(SheafList),
 ) -> Option<Sheaf> {
-    let mut first = one(&mut robbed)?;
-    first.move_here();
-    let mut others = SheafList::new();
+    // Whoever takes sheaves from one list to another turns their order round: who robbed them has the oldest on top.
+    let mut moved = SheafList::new();
     while let Some(mut sheaf) = one(&mut robbed) {
         sheaf.move_here();
+        moved.push(sheaf);
+    }
+    let newest = one(&mut moved)?;
+    let mut others = SheafList::new();
+    while let Some(sheaf) = one(&mut moved) {
         others.push(sheaf);
     }
     if others.len() > 0 {
         keep(others);
     }
-    Some(first)
+    Some(newest)
 }
 
 /// The barns of the other CPUs, the next one first.
