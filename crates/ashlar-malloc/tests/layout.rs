@@ -56,6 +56,9 @@ fn what_few_programs_run_lies_apart() {
     for module in ["6ashlar7options", "6ashlar6report", "13ashlar_malloc7figures"] {
         in_section(module, &rare);
     }
+    for rare_path in ["6ashlar3api10zone_stats", "6ashlar10background5start", "6ashlar6percpu5drain"] {
+        in_section(rare_path, &rare);
+    }
     for hollow in ["6ashlar6engine6hollow", "6ashlar6engine4slub6hollow9come_home"] {
         in_section(hollow, &rare);
     }

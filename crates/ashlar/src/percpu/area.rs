@@ -49,6 +49,7 @@ pub(crate) const KMALLOC_CACHES: usize = 16;
 pub(crate) const SIZE_ENTRIES: usize = KMALLOC_SLOTS + KMALLOC_CACHES * SLOT_BYTES;
 /// Bytes of that table: one for each multiple of 16 up to 28 KiB.
 pub(crate) const SIZE_ENTRIES_BYTES: usize = 1793;
+const _: () = assert!(SIZE_ENTRIES + SIZE_ENTRIES_BYTES <= crate::units::PAGE_SIZE);
 const FIRST_FREE_SLOT: usize = crate::units::align_up(SIZE_ENTRIES + SIZE_ENTRIES_BYTES, SLOT_BYTES);
 /// Most caches that can exist at once, with those of malloc and kmalloc.
 pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_FREE_SLOT) / SLOT_BYTES + MALLOC_CACHES + KMALLOC_CACHES;

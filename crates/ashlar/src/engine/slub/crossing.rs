@@ -13,7 +13,7 @@
 //!   until the other has dropped its copy, which costs more than taking over a line that only the other has. The program of a CPU that frees
 //!   has mostly only read its objects. So the objects of a full sheaf are written before it goes to the barn ([`hand_over`]), in the caches
 //!   where they lie, and in all their lines, since who is handed a buffer has read it; a program that frees without having looked pays for
-//!   that, a nanosecond or so a line. And a sheaf that was robbed, which would only be read until it goes back empty, is written by the robber
+//!   that, a store for each line which its cache has to fetch. And a sheaf that was robbed, which would only be read until it goes back empty, is written by the robber
 //!   ([`Sheaf::move_here`]).
 //! * **Sheaves for others are larger.** Each sheaf that goes over costs both CPUs a meeting at a barn. What a CPU frees for itself may gather on smaller
 //!   ones, of malloc's caches, which hold less then ([`sheaf_capacity`]).
@@ -61,10 +61,10 @@ pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
     let geometry = &cache.geometry;
     let is_constructed = geometry.link_offset >= geometry.object_size;
     let (from, to) =
-        if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.object_size) };
+        if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.stride) };
     for &object in full.objects() {
-        // SAFETY: the objects of a sheaf are free, and whoever has the sheaf has them. What is in them, or behind them in place of a
-        // link, means nothing. Both ends are multiples of a word, as objects and links are aligned for one.
+        // SAFETY: the objects of a sheaf are free, and whoever has the sheaf has them, up to the next ones. What is in them, or behind them in
+        // place of a link, means nothing. Objects and links are aligned for a word, so strides are multiples of one.
         unsafe { write_lines(object + from, object + to) };
     }
 }
@@ -117,9 +117,11 @@ mod tests {
 
     #[test]
     fn pages_that_were_never_used_stay_so() {
-        let untouched = 2 * PAGE_SIZE..4 * PAGE_SIZE;
-        let in_front = |places: std::vec::Vec<usize>| places.into_iter().filter(|&at| at < 2 * PAGE_SIZE).count();
-        assert_eq!(in_front(written(0, 4 * PAGE_SIZE, untouched)), 2 * PAGE_SIZE / CACHE_LINE);
+        // Only their first word is zero here, so that whoever writes the others is found out.
+        let unused = 2 * PAGE_SIZE;
+        let places = written(0, 4 * PAGE_SIZE, unused..unused + WORD);
+        let expected: std::vec::Vec<usize> = (0..=unused).step_by(CACHE_LINE).collect();
+        assert_eq!(places, expected, "all lines before, and the zero that was there");
         assert_eq!(written(PAGE_SIZE, 2 * PAGE_SIZE, 0..0).len(), PAGE_SIZE / CACHE_LINE, "an object may start a page");
     }
 }

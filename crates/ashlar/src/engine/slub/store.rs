@@ -134,7 +134,8 @@ fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
 }
 
 /// Moves sheaves of another CPU to this one, in the order in which their own CPU would have used them: the one that came last now, the others
-/// by way of `keep`. Then the program is given what was freed last back from the end on, across the ends of sheaves: see [`locality`].
+/// by way of `keep`. So objects that were freed in a row are handed out in a row, the last one first, across the ends of sheaves: see
+/// [`locality`].
 fn move_here(
     mut robbed: SheafList,
     one: fn(&mut SheafList) -> Option<Sheaf>,
