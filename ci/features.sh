@@ -10,6 +10,18 @@ cargo build -p ashlar-malloc -p ashlar-c
 debug=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
 said=$(LD_PRELOAD=$debug/libashlar_malloc.so sh -c 'echo started; LD_PRELOAD= exec true' 2>&1)
 [[ $said == started ]] || { echo "a program on the debug build says: $said" >&2; exit 1; }
+# The layout of the library by the other linker that takes it: exceptions must pass it.
+if command -v ld.bfd >/dev/null; then
+    bfd=target/bfd
+    RUSTFLAGS='-Clink-arg=-fuse-ld=bfd' CARGO_TARGET_DIR=$bfd cargo build --release -p ashlar-malloc
+    c++ -std=c++17 -O1 -w -fno-builtin -pthread crates/ashlar-malloc/tests/c/cxx.cc -o "$bfd/cxx"
+    said=$(LD_PRELOAD=$bfd/release/libashlar_malloc.so "$bfd/cxx" 2>&1)
+    [[ $said == well ]] || { echo "a C++ program on the library of GNU ld says: $said" >&2; exit 1; }
+    sections=$(readelf -SW "$bfd/release/libashlar_malloc.so")
+    [[ $sections == *.text.ashlar_apart* ]] || { echo "GNU ld did not take layout.ld" >&2; exit 1; }
+else
+    echo "SKIPPED: the layout by GNU ld, which is not installed"
+fi
 cargo check --release -p ashlar --all-features --all-targets
 # The lab on a machine with Rust alone. (Release, where its dependencies are compiled already.)
 cargo check --release -p ashlar-cli --no-default-features

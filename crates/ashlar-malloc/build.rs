@@ -27,7 +27,9 @@ fn linker_takes(script: &str) -> bool {
     let var = |name| env::var_os(name).filter(|value| !value.is_empty());
     let (Some(rustc), Some(target), Some(out)) = (var("RUSTC"), var("TARGET"), var("OUT_DIR")) else { return false };
     let source = PathBuf::from(&out).join("probe.rs");
-    let text = "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {\n    loop {}\n}\n";
+    // With a table, since sections are inserted after those of tables.
+    let text = "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {\n    loop {}\n}\n\
+                #[unsafe(no_mangle)]\npub static TABLE: [u64; 4] = [1, 2, 3, 4];\n";
     if std::fs::write(&source, text).is_err() {
         return false;
     }

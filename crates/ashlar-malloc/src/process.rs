@@ -3,7 +3,8 @@
 //! At load the fork handlers are registered. The C library calls the handlers of `prepare` in reverse order of
 //! registration and the others in order, and this library comes up before the program: so all locks are taken after
 //! every other handler ran, and released before any other runs, and all of them may allocate. Allocation before
-//! this constructor needs none of it. At exit the table that `ASHLAR_STATS` asks for is printed.
+//! this constructor needs none of it. What start-up used of the library and nobody needs any more is dropped when that is over. At exit the
+//! table that `ASHLAR_STATS` asks for is printed.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -21,6 +22,46 @@ extern "C" fn at_load() {
         to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
     }
     read_wish();
+    #[cfg(target_arch = "x86_64")]
+    ashlar::malloc::when_up(drop_what_lies_apart);
+}
+
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".weak ashlar_apart_code_start, ashlar_apart_code_end, ashlar_apart_tables_start, ashlar_apart_tables_end",
+    ".hidden ashlar_apart_code_start, ashlar_apart_code_end, ashlar_apart_tables_start, ashlar_apart_tables_end",
+);
+
+/// The address of a symbol of `layout.ld`; 0 without a layout, as in a static library.
+#[cfg(target_arch = "x86_64")]
+macro_rules! address_of {
+    ($symbol:literal) => {{
+        let address: usize;
+        // SAFETY: reads a GOT entry, which holds 0 where nobody defines the symbol.
+        unsafe {
+            core::arch::asm!(
+                concat!("mov {}, [rip + ", $symbol, "@GOTPCREL]"),
+                out(reg) address,
+                options(nostack, pure, readonly)
+            )
+        };
+        address
+    }};
+}
+
+/// Makes the pages of code and tables that lie apart non-resident, of which start-up used some, as the kernel frees its init memory. Who
+/// needs one later has it read from the file again. What a debugger wrote into them, a breakpoint in start-up, is lost.
+#[cfg(target_arch = "x86_64")]
+fn drop_what_lies_apart() {
+    let code = address_of!("ashlar_apart_code_start")..address_of!("ashlar_apart_code_end");
+    let tables = address_of!("ashlar_apart_tables_start")..address_of!("ashlar_apart_tables_end");
+    for range in [code, tables] {
+        if range.start < range.end {
+            // SAFETY: the linker laid nothing into these pages but code and constants, which nobody writes. They are pages of the file, and what
+            // is dropped of those is read again. This function does not lie there. A refusal does no harm.
+            unsafe { libc::madvise(range.start as *mut libc::c_void, range.len(), libc::MADV_DONTNEED) };
+        }
+    }
 }
 
 /// Where the table goes: standard error as it was at load, since many programs close theirs before the end. -1: nowhere.

@@ -1,9 +1,9 @@
-//! Where the linker laid functions down: what every program runs together, and apart what few run (`layout.ld`).
+//! Where the linker laid things down: what every program uses together, and apart what few use (`layout.ld`).
 #![cfg(target_os = "linux")]
 
 mod common;
 
-use common::{library, skipped};
+use common::{NOT_HERE, build, library, on_library, skipped};
 use core::ops::Range;
 use std::process::Command;
 
@@ -21,54 +21,100 @@ fn section(name: &str) -> Option<Range<u64>> {
     Some(start..start + size)
 }
 
-#[test]
-fn what_few_programs_run_lies_apart() {
-    let Some(rare) = section(".text.ashlar_rare") else {
+/// Addresses of the code and of the tables that lie apart; `None` where the linker does not take the script.
+fn apart() -> Option<[Range<u64>; 2]> {
+    let Some(code) = section(".text.ashlar_apart") else {
         assert!(
             !said("readelf", &["-p", ".comment"]).contains("LLD"),
             "LLD takes layout.ld, but build.rs did not give it"
         );
-        return skipped("a linker that does not take layout.ld");
+        skipped("a linker that does not take layout.ld");
+        return None;
     };
+    let tables = section(".rodata.ashlar_apart").expect("messages").start..section(".ashlar_tables_end")?.end;
+    for unwinding in [".eh_frame_hdr", ".eh_frame"].map(section) {
+        let unwinding = unwinding.expect("tables for unwinding");
+        assert!(tables.contains(&unwinding.start), "tables for unwinding at {unwinding:x?}, not in {tables:x?}");
+    }
+    Some([code, tables])
+}
+
+#[test]
+fn what_few_programs_use_lies_apart() {
+    let Some([apart, tables]) = apart() else { return };
     let text = section(".text").expect("code");
-    assert!(
-        rare.end.is_multiple_of(64 << 10),
-        "what every program runs begins with a window of the kernel's, not at {:#x}",
-        rare.end
-    );
+    for address in [apart.start, apart.end] {
+        assert!(address.is_multiple_of(64 << 10), "{address:#x} is in the middle of a window of the kernel's");
+    }
+    assert!(!apart.contains(&text.start) && text.end <= tables.start, "{apart:x?}, {text:x?}, {tables:x?}");
     let names = said("nm", &[]);
-    let functions: Vec<(u64, &str)> = names
+    let symbols: Vec<(u64, &str)> = names
         .lines()
         .filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
-            [address, "t" | "T", name] => Some((u64::from_str_radix(address, 16).ok()?, name)),
+            [address, "t" | "T" | "r" | "R", name] => Some((u64::from_str_radix(address, 16).ok()?, name)),
             _ => None,
         })
         .collect();
-    let in_section = |name: &str, section: &Range<u64>| {
-        let found: Vec<_> = functions.iter().filter(|function| function.1.contains(name)).collect();
-        assert!(!found.is_empty(), "no function has {name} in its name: is it still called so in layout.ld and here?");
-        let astray: Vec<_> = found.iter().filter(|function| !section.contains(&function.0)).collect();
-        assert!(astray.is_empty(), "{name}: {astray:x?} outside {section:x?}");
+    let lies = |name: &str, place: &Range<u64>| {
+        let found: Vec<_> = symbols.iter().filter(|symbol| symbol.1.contains(name)).collect();
+        assert!(!found.is_empty(), "nothing has {name} in its name: is it still called so in layout.ld and here?");
+        let astray: Vec<_> = found.iter().filter(|symbol| !place.contains(&symbol.0)).collect();
+        assert!(astray.is_empty(), "{name}: {astray:x?} outside {place:x?}");
     };
     for engine in ["8cpu_slab", "4slab", "4slob", "10segregated"] {
-        in_section(&format!("6ashlar6engine{engine}"), &rare);
+        lies(&format!("6ashlar6engine{engine}"), &apart);
     }
-    for module in ["6ashlar7options", "6ashlar6report", "13ashlar_malloc7figures"] {
-        in_section(module, &rare);
+    for module in ["6ashlar7options", "6ashlar6report", "13ashlar_malloc7figures", "6ashlar4boot17lay_out_for_linux"] {
+        lies(module, &apart);
     }
-    for rare_path in ["6ashlar3api10zone_stats", "6ashlar10background5start", "6ashlar6percpu5drain"] {
-        in_section(rare_path, &rare);
+    for function in ["6ashlar3api10zone_stats", "6ashlar6percpu5drain", "12find_in_slab", "8registry8Registry5merge"] {
+        lies(function, &apart);
     }
-    for hollow in ["6ashlar6engine6hollow", "6ashlar6engine4slub6hollow9come_home"] {
-        in_section(hollow, &rare);
+    for hollow in ["6ashlar6engine6hollow", "6ashlar6engine4slub6hollow10bring_home"] {
+        lies(hollow, &apart);
     }
-    for path in ["6ashlar6engine4slub6refill", "6ashlar6malloc11malloc_slow", "6ashlar6malloc9free_slow"] {
-        in_section(path, &text);
+    for path in ["6ashlar6engine4slub6refill", "6ashlar6malloc11malloc_slow", "6ashlar6malloc9free_slow", "7at_load"] {
+        lies(path, &text);
     }
-    // 103 KiB when this was written.
+    // 79 KiB when this was written.
     let bytes = text.end - text.start;
     assert!(
-        cfg!(debug_assertions) || bytes <= 104 << 10,
+        cfg!(debug_assertions) || bytes <= 80 << 10,
         "{bytes} bytes of code lie where every program has them resident"
     );
+}
+
+/// Start-up uses some of it, and drops it. What allocates, of any size and in several threads, needs none; nor constants there.
+#[test]
+fn nothing_that_lies_apart_is_resident() {
+    let Some(apart) = apart() else { return };
+    if cfg!(debug_assertions) {
+        return skipped("a library that is not optimised");
+    }
+    let program = build("cc", "c/resident.c", &[]);
+    let out = on_library(&program, "").output().expect("the program runs");
+    if out.status.code() == Some(NOT_HERE) {
+        return skipped("no /proc/self/pagemap");
+    }
+    assert!(out.status.success(), "{out:?}");
+    let library = library();
+    let library = library.to_str().expect("a path in UTF-8");
+    let (mut base, mut all) = (None, 0);
+    let mut found = Vec::new();
+    for line in String::from_utf8(out.stdout).expect("text").lines() {
+        // A page and the line of its mapping.
+        let Some((page, mapping)) = line.split_once(' ') else { panic!("a line without a mapping: {line}") };
+        if mapping.ends_with(library) {
+            let page = u64::from_str_radix(page, 16).expect("an address");
+            let start =
+                mapping.split('-').next().and_then(|start| u64::from_str_radix(start, 16).ok()).expect("a mapping");
+            let place = page - *base.get_or_insert(start);
+            all += 1;
+            if apart.iter().any(|range| range.contains(&place)) {
+                found.push(place);
+            }
+        }
+    }
+    assert!(all >= 16, "{all} pages of the library are resident: is this its file?");
+    assert!(found.is_empty(), "of {apart:x?} these pages are resident: {found:x?}");
 }

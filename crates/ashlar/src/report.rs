@@ -19,11 +19,6 @@ impl Line {
         Line { bytes: [0; ROOM], len: 0 }
     }
 
-    /// What was written so far.
-    pub(crate) fn text(&self) -> &str {
-        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
-    }
-
     /// Prints it.
     pub(crate) fn print(&mut self) {
         self.end();

@@ -48,7 +48,7 @@ mod lock {
         #[inline]
         pub(crate) fn lock(&self) -> Guard<'_, T> {
             if self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-                self.lock_contended();
+                wait_for(&self.locked);
             }
             super::bump(&self.taken);
             Guard { lock: self }
@@ -61,21 +61,6 @@ mod lock {
                 super::bump(&self.taken);
                 Guard { lock: self }
             })
-        }
-
-        #[cold]
-        #[inline(never)]
-        fn lock_contended(&self) {
-            let mut waited = 0u32;
-            loop {
-                if self.locked.load(Ordering::Relaxed) == 0
-                    && self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-                {
-                    return;
-                }
-                waited = waited.saturating_add(1);
-                super::relax(waited);
-            }
         }
 
         /// Takes the lock and forgets the guard: for fork handlers, which hold locks across `fork`.
@@ -109,6 +94,22 @@ mod lock {
         /// The calling thread (or, after fork, its copy in the child) holds the lock by `lock_raw`.
         pub(crate) unsafe fn unlock_raw(&self) {
             self.locked.store(0, Ordering::Release);
+        }
+    }
+
+    /// Takes a lock that somebody else has. One function for the locks of all things.
+    #[cold]
+    #[inline(never)]
+    fn wait_for(locked: &AtomicU32) {
+        let mut waited = 0u32;
+        loop {
+            if locked.load(Ordering::Relaxed) == 0
+                && locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+            waited = waited.saturating_add(1);
+            super::relax(waited);
         }
     }
 

@@ -225,13 +225,12 @@ fn create_or_merge(
     let own = crate::boot::own_options(Candidate { name, origin, engine });
     let rule = order_rule(engine.order_rule(rule), args, &own)?;
     let constructed = args.ctor.is_some();
-    let geometry = if engine == Engine::Slab {
-        // No links: constructed objects need no room for one.
-        let general = Geometry::new(size, args.align, args.hwcache_align, false, rule, cpus)?;
-        slab::layout::layout(general, constructed, rule).ok_or(CreateError::Size)?
-    } else {
-        Geometry::new(size, args.align, args.hwcache_align, constructed, rule, cpus)?
-    };
+    let is_slab = engine == Engine::Slab;
+    // SLAB has no links: constructed objects need no room for one.
+    let mut geometry = Geometry::new(size, args.align, args.hwcache_align, constructed && !is_slab, rule, cpus)?;
+    if is_slab {
+        geometry = slab::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
+    }
     if args.sheaf_capacity.is_some_and(|n| n == 0 || n > MAX_SHEAF_CAPACITY) {
         return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
     }

@@ -6,7 +6,7 @@
 
 use super::merge::{self, Alias};
 use crate::engine::slab::QueueOptions;
-use crate::engine::{self, Constructor, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache};
+use crate::engine::{self, Constructor, Engine, Merge, Opening, Origin, Plan, RawCache};
 use crate::error::CreateError;
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::meta::META;
@@ -67,10 +67,8 @@ impl Registry {
 
     /// Makes `new` one more name of a cache that it can be merged with, of several the youngest. `None` without such, and without
     /// memory: then it becomes a cache of its own.
-    fn merged(&mut self, new: &NewCache<'_>) -> Option<(&'static RawCache, &'static Alias)> {
-        if !new.merge.mergeable {
-            return None;
-        }
+    #[inline(never)]
+    fn merge(&mut self, new: &NewCache<'_>) -> Option<(&'static RawCache, &'static Alias)> {
         let alike = self.live().filter(|cache| merge::fits(new, cache));
         let cache = alike.max_by_key(|cache| cache.serial.load(Ordering::Relaxed))?;
         let place = if self.free_aliases.is_null() {
@@ -125,7 +123,9 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
     {
         return Ok((cache, None));
     }
-    if let Some((cache, alias)) = registry.merged(new) {
+    if new.merge.mergeable
+        && let Some((cache, alias)) = registry.merge(new)
+    {
         return Ok((cache, Some(alias)));
     }
     // An entry of a destroyed cache is used again, with its node entries, which are empty.
@@ -143,7 +143,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
         Some(place) => (Some(place), unsafe { (*place).state }),
         None => {
             let place = META.alloc(size_of::<RawCache>(), align_of::<RawCache>().max(64));
-            (place.map(|p| p.as_ptr().cast()), EngineState::EMPTY)
+            (place.map(|p| p.as_ptr().cast()), engine::EMPTY)
         }
     };
     // Those that are set aside stay so.

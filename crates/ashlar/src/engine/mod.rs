@@ -269,14 +269,21 @@ pub(crate) struct EngineState {
     pub(crate) pool: u16,
 }
 
-impl EngineState {
-    pub(crate) const EMPTY: EngineState =
-        EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE, tallies: &[], pool: 0 };
+/// What a cache begins with. A static has a name, by which the linker tells it from what no program needs.
+pub(crate) static EMPTY: EngineState =
+    EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE, tallies: &[], pool: 0 };
 
+impl EngineState {
     /// Brings what the engine needs into the state it has at the start of a cache. Where that fails, what was made stays in
     /// the state for the next cache. Under the registry lock. Where objects share pages with those of other caches, `geometry`
     /// becomes that of the pages.
     pub(crate) fn open(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
+        if of.engine == Engine::Ashlar { self.open_nodes() } else { self.open_other(of, geometry) }
+    }
+
+    /// [`Self::open`] for the engines that have to be asked for.
+    #[inline(never)]
+    fn open_other(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
         match of.engine {
             Engine::Ashlar => self.open_nodes(),
             Engine::Slub(stage) => {

@@ -59,13 +59,26 @@ pub(super) fn find(function: &str, address: usize) -> Option<Found> {
 }
 
 fn find_other(function: &str, address: usize) -> Option<Found> {
-    let Some(page) = MEMMAP.page_of(address) else {
-        if let Some(bytes) = direct::size_of_mapping(address) {
-            return Some(Found::Direct(bytes));
+    match MEMMAP.page_of(address) {
+        None => {
+            if let Some(bytes) = direct::size_of_mapping(address) {
+                return Some(Found::Direct(bytes));
+            }
+            direct::report_stray(function, address);
+            None
         }
-        direct::report_stray(function, address);
-        return None;
-    };
+        Some(page) if MEMMAP.class_of(page).kind() == PageKind::LargeHead && address.is_multiple_of(PAGE_SIZE) => {
+            let pages = MEMMAP.head(page).state.load(Ordering::Relaxed) as usize;
+            Some(Found::Large(page, pages))
+        }
+        Some(page) => find_in_slab(function, address, page),
+    }
+}
+
+/// [`find`] in a page where nothing of malloc's caches is live, nor a large object starts: objects of other caches, and misuse.
+#[cold]
+#[inline(never)]
+fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found> {
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
@@ -83,11 +96,7 @@ fn find_other(function: &str, address: usize) -> Option<Found> {
             }
             return None;
         }
-        PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => {
-            let pages = MEMMAP.head(page).state.load(Ordering::Relaxed) as usize;
-            return Some(Found::Large(page, pages));
-        }
-        _ => {}
+        PageKind::Free | PageKind::LargeHead => {}
     }
     match large_around(page) {
         Some(start) => report::inside_large(function, address, start),

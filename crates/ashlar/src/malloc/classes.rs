@@ -30,6 +30,22 @@ pub(crate) const fn size_of_class(class: usize) -> usize {
     (1 << doubling) + ((step + 1) << (doubling - 3))
 }
 
+/// What all names begin with, and room for the size.
+pub(crate) const NAME: [u8; 12] = *b"malloc-\0\0\0\0\0";
+
+/// The name of the cache of a class, in a copy of [`NAME`]. Not by `core::fmt`: every program comes here, and would have that code resident.
+pub(crate) fn name_of_class(class: usize, place: &mut [u8; NAME.len()]) -> &str {
+    let size = size_of_class(class);
+    let mut end = NAME.iter().position(|&byte| byte == 0).unwrap_or(0);
+    let mut unit = 10usize.pow(size.ilog10());
+    while unit > 0 {
+        place[end] = b'0' + (size / unit % 10) as u8;
+        end += 1;
+        unit /= 10;
+    }
+    core::str::from_utf8(&place[..end]).unwrap_or("malloc")
+}
+
 /// Bytes of the objects with an entry in the object map, by half of the entry; 0 for entries of no class.
 static ENTRY_BYTES: [u16; 1 << 7] = {
     let mut table = [0; 1 << 7];
@@ -103,6 +119,13 @@ mod tests {
             assert!(class == 0 || size_of_class(class - 1) < size, "size {size}: class of {given} is not the smallest");
             let waste = given - size;
             assert!(waste < 16 || waste * 9 <= given, "size {size}: {waste} bytes wasted of {given}");
+        }
+    }
+
+    #[test]
+    fn caches_are_named_after_their_size() {
+        for class in 0..CLASSES {
+            assert_eq!(name_of_class(class, &mut { NAME }), std::format!("malloc-{}", size_of_class(class)));
         }
     }
 

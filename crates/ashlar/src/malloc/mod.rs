@@ -18,7 +18,6 @@ mod classes;
 pub(crate) mod entry;
 mod resize;
 
-use core::fmt::Write;
 use core::ptr::NonNull;
 
 use crate::cache::{CacheArgs, create_raw};
@@ -29,13 +28,12 @@ use crate::page::objmap::OBJECTS;
 use crate::page::zone::ZONE;
 use crate::percpu;
 use crate::percpu::area::{MALLOC_SLOTS, PERCPU, PerCpu, SIZE_ENTRIES_BYTES, SLOT_BYTES};
-use crate::report;
 use crate::slab::OrderRule;
-use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::units::{BLOCK_SIZE, PAGE_SIZE};
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
-use classes::{CLASSES, Code, STEP, aligned_class, class_of, size_of_class};
+use classes::{CLASSES, Code, NAME, STEP, aligned_class, class_of, name_of_class, size_of_class};
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[doc(hidden)]
 pub use entry::parts;
@@ -68,6 +66,18 @@ static STATE: AtomicU32 = AtomicU32::new(DOWN);
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 4;
 
+/// What to call when start-up is over; 0 for nothing.
+static WHEN_UP: AtomicUsize = AtomicUsize::new(0);
+
+/// Has `then` called when start-up is over: now, or by the first call that needs memory, before that returns; maybe more than once. What only
+/// start-up used can go then.
+pub fn when_up(then: fn()) {
+    WHEN_UP.store(then as usize, Ordering::SeqCst);
+    if STATE.load(Ordering::SeqCst) == UP {
+        then();
+    }
+}
+
 /// Makes sure that malloc can have caches; false when memory for that is refused.
 #[inline]
 fn ensure() -> bool {
@@ -75,13 +85,26 @@ fn ensure() -> bool {
 }
 
 #[cold]
+#[inline(never)]
 fn ensure_slow() -> bool {
+    let up = start_once();
+    let then = WHEN_UP.load(Ordering::SeqCst);
+    if up && then != 0 {
+        // SAFETY: only `when_up` stores here, and only values of this function type.
+        let then = unsafe { core::mem::transmute::<usize, fn()>(then) };
+        then();
+    }
+    up
+}
+
+#[inline(never)]
+fn start_once() -> bool {
     if !crate::boot::ensure() {
         return false;
     }
     if STATE.compare_exchange(DOWN, STARTING, Ordering::Acquire, Ordering::Acquire).is_ok() {
         let made = start();
-        STATE.store(if made { UP } else { FAILED }, Ordering::Release);
+        STATE.store(if made { UP } else { FAILED }, Ordering::SeqCst);
         return made;
     }
     let mut waited = 0u32;
@@ -132,12 +155,12 @@ fn create_cache(class: usize) -> Option<&'static RawCache> {
     let rule = crate::boot::order_rule().0;
     let larger = rule.max_order == OrderRule::DEFAULT.max_order;
     let size = size_of_class(class);
-    let mut name = report::Line::new();
-    let _ = write!(name, "malloc-{size}");
+    let mut place = NAME;
+    let name = name_of_class(class, &mut place);
     let max_order = (larger && size > LARGE_CLASS).then_some(LARGE_CLASS_ORDER.max(rule.min_order));
     let args = CacheArgs { align: STEP, max_order, ..CacheArgs::default() };
     let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
-    let raw = create_raw(name.text(), size, &args, Origin::Malloc, Some(slot)).ok()?;
+    let raw = create_raw(name, size, &args, Origin::Malloc, Some(slot)).ok()?;
     CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
     Some(raw)
 }

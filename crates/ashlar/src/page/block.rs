@@ -12,7 +12,7 @@ use crate::units::{BLOCK_PAGES, PageIndex};
 
 const WORDS: usize = BLOCK_PAGES / 64;
 /// Bits at multiples of 2^k, for k of 0 to 6: where a run of order k may start inside a word.
-const STARTS: [u64; 7] = [
+static STARTS: [u64; 7] = [
     !0,
     0x5555_5555_5555_5555,
     0x1111_1111_1111_1111,
@@ -67,6 +67,7 @@ fn largest_run(word: u64) -> u8 {
 
 impl Block {
     /// A block without a page.
+    #[cfg(test)]
     pub(crate) const EMPTY: Block = Block {
         free: [0; WORDS],
         dirty: [0; WORDS],
@@ -81,7 +82,11 @@ impl Block {
 
     /// Makes all pages of `range` free, and the others never to be handed out.
     pub(crate) fn init(&mut self, range: core::ops::Range<usize>) {
-        *self = Block::EMPTY;
+        // One by one: a copy of an empty block is read from where messages lie, which are not to become resident for it.
+        let Block { free, dirty, word_order, free_count, max_order, level, freed_at, next, prev } = self;
+        (*free, *dirty, *word_order) = ([0; WORDS], [0; WORDS], [0; WORDS]);
+        (*free_count, *max_order, *level, *freed_at) = (0, 0, 0, 0);
+        (*next, *prev) = (PageIndex::NONE.0, PageIndex::NONE.0);
         each_word(range.start, range.len(), |word, mask| self.free[word] |= mask);
         self.free_count = range.len() as u16;
         self.refresh(0, WORDS - 1);

@@ -176,10 +176,13 @@ fn groups(objects: &[usize]) -> impl Iterator<Item = (PageIndex, &[usize])> {
 
 /// Brings the objects of slabs home of which all that is in use is hollow: the slabs become empty, and go back or are kept as any that do.
 /// True if there were some.
+#[inline]
 pub(super) fn come_home(cache: &'static RawCache, node: &Node) -> bool {
-    if node.hollow.objects() == 0 {
-        return false;
-    }
+    node.hollow.objects() > 0 && bring_home(cache, node)
+}
+
+#[cold]
+fn bring_home(cache: &'static RawCache, node: &Node) -> bool {
     node.hollow.look_again();
     let mut came = false;
     // One sheaf at a time, so that others find the rest.

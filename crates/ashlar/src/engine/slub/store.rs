@@ -120,7 +120,7 @@ fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
         robbed.prefetch();
         barn.keep_empty(own.give_empty(robbed.len()));
         let one = |list: &mut SheafList| list.pop_full().map(|(full, _)| full);
-        move_here(robbed, one, |others| own.keep_full(others))
+        move_here(robbed, one, own, Barn::keep_full)
     })
 }
 
@@ -129,17 +129,19 @@ fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
     others(node, cpu).find_map(|barn| {
         let robbed = barn.rob_empty(ROBBED_AT_ONCE);
         robbed.prefetch();
-        move_here(robbed, SheafList::pop_empty, |others| node.barn(cpu).keep_empty(others))
+        move_here(robbed, SheafList::pop_empty, node.barn(cpu), Barn::keep_empty)
     })
 }
 
 /// Moves sheaves of another CPU to this one, in the order in which their own CPU would have used them: the one that came last now, the others
-/// by way of `keep`. So objects that were freed in a row are handed out in a row, the last one first, across the ends of sheaves: see
+/// come to this CPU's barn. So objects that were freed in a row are handed out in a row, the last one first, across the ends of sheaves: see
 /// [`locality`].
+#[inline(never)]
 fn move_here(
     mut robbed: SheafList,
     one: fn(&mut SheafList) -> Option<Sheaf>,
-    keep: impl FnOnce(SheafList),
+    own: &Barn,
+    keep: fn(&Barn, SheafList),
 ) -> Option<Sheaf> {
     // Whoever takes sheaves from one list to another turns their order round: who robbed them has the oldest on top.
     let mut moved = SheafList::new();
@@ -153,7 +155,7 @@ fn move_here(
         others.push(sheaf);
     }
     if others.len() > 0 {
-        keep(others);
+        keep(own, others);
     }
     Some(newest)
 }
