@@ -132,7 +132,7 @@ fn xml(out: &mut impl Write) -> fmt::Result {
     writeln!(out, "<total type=\"used\" size=\"{}\"/>", t.used)?;
     writeln!(out, "<system type=\"current\" size=\"{}\"/>", t.held_pages * PAGE)?;
     writeln!(out, "<system type=\"metadata\" size=\"{}\"/>", t.metadata)?;
-    writeln!(out, "<mode>{}</mode>", ashlar::mode())?;
+    writeln!(out, "<mode>{}</mode>", ashlar::malloc::mode())?;
     writeln!(out, "</malloc>")
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn print(fd: c_int, as_json: bool) {
 fn table(out: &mut impl Write) -> fmt::Result {
     let t = totals();
     let (rss, peak) = resident();
-    let mode = ashlar::mode();
+    let mode = ashlar::malloc::mode();
     // In the other modes the name says it.
     let paths =
         if mode == ashlar::Mode::Rseq && !ashlar::malloc::has_fast_paths() { " (malloc by slow paths)" } else { "" };
@@ -254,7 +254,7 @@ fn json(out: &mut impl Write) -> fmt::Result {
         "{{\"ashlar\":\"{}\",\"mode\":\"{}\",\"fast_paths\":{},\"rss_kib\":{rss},\"peak_kib\":{peak},\"used_bytes\":{},\"held_bytes\":{},\
          \"mapped_bytes\":{},\"metadata_bytes\":{},\"caches\":[",
         ashlar::VERSION,
-        ashlar::mode(),
+        ashlar::malloc::mode(),
         ashlar::malloc::has_fast_paths(),
         t.used,
         t.held_pages * PAGE,

@@ -103,3 +103,14 @@ fn no_call_uses_much_stack() {
         assert_eq!(told.lines().count(), 11, "{told}");
     }
 }
+
+#[test]
+fn a_program_of_malloc_has_metadata_for_what_it_uses_and_no_caches_of_kmalloc() {
+    let program = build("cc", "c/one.c", &[]);
+    let out = on_library(&program, "").env("ASHLAR_STATS", "json").output().expect("it runs");
+    let figures = text(&out.stderr);
+    let metadata =
+        figures.split("\"metadata_bytes\":").nth(1).and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
+    // A cache with its barns for two CPUs takes about 1.5 KiB, the sheaf in use 2; kmalloc's sixteen caches would take 18.
+    assert!(metadata.is_some_and(|bytes| bytes < 16 << 10), "{figures}");
+}

@@ -1,11 +1,8 @@
 //! Boot: brings the layers up, once, at the first slow path.
 //!
-//! | state | meaning |
-//! |---|---|
-//! | down | nothing exists; every fast path falls through to a slow path, which calls [`ensure`] |
-//! | booting | one thread builds; others wait; the builder itself never allocates |
-//! | up | everything exists, for ever |
-//! | failed | memory for the basic structures was refused; every request is out of memory |
+//! In two steps, each a [`Once`]: the *base* (zone, per-CPU areas, metadata memory, sections) is all that malloc needs, which makes its caches
+//! when they are used; kmalloc's caches, by which a program's own may be served, are the second. Until then each fast path falls through to a
+//! slow path, which calls [`ensure`] or [`ensure_base`]. Who builds never allocates.
 
 use crate::engine::Engine;
 use crate::options::{CacheOptions, Candidate, OptionError, Options, Own};
@@ -14,16 +11,12 @@ use crate::page::meta::META;
 use crate::page::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
 use crate::slab::OrderRule;
-use crate::sync::{AtomicU32, Ordering, SpinLock};
+use crate::sync::{AtomicU32, Once, Ordering, SpinLock};
 #[cfg(feature = "os")]
 use crate::units::MAX_NODES;
 
-const DOWN: u32 = 0;
-const BOOTING: u32 = 1;
-const UP: u32 = 2;
-const FAILED: u32 = 3;
-
-static STATE: AtomicU32 = AtomicU32::new(DOWN);
+static BASE: Once = Once::new();
+static KMALLOC: Once = Once::new();
 static OPTIONS: SpinLock<Settings> = SpinLock::new(Settings { all: Options::DEFAULT, own: CacheOptions::NONE });
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
@@ -49,15 +42,31 @@ impl core::error::Error for AlreadyStarted {}
 /// Makes sure that the allocator is up; false when it cannot be had.
 #[inline]
 pub(crate) fn ensure() -> bool {
-    STATE.load(Ordering::Acquire) == UP || ensure_slow()
+    KMALLOC.is_up() || ensure_slow()
 }
 
 #[cold]
 fn ensure_slow() -> bool {
+    ensure_base() && KMALLOC.ensure(crate::kmalloc::create_caches)
+}
+
+/// As [`ensure`], without kmalloc's caches.
+#[inline]
+pub(crate) fn ensure_base() -> bool {
+    BASE.is_up() || ensure_base_slow()
+}
+
+#[cold]
+fn ensure_base_slow() -> bool {
     #[cfg(feature = "os")]
-    return boot(|| lay_out_for_linux() && populate());
+    return BASE.ensure(|| lay_out_for_linux() && connect());
     #[cfg(not(feature = "os"))]
-    false
+    BASE.is_up()
+}
+
+/// See [`Once::after_fork_in_child`]. Who forks has the base: see `fork`.
+pub(crate) fn after_fork_in_child() {
+    KMALLOC.after_fork_in_child();
 }
 
 /// Reads options and topology, and lays out memory and CPUs. A function of its own, so that its table is not on the stack when caches
@@ -78,25 +87,6 @@ fn lay_out_for_linux() -> bool {
         if fake { (cpu as u32 % nodes) as u8 } else { cpu_to_node.get(cpu).copied().unwrap_or(0) }
     };
     lay_out(&SOURCE, topology.possible_cpus, topology.present_cpus, nodes, node_of)
-}
-
-fn boot(build: impl FnOnce() -> bool) -> bool {
-    if STATE.compare_exchange(DOWN, BOOTING, Ordering::Acquire, Ordering::Acquire).is_ok() {
-        let built = build();
-        STATE.store(if built { UP } else { FAILED }, Ordering::Release);
-        return built;
-    }
-    let mut waited = 0u32;
-    loop {
-        match STATE.load(Ordering::Acquire) {
-            UP => return true,
-            FAILED => return false,
-            _ => {
-                waited = waited.saturating_add(1);
-                crate::sync::relax(waited);
-            }
-        }
-    }
 }
 
 /// Brings up what caches stand on: zone, per-CPU areas, metadata memory, sections.
@@ -124,11 +114,8 @@ fn lay_out(
     true
 }
 
-/// Makes kmalloc's caches, and tells the layers whom to call.
-fn populate() -> bool {
-    if !crate::kmalloc::create_caches() {
-        return false;
-    }
+/// Tells the layers whom to call.
+fn connect() -> bool {
     ZONE.set_before_growth(crate::cache::reaper::before_growth);
     crate::engine::slab::set_walk(crate::cache::reaper::visit);
     #[cfg(feature = "os")]
@@ -145,10 +132,10 @@ fn populate() -> bool {
 /// [`AlreadyStarted`] when the allocator runs already. A source without enough memory leaves the allocator in a
 /// state where every request is out of memory.
 pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted> {
-    if STATE.load(Ordering::Acquire) != DOWN {
+    if !BASE.is_down() {
         return Err(AlreadyStarted);
     }
-    Ok(boot(|| lay_out(source, 1, 1, 1, |_| 0) && populate()))
+    Ok(BASE.ensure(|| lay_out(source, 1, 1, 1, |_| 0) && connect()) && ensure())
 }
 
 /// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`; the environment is read after
@@ -160,7 +147,7 @@ pub fn configure(text: &str) -> Result<(), OptionError<'_>> {
     let mut settings = OPTIONS.lock();
     let Settings { all, own } = &mut *settings;
     let mut first = None;
-    if STATE.load(Ordering::Acquire) != DOWN {
+    if !BASE.is_down() {
         return Err(OptionError { part: text, expected: OptionError::TOO_LATE });
     }
     crate::options::parse(text, all, own, |error| {
@@ -224,4 +211,23 @@ pub(crate) unsafe fn unlock_options() {
 /// The order rule in force and the number of CPUs it is for.
 pub(crate) fn order_rule() -> (OrderRule, u32) {
     (options().order, CPUS.load(Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kmalloc::class_cache;
+
+    #[test]
+    fn a_child_of_a_fork_amid_the_second_step_finds_the_same_caches() {
+        assert!(ensure());
+        let caches = || [8, 100, 8192].map(|size| class_cache(size).map(core::ptr::from_ref));
+        let before = caches();
+        // Other threads of this test wait meanwhile, as they would.
+        KMALLOC.leave_half_made();
+        after_fork_in_child();
+        assert!(ensure());
+        assert_eq!(caches(), before);
+        assert!(before.iter().all(Option::is_some));
+    }
 }

@@ -13,7 +13,7 @@ use crate::percpu::{drain, pages, sheaf};
 /// To be called before `fork`, in the forking thread.
 pub fn prepare() {
     // A child of a thread that forks while another one boots would wait for that one for ever.
-    crate::boot::ensure();
+    crate::boot::ensure_base();
     registry::lock_all();
     drain::lock_all();
     registry::for_each_locked(true);
@@ -61,6 +61,7 @@ pub unsafe fn after_in_child() {
     crate::background::after_fork_in_child();
     crate::cache::reaper::after_fork_in_child();
     ZONE.after_fork_in_child();
+    crate::boot::after_fork_in_child();
     crate::malloc::after_fork_in_child();
 }
 

@@ -19,7 +19,7 @@ use crate::units::NodeId;
 
 /// NUMA nodes, real or fake, numbered from 0 without gaps. Starts the allocator if it is not up.
 pub fn nodes() -> usize {
-    crate::boot::ensure();
+    crate::boot::ensure_base();
     ZONE.nodes().max(1)
 }
 

@@ -195,6 +195,70 @@ pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
     waited > 0
 }
 
+/// Something that is made once, by whoever needs it first.
+///
+/// | state | meaning |
+/// |---|---|
+/// | down | it does not exist |
+/// | making | one thread makes it; others wait |
+/// | up | it exists, for ever |
+/// | failed | memory for it was refused, for ever |
+#[cfg(not(ashlar_loom))]
+pub(crate) struct Once(AtomicU32);
+
+#[cfg(not(ashlar_loom))]
+impl Once {
+    const DOWN: u32 = 0;
+    const MAKING: u32 = 1;
+    const UP: u32 = 2;
+    const FAILED: u32 = 3;
+
+    pub(crate) const fn new() -> Once {
+        Once(AtomicU32::new(Self::DOWN))
+    }
+
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::UP
+    }
+
+    /// Nobody has begun to make it.
+    pub(crate) fn is_down(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::DOWN
+    }
+
+    /// Makes it, or waits until it is made; false when that failed. `make` must not come here again.
+    pub(crate) fn ensure(&self, make: impl FnOnce() -> bool) -> bool {
+        if self.0.compare_exchange(Self::DOWN, Self::MAKING, Ordering::Acquire, Ordering::Acquire).is_ok() {
+            let made = make();
+            self.0.store(if made { Self::UP } else { Self::FAILED }, Ordering::Release);
+            return made;
+        }
+        let mut waited = 0u32;
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                Self::UP => return true,
+                Self::FAILED => return false,
+                _ => {
+                    waited = waited.saturating_add(1);
+                    relax(waited);
+                }
+            }
+        }
+    }
+
+    /// In the child of a fork the thread that was making it may be gone: whoever comes next does it again. For what can be made twice.
+    pub(crate) fn after_fork_in_child(&self) {
+        let _ = self.0.compare_exchange(Self::MAKING, Self::DOWN, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// As if a thread were making it that is gone.
+    #[cfg(test)]
+    pub(crate) fn leave_half_made(&self) {
+        self.0.store(Self::MAKING, Ordering::Release);
+    }
+}
+
 /// Asks for the cache line of an address that will soon be read or written. A hint: any address may be given.
 #[inline(always)]
 pub(crate) fn prefetch(address: usize) {

@@ -107,7 +107,7 @@ fn has_cache(size: usize) -> bool {
     size <= MAX_CACHE.load(Ordering::Relaxed)
 }
 
-/// Creates the kmalloc caches. Called once, by the boot.
+/// Creates the kmalloc caches. Called by the boot, and once more in the child of a fork amid that: then it finds those that are there.
 pub(crate) fn create_caches() -> bool {
     let engine = crate::boot::options().engine;
     let mut from = 1;
@@ -148,7 +148,7 @@ pub(crate) fn create_caches() -> bool {
 static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
 
 fn cache(class: usize) -> &'static RawCache {
-    // SAFETY: the boot stored a cache for every class before anything could be allocated, and caches of
+    // SAFETY: `create_caches` stored a cache for every class before it told of sizes that have one, and caches of
     // kmalloc are never destroyed.
     unsafe { &*CACHES[class].load(Ordering::Acquire) }
 }

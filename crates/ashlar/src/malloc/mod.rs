@@ -29,7 +29,7 @@ use crate::page::zone::ZONE;
 use crate::percpu;
 use crate::percpu::area::{MALLOC_SLOTS, PERCPU, PerCpu, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::slab::OrderRule;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicUsize, Once, Ordering};
 use crate::units::{BLOCK_SIZE, PAGE_SIZE};
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
@@ -57,11 +57,8 @@ static SIZE_CODE: [u8; SIZE_ENTRIES_BYTES] = {
     table
 };
 
-const DOWN: u32 = 0;
-const STARTING: u32 = 1;
-const UP: u32 = 2;
-const FAILED: u32 = 3;
-static STATE: AtomicU32 = AtomicU32::new(DOWN);
+/// What malloc's caches stand on. A child of a fork may make it again, which changes nothing of what was done.
+static BASE: Once = Once::new();
 /// Objects above this size lie in slabs of up to this order, so that a slab holds several, and not many: it goes to others when all are free.
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 4;
@@ -73,15 +70,21 @@ static WHEN_UP: AtomicUsize = AtomicUsize::new(0);
 /// start-up used can go then.
 pub fn when_up(then: fn()) {
     WHEN_UP.store(then as usize, Ordering::SeqCst);
-    if STATE.load(Ordering::SeqCst) == UP {
+    if BASE.is_up() {
         then();
     }
+}
+
+/// How CPU-local sections are protected. Starts what malloc needs if it is not up, and no more.
+pub fn mode() -> percpu::Mode {
+    ensure();
+    percpu::mode()
 }
 
 /// Makes sure that malloc can have caches; false when memory for that is refused.
 #[inline]
 fn ensure() -> bool {
-    STATE.load(Ordering::Acquire) == UP || ensure_slow()
+    BASE.is_up() || ensure_slow()
 }
 
 #[cold]
@@ -99,31 +102,12 @@ fn ensure_slow() -> bool {
 
 #[inline(never)]
 fn start_once() -> bool {
-    if !crate::boot::ensure() {
-        return false;
-    }
-    if STATE.compare_exchange(DOWN, STARTING, Ordering::Acquire, Ordering::Acquire).is_ok() {
-        let made = start();
-        STATE.store(if made { UP } else { FAILED }, Ordering::SeqCst);
-        return made;
-    }
-    let mut waited = 0u32;
-    loop {
-        match STATE.load(Ordering::Acquire) {
-            UP => return true,
-            FAILED => return false,
-            _ => {
-                waited = waited.saturating_add(1);
-                crate::sync::relax(waited);
-            }
-        }
-    }
+    crate::boot::ensure_base() && BASE.ensure(start)
 }
 
-/// In the child of a fork the thread that started malloc may be gone: whoever comes next does it again, which changes nothing of what was
-/// done.
+/// See [`Once::after_fork_in_child`].
 pub(crate) fn after_fork_in_child() {
-    let _ = STATE.compare_exchange(STARTING, DOWN, Ordering::Relaxed, Ordering::Relaxed);
+    BASE.after_fork_in_child();
 }
 
 fn start() -> bool {
@@ -377,7 +361,7 @@ mod tests {
         let map =
             (OBJECTS.first.load(Ordering::Relaxed), OBJECTS.code_at(malloc(100) as usize) & !1, OBJECTS.is_in_place());
         // Other threads of this test wait meanwhile, as they would.
-        STATE.store(STARTING, Ordering::Release);
+        BASE.leave_half_made();
         after_fork_in_child();
         assert!(ensure());
         let again =
