@@ -18,9 +18,9 @@ const LARGE_SHEAF_BYTES: usize = 32 << 10;
 /// Strides of malloc's caches whose sheaves hold as many as others' all the same: of such objects programs have most, and CPUs hand most to
 /// each other.
 const SMALL: usize = 128;
-/// Most objects in a barn. Their sheaves take half a MiB, which is much beside small objects: a program that frees all it has must not
+/// Most objects in a barn. Their sheaves take a quarter of a MiB, which is much beside small objects: a program that frees all it has must not
 /// need more memory for that. And to bring them home takes the reaper some milliseconds, at up to 100 ns for each.
-const BARN_OBJECTS: usize = 1 << 16;
+const BARN_OBJECTS: usize = 1 << 15;
 /// Most bytes of objects in a barn of malloc's large objects.
 const LARGE_BARN_BYTES: usize = 128 << 10;
 /// Empty slabs that a cache of malloc's large objects keeps: it has few slabs, of 64 KiB.
@@ -63,7 +63,7 @@ mod tests {
         };
         let program = |barn, capacity, stride| sheaves(barn, Origin::Program, capacity, stride);
         assert_eq!(program(256 << 20, 16, 8192), 2048, "bytes");
-        assert_eq!(program(256 << 20, 128, 8), 512, "65536 objects");
+        assert_eq!(program(256 << 20, 128, 8), 256, "32768 objects");
         assert_eq!((program(0, 128, 8), program(1 << 20, 0, 8)), (1, 0), "one at least, where there are sheaves");
         assert_eq!(sheaves(256 << 20, Origin::Malloc, 4, 8192), 4, "16 large objects of malloc");
         assert_eq!(sheaves(16 << 10, Origin::Malloc, 1, 8192), 2, "who allows less has less");
