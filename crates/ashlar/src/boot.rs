@@ -2,7 +2,8 @@
 //!
 //! In two steps, each a [`Once`]: the *base* (zone, per-CPU areas, metadata memory, sections) is all that malloc needs, which makes its caches
 //! when they are used; kmalloc's caches, by which a program's own may be served, are the second. Until then each fast path falls through to a
-//! slow path, which calls [`ensure`] or [`ensure_base`]. Who builds never allocates.
+//! slow path, which calls [`ensure`] or [`ensure_base`]. Who builds never allocates. Where memory for the base is refused, every request is out of
+//! memory for ever; the second step is tried again by the next request that needs it.
 
 use crate::engine::Engine;
 use crate::options::{CacheOptions, Candidate, OptionError, Options, Own};
@@ -47,7 +48,7 @@ pub(crate) fn ensure() -> bool {
 
 #[cold]
 fn ensure_slow() -> bool {
-    ensure_base() && KMALLOC.ensure(crate::kmalloc::create_caches)
+    ensure_base() && KMALLOC.ensure_or_again(crate::kmalloc::create_caches)
 }
 
 /// As [`ensure`], without kmalloc's caches.

@@ -202,7 +202,7 @@ pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
 /// | down | it does not exist |
 /// | making | one thread makes it; others wait |
 /// | up | it exists, for ever |
-/// | failed | memory for it was refused, for ever |
+/// | failed | memory for it was refused, for ever: of what cannot be made twice |
 #[cfg(not(ashlar_loom))]
 pub(crate) struct Once(AtomicU32);
 
@@ -227,22 +227,32 @@ impl Once {
         self.0.load(Ordering::Acquire) == Self::DOWN
     }
 
-    /// Makes it, or waits until it is made; false when that failed. `make` must not come here again.
+    /// Makes it, or waits until it is made; false when that failed, now or before. `make` must not come here again.
     pub(crate) fn ensure(&self, make: impl FnOnce() -> bool) -> bool {
+        self.make(make, Self::FAILED)
+    }
+
+    /// As [`Self::ensure`], of what can be made twice: after a failure it is down again, and whoever comes next tries.
+    pub(crate) fn ensure_or_again(&self, make: impl FnOnce() -> bool) -> bool {
+        self.make(make, Self::DOWN)
+    }
+
+    fn make(&self, make: impl FnOnce() -> bool, failed: u32) -> bool {
         if self.0.compare_exchange(Self::DOWN, Self::MAKING, Ordering::Acquire, Ordering::Acquire).is_ok() {
             let made = make();
-            self.0.store(if made { Self::UP } else { Self::FAILED }, Ordering::Release);
+            self.0.store(if made { Self::UP } else { failed }, Ordering::Release);
             return made;
         }
         let mut waited = 0u32;
         loop {
             match self.0.load(Ordering::Acquire) {
                 Self::UP => return true,
-                Self::FAILED => return false,
-                _ => {
+                Self::MAKING => {
                     waited = waited.saturating_add(1);
                     relax(waited);
                 }
+                // Whoever was waited for had no memory.
+                _ => return false,
             }
         }
     }
@@ -269,4 +279,52 @@ pub(crate) fn prefetch(address: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+#[cfg(all(test, not(ashlar_loom)))]
+mod tests {
+    use super::Once;
+
+    #[test]
+    fn what_is_made_once_is_made_once_and_what_failed_only_if_it_can_be_made_again() {
+        let mut made = 0;
+        let once = Once::new();
+        assert!(once.is_down() && !once.is_up());
+        for _ in 0..2 {
+            assert!(once.ensure(|| {
+                made += 1;
+                true
+            }));
+        }
+        assert!(made == 1 && once.is_up() && !once.is_down());
+
+        let failed = Once::new();
+        assert!(!failed.ensure(|| false) && !failed.ensure(|| true) && !failed.is_up());
+        let again = Once::new();
+        assert!(!again.ensure_or_again(|| false) && again.is_down());
+        assert!(again.ensure_or_again(|| true) && again.is_up());
+
+        again.after_fork_in_child();
+        assert!(again.is_up(), "what is made stays so");
+        again.leave_half_made();
+        again.after_fork_in_child();
+        assert!(again.is_down());
+    }
+
+    #[test]
+    fn those_who_come_meanwhile_wait() {
+        let once = Once::new();
+        let count = super::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    assert!(once.ensure(|| {
+                        std::thread::sleep(core::time::Duration::from_millis(20));
+                        count.fetch_add(1, super::Ordering::Relaxed) == 0
+                    }));
+                    assert_eq!(count.load(super::Ordering::Relaxed), 1);
+                });
+            }
+        });
+    }
 }

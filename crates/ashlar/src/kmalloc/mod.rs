@@ -107,7 +107,8 @@ fn has_cache(size: usize) -> bool {
     size <= MAX_CACHE.load(Ordering::Relaxed)
 }
 
-/// Creates the kmalloc caches. Called by the boot, and once more in the child of a fork amid that: then it finds those that are there.
+/// Creates the kmalloc caches. Called by the boot, and again after a failure and in the child of a fork amid that: then it finds those that are
+/// there.
 pub(crate) fn create_caches() -> bool {
     let engine = crate::boot::options().engine;
     let mut from = 1;
