@@ -55,15 +55,16 @@ pub(crate) mod select;
 pub(crate) mod slab;
 pub(crate) mod slob;
 pub(crate) mod slub;
+mod state;
 pub(crate) mod tally;
 mod tunables;
 
 pub use cpu_slab::Stage;
 pub use figures::{Counts, Search, Usage};
 pub use select::Engine;
+pub(crate) use state::{EMPTY, EngineState};
 pub use tunables::Tunable;
 
-use crate::error::CreateError;
 use crate::page::memmap::MEMMAP;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
@@ -250,84 +251,6 @@ pub(crate) struct Opening {
     pub(crate) group: u8,
     /// Of SLAB.
     pub(crate) queues: slab::QueueOptions,
-}
-
-/// What the engines keep for a cache beside [`RawCache`]: each kind of state is empty until a cache in this entry of the
-/// registry first needs it. Metadata memory is never given back, so what was made once stays with the entry and serves the
-/// next cache there that needs the same.
-#[derive(Clone, Copy)]
-pub(crate) struct EngineState {
-    /// Partial slabs and barns, an entry a node: of every engine whose slabs have a state word.
-    pub(crate) nodes: &'static [slub::Node],
-    /// Of the stages of SLUB: places in the per-CPU areas, claimed for the life of one cache.
-    pub(crate) places: cpu_slab::Places,
-    /// Of SLAB: its queues and lists.
-    pub(crate) slab: slab::State,
-    /// Of engines whose caches share pages: what each counts for itself, an entry a node.
-    pub(crate) tallies: &'static [tally::Tally],
-    /// Of the segregated engines: the number of the pool.
-    pub(crate) pool: u16,
-}
-
-/// What a cache begins with. A static has a name, by which the linker tells it from what no program needs.
-pub(crate) static EMPTY: EngineState =
-    EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE, tallies: &[], pool: 0 };
-
-impl EngineState {
-    /// Brings what the engine needs into the state it has at the start of a cache. Where that fails, what was made stays in
-    /// the state for the next cache. Under the registry lock. Where objects share pages with those of other caches, `geometry`
-    /// becomes that of the pages.
-    pub(crate) fn open(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        if of.engine == Engine::Ashlar { self.open_nodes() } else { self.open_other(of, geometry) }
-    }
-
-    /// [`Self::open`] for the engines that have to be asked for.
-    #[inline(never)]
-    fn open_other(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        match of.engine {
-            Engine::Ashlar => self.open_nodes(),
-            Engine::Slub(stage) => {
-                self.open_nodes_and_page_lists()?;
-                self.places = cpu_slab::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
-                Ok(())
-            }
-            Engine::Slab => {
-                self.open_nodes_and_page_lists()?;
-                self.slab.open(geometry, &of.queues)
-            }
-            Engine::Slob => tally::open(&mut self.tallies).ok_or(CreateError::OutOfMemory),
-            Engine::SlobSeg | Engine::SlobCache => segregated::open(self, of, geometry).ok_or(CreateError::OutOfMemory),
-        }
-    }
-
-    /// For engines that take one slab at a time: their CPUs keep lists of pages.
-    fn open_nodes_and_page_lists(&mut self) -> Result<(), CreateError> {
-        crate::percpu::pages::want();
-        self.open_nodes()
-    }
-
-    fn open_nodes(&mut self) -> Result<(), CreateError> {
-        slub::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
-    }
-
-    /// Takes all locks in it, for fork: of every kind that was ever made.
-    pub(crate) fn lock_all(&self) {
-        slub::lock_nodes(self.nodes);
-        self.slab.lock_all();
-    }
-
-    /// Releases what [`Self::lock_all`] took.
-    ///
-    /// # Safety
-    /// This thread, or its parent's across fork, called `lock_all` on the same state.
-    #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
-    pub(crate) unsafe fn unlock_all(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            self.slab.unlock_all();
-            slub::unlock_nodes(self.nodes);
-        }
-    }
 }
 
 /// Metadata memory for `count` values, filled by `make`; never given back.
