@@ -8,11 +8,12 @@
 //! The nothrow forms of `new` are not here, on purpose: the C++ library's call the throwing ones, which are here, and
 //! catch what they throw; that is what the standard asks, and only C++ can do it.
 
-use core::arch::{asm, global_asm, naked_asm};
+use core::arch::{global_asm, naked_asm};
 use core::ffi::c_void;
 
 use crate::family::aligned_alloc;
 use crate::text::to_stderr;
+use crate::weak::address_of;
 use ashlar::malloc as inner;
 
 global_asm!(
@@ -35,18 +36,6 @@ global_asm!(
     "ashlar_bad_alloc_end: ret",
     ".popsection",
 );
-
-/// The address that a GOT entry holds: 0 where the program has no such symbol.
-macro_rules! address_of {
-    ($symbol:literal) => {{
-        let address: *const c_void;
-        // SAFETY: reads a GOT entry.
-        unsafe {
-            asm!(concat!("mov {}, [rip + ", $symbol, "@GOTPCREL]"), out(reg) address, options(nostack, readonly))
-        };
-        address
-    }};
-}
 
 /// The program's new handler; null when it set none.
 extern "C" fn new_handler() -> *const c_void {

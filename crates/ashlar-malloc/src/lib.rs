@@ -43,3 +43,5 @@ mod process;
 mod text;
 #[cfg(target_arch = "x86_64")]
 pub mod vfork;
+#[cfg(target_arch = "x86_64")]
+mod weak;

@@ -11,6 +11,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::figures;
 use crate::text::to_stderr;
+#[cfg(target_arch = "x86_64")]
+use crate::weak::address_of;
 
 unsafe extern "C" {
     /// glibc and musl: `getenv` that knows set-user-ID.
@@ -32,29 +34,12 @@ core::arch::global_asm!(
     ".hidden ashlar_apart_code_start, ashlar_apart_code_end, ashlar_apart_tables_start, ashlar_apart_tables_end",
 );
 
-/// The address of a symbol of `layout.ld`; 0 without a layout, as in a static library.
-#[cfg(target_arch = "x86_64")]
-macro_rules! address_of {
-    ($symbol:literal) => {{
-        let address: usize;
-        // SAFETY: reads a GOT entry, which holds 0 where nobody defines the symbol.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {}, [rip + ", $symbol, "@GOTPCREL]"),
-                out(reg) address,
-                options(nostack, pure, readonly)
-            )
-        };
-        address
-    }};
-}
-
 /// Makes the pages of code and tables that lie apart non-resident, of which start-up used some, as the kernel frees its init memory. Who
-/// needs one later has it read from the file again. What a debugger wrote into them, a breakpoint in start-up, is lost.
+/// needs one later has it read from the file again. Without a layout, as in a static library, there are none. What a debugger wrote into them, a breakpoint in start-up, is lost.
 #[cfg(target_arch = "x86_64")]
 fn drop_what_lies_apart() {
-    let code = address_of!("ashlar_apart_code_start")..address_of!("ashlar_apart_code_end");
-    let tables = address_of!("ashlar_apart_tables_start")..address_of!("ashlar_apart_tables_end");
+    let code = address_of!("ashlar_apart_code_start") as usize..address_of!("ashlar_apart_code_end") as usize;
+    let tables = address_of!("ashlar_apart_tables_start") as usize..address_of!("ashlar_apart_tables_end") as usize;
     for range in [code, tables] {
         if range.start < range.end {
             // SAFETY: the linker laid nothing into these pages but code and constants, which nobody writes. They are pages of the file, and what

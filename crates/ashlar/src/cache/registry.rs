@@ -143,7 +143,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
         Some(place) => (Some(place), unsafe { (*place).state }),
         None => {
             let place = META.alloc(size_of::<RawCache>(), align_of::<RawCache>().max(64));
-            (place.map(|p| p.as_ptr().cast()), engine::EMPTY)
+            (place.map(|p| p.as_ptr().cast()), engine::EMPTY_STATE)
         }
     };
     // Those that are set aside stay so.

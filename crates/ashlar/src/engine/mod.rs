@@ -62,7 +62,7 @@ mod tunables;
 pub use cpu_slab::Stage;
 pub use figures::{Counts, Search, Usage};
 pub use select::Engine;
-pub(crate) use state::{EMPTY, EngineState};
+pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;
 
 use crate::page::memmap::MEMMAP;

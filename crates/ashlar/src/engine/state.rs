@@ -22,7 +22,7 @@ pub(crate) struct EngineState {
 }
 
 /// What a cache begins with. A static has a name, by which the linker tells it from what no program needs.
-pub(crate) static EMPTY: EngineState =
+pub(crate) static EMPTY_STATE: EngineState =
     EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE, tallies: &[], pool: 0 };
 
 impl EngineState {

@@ -66,10 +66,10 @@ const LARGE_CLASS_ORDER: u8 = 4;
 /// What to call when start-up is over; 0 for nothing.
 static WHEN_UP: AtomicUsize = AtomicUsize::new(0);
 
-/// Has `then` called when start-up is over: now, or by the first call that needs memory, before that returns; maybe more than once. What only
-/// start-up used can go then.
+/// Has `then` called when start-up is over: now, or by the first call that needs memory, before that returns; maybe more than once, or not
+/// at all where another thread is amid the start. What only start-up used can go then.
 pub fn when_up(then: fn()) {
-    WHEN_UP.store(then as usize, Ordering::SeqCst);
+    WHEN_UP.store(then as usize, Ordering::Release);
     if BASE.is_up() {
         then();
     }
@@ -91,7 +91,7 @@ fn ensure() -> bool {
 #[inline(never)]
 fn ensure_slow() -> bool {
     let up = start_once();
-    let then = WHEN_UP.load(Ordering::SeqCst);
+    let then = WHEN_UP.load(Ordering::Acquire);
     if up && then != 0 {
         // SAFETY: only `when_up` stores here, and only values of this function type.
         let then = unsafe { core::mem::transmute::<usize, fn()>(then) };

@@ -17,7 +17,7 @@
 //! takes back in a pool of several caches is counted at the pool itself, as *unknown*. While there is any, a cache can say only how many
 //! live objects it has at most, and is destroyed if all of them may be among the unknown. A cache that goes leaves its counts to the pool.
 
-use super::super::{EMPTY, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, slub, tally};
+use super::super::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, slub, tally};
 use crate::page::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
@@ -132,7 +132,7 @@ fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Opt
     let old = all().find(|&(_, pool)| unused(pool));
     let number = old.map_or_else(|| all().count(), |(number, _)| number);
     let entry = POOLS.get(number)?;
-    let mut state = old.map_or(EMPTY, |(_, pool)| pool.pages.state);
+    let mut state = old.map_or(EMPTY_STATE, |(_, pool)| pool.pages.state);
     slub::open(&mut state.nodes)?;
     tally::open(&mut state.tallies)?;
     state.pool = number as u16;
