@@ -47,8 +47,9 @@ pub(crate) fn warn(args: fmt::Arguments<'_>) {
     let mut line = Line::new();
     // A line never fails: what is too long is cut off.
     let _ = writeln!(line, "ashlar: {args}");
-    // SAFETY: the buffer is readable for its length. There is nobody to tell of a failure.
-    let _ = unsafe { libc::write(2, line.bytes().as_ptr().cast(), line.bytes().len()) };
+    // The bare system call, because the C library's is a cancellation point. There is no place to report a failure.
+    // SAFETY: borrowed for this call alone; without a file of this number the call fails.
+    let _ = rustix::io::write(unsafe { rustix::fd::BorrowedFd::borrow_raw(2) }, line.bytes());
 }
 
 /// Prints a line and ends the program by SIGABRT: what the kernel calls a panic.

@@ -3,6 +3,8 @@
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::text::{Text, to_fd};
 
 const PAGE: usize = 4096;
@@ -167,16 +169,8 @@ pub extern "C" fn malloc_stats() {
 /// Figures of the process from /proc, in KiB: (VmRSS, VmHWM); 0 where there is no /proc.
 fn resident() -> (usize, usize) {
     let mut bytes = [0u8; 4096];
-    // SAFETY: the path is NUL-terminated, the buffer is writable for its length, the descriptor is closed.
-    let len = unsafe {
-        let fd = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return (0, 0);
-        }
-        let got = libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len());
-        libc::close(fd);
-        usize::try_from(got).unwrap_or(0)
-    };
+    let status = rustix::fs::open(c"/proc/self/status", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let len = status.and_then(|file| rustix::io::read(&file, &mut bytes)).unwrap_or(0);
     let field = |name: &[u8]| {
         let line = bytes[..len].split(|&b| b == b'\n').find(|line| line.starts_with(name));
         line.map_or(0, |line| {

@@ -9,6 +9,9 @@
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use rustix::fd::{BorrowedFd, IntoRawFd};
+use rustix::mm::Advice;
+
 use crate::figures;
 use crate::text::to_stderr;
 #[cfg(target_arch = "x86_64")]
@@ -44,7 +47,7 @@ fn drop_what_lies_apart() {
         if range.start < range.end {
             // SAFETY: the linker laid nothing into these pages but code and constants, which nobody writes. They are pages of the file, and what
             // is dropped of those is read again. This function does not lie there. A refusal does no harm.
-            unsafe { libc::madvise(range.start as *mut libc::c_void, range.len(), libc::MADV_DONTNEED) };
+            let _ = unsafe { rustix::mm::madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed) };
         }
     }
 }
@@ -65,8 +68,12 @@ fn read_wish() {
         b"text" => {}
         _ => return to_stderr(b"ashlar: ASHLAR_STATS: expected text or json\n"),
     }
-    // SAFETY: fcntl of this command takes integers only. Low numbers are left to the program.
-    STATS_TO.store(unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 100) }, Ordering::Relaxed);
+    // Low numbers are left to the program.
+    // SAFETY: borrowed for this call alone; without a file of this number the call fails.
+    let stderr = unsafe { BorrowedFd::borrow_raw(2) };
+    if let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(stderr, 100) {
+        STATS_TO.store(copy.into_raw_fd(), Ordering::Relaxed);
+    }
 }
 
 extern "C" fn at_exit() {

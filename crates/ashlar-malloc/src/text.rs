@@ -35,10 +35,14 @@ impl<F: FnMut(&[u8])> fmt::Write for Text<F> {
     }
 }
 
-/// Writes to a file descriptor; there is nobody to tell of a failure.
+/// Writes to a file descriptor of the program; ignores failures, because there is no place to report them. The bare
+/// system call: the C library's is a cancellation point.
 pub(crate) fn to_fd(fd: c_int, bytes: &[u8]) {
-    // SAFETY: the buffer is readable for its length.
-    let _ = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    if fd < 0 {
+        return;
+    }
+    // SAFETY: borrowed for this call alone. A number that is no open file makes the call fail, which is ignored.
+    let _ = rustix::io::write(unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }, bytes);
 }
 
 /// Writes to standard error.

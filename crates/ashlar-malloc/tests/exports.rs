@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::library;
+use common::{archive, library};
 use std::process::Command;
 
 /// What a tool prints.
@@ -29,4 +29,61 @@ fn no_name_of_the_kernel_is_exported() {
     let kernels = ["kmalloc", "kfree", "kmem_cache", "krealloc", "kvmalloc", "ksize", "ashlar_"];
     let taken: Vec<&&str> = names.iter().filter(|name| kernels.iter().any(|k| name.starts_with(k))).collect();
     assert!(taken.is_empty(), "{taken:?}");
+}
+
+/// What POSIX and glibc's manual name as cancellation points, of what an allocator could have a use for. A thread that is
+/// cancelled in one of them would leave the allocator's locks held. `fwrite` is a point by permission only, and called by
+/// `malloc_info` alone, on the caller's stream and without a lock.
+const CANCELLATION_POINTS: [&str; 38] = [
+    "accept",
+    "aio_suspend",
+    "clock_nanosleep",
+    "close",
+    "connect",
+    "creat",
+    "epoll_wait",
+    "fcntl",
+    "fcntl64",
+    "fdatasync",
+    "fsync",
+    "lockf",
+    "mq_receive",
+    "msgrcv",
+    "msync",
+    "nanosleep",
+    "open",
+    "open64",
+    "openat",
+    "openat64",
+    "pause",
+    "poll",
+    "ppoll",
+    "pread",
+    "pread64",
+    "pselect",
+    "pthread_cond_wait",
+    "pthread_join",
+    "pthread_testcancel",
+    "pwrite",
+    "read",
+    "readv",
+    "select",
+    "sem_wait",
+    "sleep",
+    "usleep",
+    "write",
+    "writev",
+];
+
+#[test]
+fn no_function_is_called_that_is_a_cancellation_point() {
+    for file in [library().to_str().expect("a path in UTF-8").to_owned(), archive()] {
+        let dynamic: &[&str] = if file.ends_with(".so") { &["-D"] } else { &[] };
+        let text = said(Command::new("nm").args(dynamic).args(["--undefined-only", &file]));
+        let names = text.lines().filter_map(|line| line.split_whitespace().last());
+        let names: Vec<&str> = names.map(|name| name.split('@').next().unwrap_or(name)).collect();
+        assert!(names.contains(&"abort"), "nm shows nothing of {file}: {names:?}");
+        let points: Vec<&&str> = names.iter().filter(|name| CANCELLATION_POINTS.contains(name)).collect();
+        assert!(points.is_empty(), "{file}: {points:?}");
+    }
 }

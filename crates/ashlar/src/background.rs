@@ -52,7 +52,7 @@ fn start() {
     WANTED.store(0, Ordering::Relaxed);
     #[cfg(feature = "os")]
     if STATE.compare_exchange(STOPPED, RUNNING, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        && !crate::os::spawn_detached(run)
+        && !crate::os::thread::spawn_detached(run)
     {
         // No thread to be had (a limit, a seccomp filter): memory then goes back on explicit calls only.
         STATE.store(OFF, Ordering::Relaxed);

@@ -1,6 +1,9 @@
 //! `LinuxSource`: the page source that maps memory from Linux.
 
+use core::ffi::c_void;
 use core::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use crate::options::HugePages;
 use crate::page::PageSource;
@@ -42,34 +45,20 @@ impl LinuxSource {
     ///
     /// # Safety
     /// The range is committed and the caller's.
-    unsafe fn ask_huge(&self, at: *mut libc::c_void, bytes: usize, wish: HugePages) {
+    unsafe fn ask_huge(&self, at: *mut c_void, bytes: usize, wish: HugePages) {
         if self.huge_pages.load(Ordering::Relaxed) == wish as u8 {
-            // SAFETY: the caller's range, of which no contents are changed.
-            unsafe { advise(at, bytes, libc::MADV_HUGEPAGE) };
+            // SAFETY: the caller's range, of which no contents are changed. A refusal does no harm.
+            let _ = unsafe { rustix::mm::madvise(at, bytes, Advice::LinuxHugepage) };
         }
     }
 }
 
-/// Gives the kernel a hint. A refusal is none, and not for `errno`: the memory is there without it.
-///
-/// # Safety
-/// The range is committed and the caller's, and `advice` changes no contents.
-unsafe fn advise(at: *mut libc::c_void, bytes: usize, advice: i32) {
-    // SAFETY: the C library gives the address of this thread's errno, which is always valid; the rest is the caller's promise.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        libc::madvise(at, bytes, advice);
-        *errno = before;
-    }
-}
-
 /// Addresses without memory, at `hint` if `flags` or the kernel wants that.
-fn map_nothing(hint: *mut libc::c_void, bytes: usize, flags: i32) -> Option<NonNull<u8>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags;
+fn map_nothing(hint: *mut c_void, bytes: usize, flags: MapFlags) -> Option<NonNull<u8>> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | flags;
     // SAFETY: no flag lets a new mapping take the place of another one, so it changes no existing memory.
-    let at = unsafe { libc::mmap(hint, bytes, libc::PROT_NONE, flags, -1, 0) };
-    if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
+    let at = unsafe { rustix::mm::mmap_anonymous(hint, bytes, ProtFlags::empty(), flags) };
+    NonNull::new(at.ok()?.cast())
 }
 
 // SAFETY: reservations come from anonymous mmap, which replaces nothing, so they overlap nothing; anonymous memory is zero
@@ -95,16 +84,16 @@ unsafe impl PageSource for LinuxSource {
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let padded = bytes.checked_add(align)?;
-        let at = map_nothing(core::ptr::null_mut(), padded, 0)?.as_ptr() as usize;
+        let at = map_nothing(core::ptr::null_mut(), padded, MapFlags::empty())?.as_ptr() as usize;
         let aligned = crate::units::align_up(at, align);
         // SAFETY: both cut-off pieces belong to the mapping just made, and nobody knows of it yet.
         unsafe {
             if aligned > at {
-                libc::munmap(at as *mut libc::c_void, aligned - at);
+                let _ = rustix::mm::munmap(at as *mut c_void, aligned - at);
             }
             let end = aligned + bytes;
             if at + padded > end {
-                libc::munmap(end as *mut libc::c_void, at + padded - end);
+                let _ = rustix::mm::munmap(end as *mut c_void, at + padded - end);
             }
         }
         NonNull::new(aligned as *mut u8)
@@ -112,11 +101,11 @@ unsafe impl PageSource for LinuxSource {
 
     fn reserve_at(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // Kernels before 4.17 do not know the flag: to them the address is a hint.
-        match map_nothing(at.as_ptr().cast(), bytes, libc::MAP_FIXED_NOREPLACE) {
+        match map_nothing(at.as_ptr().cast(), bytes, MapFlags::FIXED_NOREPLACE) {
             Some(got) if got == at => true,
             Some(elsewhere) => {
                 // SAFETY: the mapping just made, and nobody knows of it yet.
-                unsafe { libc::munmap(elsewhere.as_ptr().cast(), bytes) };
+                let _ = unsafe { rustix::mm::munmap(elsewhere.as_ptr().cast(), bytes) };
                 false
             }
             None => false,
@@ -125,12 +114,14 @@ unsafe impl PageSource for LinuxSource {
 
     unsafe fn make_readable(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller owns the reservation around the range; nothing is mapped over.
-        unsafe { libc::mprotect(at.as_ptr().cast(), bytes, libc::PROT_READ) == 0 }
+        unsafe { rustix::mm::mprotect(at.as_ptr().cast(), bytes, MprotectFlags::READ) }.is_ok()
     }
 
     unsafe fn commit(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller owns the reservation around the range; nothing is mapped over.
-        let done = unsafe { libc::mprotect(at.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 };
+        let done =
+            unsafe { rustix::mm::mprotect(at.as_ptr().cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE) };
+        let done = done.is_ok();
         if done && bytes >= BLOCK_SIZE {
             // SAFETY: the caller's range, just committed.
             unsafe { self.ask_huge(at.as_ptr().cast(), bytes, HugePages::On) };
@@ -140,7 +131,7 @@ unsafe impl PageSource for LinuxSource {
 
     unsafe fn release(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller gives up the contents of this committed range.
-        unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 }
+        unsafe { rustix::mm::madvise(at.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
     }
 
     unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId) {
@@ -150,24 +141,23 @@ unsafe impl PageSource for LinuxSource {
         let mask: u64 = 1 << u64::from(node.0);
         const MPOL_PREFERRED: usize = 1;
         // SAFETY: mbind reads one mask word and sets the policy of a range that the caller owns.
-        unsafe { libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, MPOL_PREFERRED, &raw const mask, 65usize, 0usize) };
+        super::keeping_errno(|| unsafe {
+            libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, MPOL_PREFERRED, &raw const mask, 65usize, 0usize)
+        });
     }
 
     unsafe fn will_look(&self, at: NonNull<u8>, bytes: usize) {
         if bytes <= self.prefault.load(Ordering::Relaxed) {
             // SAFETY: the caller's range; pages that have no memory get zeros, which is what they read as. Kernels before 5.14
             // do not know the advice.
-            unsafe { advise(at.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+            let _ = unsafe { rustix::mm::madvise(at.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
         }
     }
 
     fn map_direct(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new anonymous mapping changes no existing memory.
-        let at = unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        if at == libc::MAP_FAILED {
-            return None;
-        }
+        let at = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes, access, MapFlags::PRIVATE) }.ok()?;
         // SAFETY: the mapping just made.
         unsafe { self.ask_huge(at, bytes, HugePages::On) };
         NonNull::new(at.cast())
@@ -180,12 +170,12 @@ unsafe impl PageSource for LinuxSource {
 
     unsafe fn unmap_direct(&self, at: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller gives the whole range of one map_direct back.
-        unsafe { libc::munmap(at.as_ptr().cast(), bytes) };
+        let _ = unsafe { rustix::mm::munmap(at.as_ptr().cast(), bytes) };
     }
 
     unsafe fn remap_direct(&self, at: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
         // SAFETY: the range is one of map_direct and the caller expects it to move.
-        let to = unsafe { libc::mremap(at.as_ptr().cast(), old, new, libc::MREMAP_MAYMOVE) };
-        if to == libc::MAP_FAILED { None } else { NonNull::new(to.cast()) }
+        let to = unsafe { rustix::mm::mremap(at.as_ptr().cast(), old, new, MremapFlags::MAYMOVE) };
+        NonNull::new(to.ok()?.cast())
     }
 }

@@ -1,13 +1,35 @@
 //! The few calls that the allocator makes to Linux, each a thin function that never allocates.
 //!
 //! Owns nothing. Lowest layer beside [`crate::units`]; only compiled with the feature `os`.
+//!
+//! ## What may be called from here
+//! An allocation may come from inside the C library, from a thread that holds one of its locks, and from a thread
+//! that is about to be cancelled. So system calls are made by `rustix`, whose functions are the bare instruction:
+//! they are no cancellation points, take no lock, and leave `errno` alone. Of the C library only functions are
+//! used that promise the same (`getauxval`, `clock_gettime`, `sched_getcpu`, `syscall`). The exceptions are in
+//! [`thread`], which only a program's own call to start or stop the background thread reaches, and `abort`.
 #![allow(unsafe_code, reason = "system calls")]
 
 mod mem;
+pub(crate) mod thread;
 mod topology;
 
 pub(crate) use mem::LinuxSource;
 pub(crate) use topology::read_topology;
+
+use core::mem::MaybeUninit;
+
+use rustix::thread::{ClockId, CpuSet, MembarrierCommand, Timespec};
+
+/// Runs `call`, which may set the C library's `errno`, and restores it.
+fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
+    // SAFETY: the C library gives the address of this thread's errno, which is always valid.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    let before = *errno;
+    let result = call();
+    *errno = before;
+    result
+}
 
 /// One step of backing off from a contended lock: yields at first, then sleeps, so that a holder of lower real-time priority can run. Sleeps
 /// get longer, from 50 microseconds to 1.6 milliseconds: where many threads wait for one that was preempted, their looks would
@@ -17,8 +39,7 @@ pub(crate) fn back_off(step: u32) {
     /// Sleeps of each length.
     const SLEEPS: u32 = 8;
     if step < YIELDS {
-        // SAFETY: sched_yield takes no arguments and has no preconditions.
-        unsafe { libc::sched_yield() };
+        rustix::thread::sched_yield();
     } else {
         sleep_ns(50_000 << ((step - YIELDS) / SLEEPS).min(5));
     }
@@ -26,9 +47,8 @@ pub(crate) fn back_off(step: u32) {
 
 /// Sleeps about `ns` nanoseconds (below one second); returns early on a signal.
 pub(crate) fn sleep_ns(ns: i64) {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: ns };
-    // SAFETY: `time` is a valid timespec for the duration of the call; a null remainder is allowed.
-    unsafe { libc::nanosleep(&time, core::ptr::null_mut()) };
+    let time = Timespec { tv_sec: 0, tv_nsec: ns };
+    let _ = rustix::thread::clock_nanosleep_relative(ClockId::Monotonic, &time);
 }
 
 /// Monotonic time in milliseconds.
@@ -48,20 +68,38 @@ pub(crate) fn current_cpu() -> u32 {
 
 /// Random bits for secrets; falls back to addresses and the clock where getrandom is refused.
 pub(crate) fn random_u64() -> u64 {
-    let mut word = 0u64;
-    // SAFETY: the buffer is the 8 bytes of `word`; GRND_NONBLOCK never waits for entropy.
-    let got = unsafe { libc::syscall(libc::SYS_getrandom, &raw mut word, 8usize, libc::GRND_NONBLOCK) };
-    if got == 8 {
-        return word;
+    let mut bytes = [MaybeUninit::uninit(); 8];
+    // `NONBLOCK` never waits for entropy.
+    if let Ok((got, _)) = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK)
+        && let Ok(word) = <[u8; 8]>::try_from(&*got)
+    {
+        return u64::from_ne_bytes(word);
     }
-    let stack = &raw const word as u64;
+    let stack = &raw const bytes as u64;
     (stack ^ now_ms().rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Writes bytes to standard error; short or failed writes are ignored: there is nobody left to tell.
+/// Writes bytes to a file descriptor of the program; ignores short and failed writes, because there is no place to
+/// report them.
+pub(crate) fn write(fd: i32, bytes: &[u8]) {
+    // SAFETY: borrowed for this call alone. A number that is no open file makes the call fail, which is ignored;
+    // -1, which the type excludes, is not passed on.
+    let fd = (fd >= 0).then(|| unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) });
+    if let Some(fd) = fd {
+        let _ = rustix::io::write(fd, bytes);
+    }
+}
+
+/// Writes bytes to standard error.
 pub(crate) fn write_stderr(bytes: &[u8]) {
-    // SAFETY: the buffer is valid for its length.
-    let _ = unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+    write(2, bytes);
+}
+
+/// Reads a file from its start into `buf`; returns the number of bytes read, 0 on any failure.
+pub(crate) fn read_file(path: &core::ffi::CStr, buf: &mut [u8]) -> usize {
+    use rustix::fs::{Mode, OFlags};
+    let Ok(file) = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return 0 };
+    rustix::io::read(&file, buf).unwrap_or(0)
 }
 
 /// Ends the program by SIGABRT.
@@ -87,34 +125,16 @@ pub(crate) fn secure_env(name: &core::ffi::CStr) -> Option<&'static [u8]> {
     Some(unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes())
 }
 
-/// `membarrier` of the given command and flags on `cpu`; true on success.
-pub(crate) fn membarrier(command: i32, flags: u32, cpu: i32) -> bool {
-    // SAFETY: membarrier takes three integers and touches no memory of ours.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) == 0 }
+/// `membarrier` for the calling process on all CPUs; true on success.
+pub(crate) fn membarrier(command: MembarrierCommand) -> bool {
+    rustix::thread::membarrier(command).is_ok()
 }
 
 /// How many CPUs the calling thread may use, and the highest of them; (1, 0) when the system does not tell.
 pub(crate) fn allowed_cpus() -> (u32, u32) {
-    let size = size_of::<libc::cpu_set_t>();
-    // SAFETY: cpu_set_t is plain old data; `set` is writable for `size` bytes.
-    let (set, known) = unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        // Not by the function of the C library: nothing else that every program runs lies near it, and a page of code costs its neighbours.
-        let known = libc::syscall(libc::SYS_sched_getaffinity, 0, size, &raw mut set) > 0;
-        (set, known)
-    };
-    if !known {
-        return (1, 0);
-    }
-    let (mut count, mut highest) = (0, 0);
-    for cpu in 0..size * 8 {
-        // SAFETY: the index is below the number of bits of the set.
-        if unsafe { libc::CPU_ISSET(cpu, &set) } {
-            count += 1;
-            highest = cpu as u32;
-        }
-    }
-    (count.max(1), highest)
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return (1, 0) };
+    let highest = (0..CpuSet::MAX_CPU).rev().find(|&cpu| set.is_set(cpu)).unwrap_or(0);
+    (set.count().max(1), highest as u32)
 }
 
 /// Bytes of main memory; 1 GiB when the system does not tell.
@@ -130,70 +150,37 @@ pub(crate) fn memory_bytes() -> usize {
 }
 
 /// Moves the calling thread to `cpu` alone. Returns the old mask, or `None` when refused.
-pub(crate) fn pin_to(cpu: u32) -> Option<libc::cpu_set_t> {
-    let size = size_of::<libc::cpu_set_t>();
-    // SAFETY: cpu_set_t is plain old data; all zeros is the empty set.
-    let mut old: libc::cpu_set_t = unsafe { core::mem::zeroed() };
-    // SAFETY: `old` is writable for `size` bytes.
-    if unsafe { libc::sched_getaffinity(0, size, &mut old) } != 0 {
+pub(crate) fn pin_to(cpu: u32) -> Option<CpuSet> {
+    let old = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut one = CpuSet::new();
+    if cpu as usize >= CpuSet::MAX_CPU {
         return None;
     }
-    // SAFETY: as above.
-    let mut one: libc::cpu_set_t = unsafe { core::mem::zeroed() };
-    if cpu as usize >= size * 8 {
-        return None;
-    }
-    // SAFETY: the index was checked against the size of the set.
-    unsafe { libc::CPU_SET(cpu as usize, &mut one) };
-    // SAFETY: `one` is readable for `size` bytes.
-    if unsafe { libc::sched_setaffinity(0, size, &one) } != 0 {
-        return None;
-    }
+    one.set(cpu as usize);
+    rustix::thread::sched_setaffinity(None, &one).ok()?;
     Some(old)
 }
 
 /// Gives the calling thread the mask that [`pin_to`] returned.
-pub(crate) fn unpin(mask: &libc::cpu_set_t) {
-    // SAFETY: the mask is readable for its size.
-    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), mask) };
+pub(crate) fn unpin(mask: &CpuSet) {
+    let _ = rustix::thread::sched_setaffinity(None, mask);
 }
 
-/// Runs `f` with all signals blocked in the calling thread, and in threads that it starts.
+/// Runs `f` with every signal blocked in the calling thread, those of the C library too: for moments.
 pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: both sets are initialised by the calls that get them, and the old mask is put back.
-    let old = unsafe {
-        let mut all: libc::sigset_t = core::mem::zeroed();
-        let mut old: libc::sigset_t = core::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-        old
+    // A set of the kernel's: 64 signals.
+    let set_mask = |new: u64| {
+        let mut old = 0u64;
+        // SAFETY: both sets are the 8 bytes that the call is told of.
+        let done = unsafe {
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const new, &raw mut old, size_of::<u64>())
+        };
+        (done == 0).then_some(old)
     };
+    let old = keeping_errno(|| set_mask(!0));
     let result = f();
-    // SAFETY: `old` is the mask that was in force.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, core::ptr::null_mut()) };
+    if let Some(old) = old {
+        keeping_errno(|| set_mask(old));
+    }
     result
 }
-
-/// Starts a detached thread with a small stack and all signals blocked; false when refused.
-pub(crate) fn spawn_detached(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> bool {
-    // SAFETY: the attribute object is initialised before use and destroyed after; the entry takes no argument
-    // that must outlive us.
-    with_signals_blocked(|| unsafe {
-        let mut attr: libc::pthread_attr_t = core::mem::zeroed();
-        if libc::pthread_attr_init(&mut attr) != 0 {
-            return false;
-        }
-        libc::pthread_attr_setdetachstate(&mut attr, libc::PTHREAD_CREATE_DETACHED);
-        let mut thread: libc::pthread_t = core::mem::zeroed();
-        // A program with much static TLS, which glibc takes from the stack, needs the larger size.
-        let started = [SMALL_STACK, LARGE_STACK].into_iter().any(|size| {
-            libc::pthread_attr_setstacksize(&mut attr, size);
-            libc::pthread_create(&mut thread, &attr, entry, core::ptr::null_mut()) == 0
-        });
-        libc::pthread_attr_destroy(&mut attr);
-        started
-    })
-}
-
-const SMALL_STACK: usize = 128 << 10;
-const LARGE_STACK: usize = 8 << 20;

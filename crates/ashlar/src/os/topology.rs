@@ -1,5 +1,6 @@
 //! CPUs and NUMA nodes as the system tells them. Works without /sys: then every CPU is on node 0.
 
+use super::read_file;
 use crate::units::MAX_NODES;
 
 /// What the machine looks like.
@@ -11,20 +12,6 @@ pub(crate) struct Topology {
     pub(crate) present_cpus: u32,
     /// Real NUMA nodes.
     pub(crate) nodes: u32,
-}
-
-/// Reads at most `buf.len()` bytes of a file; the number of bytes read, 0 on any failure.
-fn read_file(path: &core::ffi::CStr, buf: &mut [u8]) -> usize {
-    // SAFETY: the path is NUL-terminated; the descriptor is closed below and not shared.
-    unsafe {
-        let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return 0;
-        }
-        let got = libc::read(fd, buf.as_mut_ptr().cast(), buf.len());
-        libc::close(fd);
-        usize::try_from(got).unwrap_or(0)
-    }
 }
 
 /// The highest number in a list such as `0-3,8,10-11`.

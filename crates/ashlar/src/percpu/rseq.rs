@@ -8,6 +8,8 @@
 
 use core::arch::{asm, global_asm};
 
+use rustix::thread::MembarrierCommand;
+
 use super::area::PERCPU;
 use super::sections::SIGNATURE;
 use crate::sync::{AtomicU32, Ordering};
@@ -127,10 +129,6 @@ pub(crate) fn emulate() {
     PERCPU.rseq_offset.store(offset, Ordering::Relaxed);
 }
 
-/// `membarrier` commands of the kernel's ABI.
-const REGISTER_EXPEDITED_RSEQ: i32 = 1 << 8;
-const EXPEDITED_RSEQ: i32 = 1 << 7;
-
 /// True if the kernel describes its rseq area in the auxiliary vector, as Linux does since 6.3 and no emulator is known
 /// to. Its word that sections are aborted is then taken without the self-test, which costs a short-lived program on a
 /// busy machine several milliseconds.
@@ -142,12 +140,12 @@ pub(crate) fn is_described() -> bool {
 
 /// Registers the process for [`fence`]; false where the kernel (before 5.10) or a filter refuses.
 pub(crate) fn register_fence() -> bool {
-    crate::os::membarrier(REGISTER_EXPEDITED_RSEQ, 0, 0)
+    crate::os::membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq)
 }
 
 /// Aborts every critical section of this process that runs at this moment on any CPU.
 pub(crate) fn fence() -> bool {
-    crate::os::membarrier(EXPEDITED_RSEQ, 0, 0)
+    crate::os::membarrier(MembarrierCommand::PrivateExpeditedRseq)
 }
 
 /// Stack and state of the self-test's helper; the helper is a bare clone that only makes system calls.
@@ -231,7 +229,7 @@ fn self_test_unsignalled() -> bool {
             clock_nanosleep = const libc::SYS_clock_nanosleep,
             clock = const libc::CLOCK_MONOTONIC,
             membarrier = const libc::SYS_membarrier,
-            command = const EXPEDITED_RSEQ,
+            command = const MembarrierCommand::PrivateExpeditedRseq as u32,
             exit = const libc::SYS_exit,
             out("rcx") _,
             out("r11") _,
@@ -256,8 +254,7 @@ fn was_aborted(fences: &AtomicU32) -> bool {
     let mut unaborted = 0;
     for _ in 0..30 {
         // Where there is one CPU for both, the helper gets to its sleep now.
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
+        rustix::thread::sched_yield();
         let before = fences.load(Ordering::Acquire);
         if spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), 200_000) {
             return true;
