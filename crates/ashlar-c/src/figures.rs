@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write;
 
-use core_ashlar::{CacheInfo, MAX_NAME, Mode, OptionError, Tunable, TuneError};
+use core_ashlar::{CacheInfo, MAX_NAME, Mode, OptionError, ReaperError, Tunable, TuneError};
 use libc::{EBUSY, EINVAL, ENOMEM};
 
 use crate::cache::kmem_cache;
@@ -240,6 +240,26 @@ pub unsafe extern "C" fn ashlar_for_each_alias(
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_reap() -> usize {
     core_ashlar::reap()
+}
+
+/// Starts the background thread, which gives free memory back to the system while the program sleeps. Without it the calls
+/// of the program do that work. Returns 0, also if the thread runs already; -EPERM if the option reaper allows no
+/// thread; -EAGAIN if the system refused it. The thread is lost in the child of a fork.
+///
+/// To be called where threads may be made: not from a signal handler, and not under a lock that malloc may need.
+#[unsafe(no_mangle)]
+pub extern "C" fn ashlar_start_reaper() -> c_int {
+    match core_ashlar::start_reaper() {
+        Ok(()) => 0,
+        Err(ReaperError::Off) => -libc::EPERM,
+        Err(_) => -libc::EAGAIN,
+    }
+}
+
+/// Ends the background thread, if there is one, and returns when it is gone.
+#[unsafe(no_mangle)]
+pub extern "C" fn ashlar_stop_reaper() {
+    core_ashlar::stop_reaper();
 }
 
 /// How the fast paths are protected in this process: "rseq" or "lock" ("emulate" if the option percpu asks for it,

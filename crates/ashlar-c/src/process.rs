@@ -1,7 +1,7 @@
 //! Load.
 //!
 //! The fork handlers are registered: every lock of the allocator is taken before a fork and released after, so that
-//! the child finds all structures whole. Allocation before this constructor needs none of it.
+//! the child finds all structures whole. Allocation before this constructor needs no handlers.
 
 extern "C" fn at_load() {
     if !core_ashlar::fork::register() {

@@ -42,6 +42,8 @@ pub mod figures;
 mod process;
 mod text;
 #[cfg(target_arch = "x86_64")]
+pub mod threads;
+#[cfg(target_arch = "x86_64")]
 pub mod vfork;
 #[cfg(target_arch = "x86_64")]
 mod weak;

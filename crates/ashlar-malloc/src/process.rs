@@ -1,9 +1,7 @@
 //! Load, fork and exit.
 //!
-//! At load the fork handlers are registered. The C library calls the handlers of `prepare` in reverse order of
-//! registration and the others in order, and this library comes up before the program: so all locks are taken after
-//! every other handler ran, and released before any other runs, and all of them may allocate. Allocation before
-//! this constructor needs none of it. What start-up used of the library and nobody needs any more is dropped when that is over. At exit the
+//! The fork handlers are registered at load, or by the first thread if that comes earlier: a program with one thread
+//! needs none. What start-up used of the library and nobody needs any more is dropped when that is over. At exit the
 //! table that `ASHLAR_STATS` asks for is printed.
 
 use core::ffi::c_char;
@@ -23,12 +21,32 @@ unsafe extern "C" {
 }
 
 extern "C" fn at_load() {
-    if !ashlar::fork::register() {
-        to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
-    }
+    register_fork_handlers();
+    #[cfg(target_arch = "x86_64")]
+    crate::threads::prepare();
     read_wish();
     #[cfg(target_arch = "x86_64")]
     ashlar::malloc::when_up(drop_what_lies_apart);
+}
+
+/// Registers the fork handlers, once.
+pub(crate) fn register_fork_handlers() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let registered = ashlar::fork::register();
+    #[cfg(target_arch = "x86_64")]
+    let registered = registered && {
+        unsafe extern "C" fn child() {
+            crate::threads::after_fork_in_child();
+        }
+        // SAFETY: the handler is a function of this library, which is never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
+    };
+    if !registered {
+        to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

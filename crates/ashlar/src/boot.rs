@@ -12,7 +12,7 @@ use crate::page::meta::META;
 use crate::page::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
 use crate::slab::OrderRule;
-use crate::sync::{AtomicU32, Once, Ordering, SpinLock};
+use crate::sync::{AtomicU32, Once, Ordering, SpinLock, Visit};
 #[cfg(feature = "os")]
 use crate::units::MAX_NODES;
 
@@ -120,8 +120,8 @@ fn connect() -> bool {
     ZONE.set_before_growth(crate::cache::reaper::before_growth);
     crate::engine::slab::set_walk(crate::cache::reaper::visit);
     #[cfg(feature = "os")]
-    if options().reaper && percpu::mode() != percpu::Mode::Emulate {
-        crate::background::enable(crate::cache::reaper::tick);
+    if options().reaper != crate::options::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {
+        crate::background::enable(&crate::cache::reaper::JOB);
     }
     true
 }
@@ -194,19 +194,9 @@ pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
     }
 }
 
-/// Takes the lock of the options, a leaf, for fork: the reaper and the creation of caches read them.
-pub(crate) fn lock_options() {
-    OPTIONS.lock_raw();
-}
-
-/// Releases what [`lock_options`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_options`.
-#[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
-pub(crate) unsafe fn unlock_options() {
-    // SAFETY: by the caller's promise.
-    unsafe { OPTIONS.unlock_raw() };
+/// Visits the lock of the options, a leaf, for a fork: the reaper and the creation of caches read them.
+pub(crate) fn for_each_lock(visit: Visit<'_>) {
+    visit(OPTIONS.word());
 }
 
 /// The order rule in force and the number of CPUs it is for.

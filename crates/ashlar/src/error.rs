@@ -71,6 +71,27 @@ impl fmt::Display for DestroyError {
 
 impl core::error::Error for DestroyError {}
 
+/// Why there is no background thread; see [`crate::start_reaper`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReaperError {
+    /// The option `reaper` allows no thread, or sections are not protected against other threads (`percpu=emulate`).
+    Off,
+    /// The system refused the thread, or the allocator has no memory. It may be tried again.
+    Refused,
+}
+
+impl fmt::Display for ReaperError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReaperError::Off => "the options allow no background thread",
+            ReaperError::Refused => "the system refused a thread",
+        })
+    }
+}
+
+impl core::error::Error for ReaperError {}
+
 /// Why the tunables of a cache could not be set; they are as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,46 +1,107 @@
-//! Fork: all locks are taken before, in lock order, and released after, in parent and child.
+//! Fork: the child finds every structure whole, and no thread waits for a fork for ever.
 //!
-//! So the child finds every structure whole. What other threads of the parent had in hand at that moment (a
-//! sheaf being refilled) is lost to the child, a few kilobytes at most. Critical sections need nothing: each is
-//! either committed or did not happen. The background thread is gone in the child and starts anew when needed.
-#![allow(unsafe_code, reason = "locks are held across fork")]
+//! ## Before
+//! [`prepare`] closes the [`GATE`] of malloc and waits until no other thread is in a slow path of malloc; then it takes all locks,
+//! in lock order. The first is for malloc, the second for the slow paths of caches and kmalloc, which do not pass the gate.
+//!
+//! ## Between
+//! The C library goes on to take its own locks, and other libraries have handlers that take theirs. A thread may hold one of
+//! these and allocate or free. If it waited for this fork, and the fork for its lock, both would hang. So a thread that
+//! finds the gate closed waits for a moment, and then does without the allocator: see [`beside_fork`]. Caches and kmalloc
+//! have no such way: the C library never calls them.
+//!
+//! The thread that forks may itself allocate, in handlers that run between or in a signal handler, and fork again: gate and locks let it
+//! pass (see [`crate::sync`]). So the order in which handlers were registered does not matter.
+//!
+//! ## After
+//! Parent and child release the locks and open the gate. What threads freed meanwhile is freed now. Critical sections
+//! need nothing: each is either committed or did not happen. The background thread does not exist in the child.
+//!
+//! ## Signals
+//! [`prepare`] and its counterparts run with signals blocked. A handler that forks in the middle of one would find half of the
+//! locks taken. A handler that forks while its thread is in the middle of an allocation finds that allocation's locks held, and
+//! leaves them: the child goes on with the same allocation. With other threads such a fork may hang, as with the C library's own
+//! malloc: one of them may hold a lock that comes earlier in the order, and wait for one of these.
+#![allow(unsafe_code, reason = "handlers for the C library")]
 
 use crate::cache::registry;
 use crate::engine::{self, slab::pool};
+use crate::malloc::beside_fork::{self, GATE};
 use crate::page::{direct, meta::META, zone::ZONE};
 use crate::percpu::{drain, pages, sheaf};
+use crate::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, Visit, relax, thread_id};
 
-/// To be called before `fork`, in the forking thread.
+/// The number of the thread that forks; 0 for none.
+static FORKER: AtomicUsize = AtomicUsize::new(0);
+/// How many forks of that thread are in progress, each inside the one before. Only changed by that thread.
+static DEPTH: AtomicU32 = AtomicU32::new(0);
+
+/// Visits all locks but that of the registry, in lock order.
+fn for_each_other_lock(visit: Visit<'_>) {
+    drain::for_each_lock(visit);
+    registry::for_each_lock(visit);
+    engine::for_each_shared_lock(visit);
+    sheaf::for_each_lock(visit);
+    pool::for_each_lock(visit);
+    pages::for_each_lock(visit);
+    ZONE.for_each_lock(visit);
+    direct::for_each_lock(visit);
+    META.for_each_lock(visit);
+    crate::boot::for_each_lock(visit);
+}
+
+/// Runs `f` with signals blocked: see the module.
+fn undisturbed(f: impl FnOnce()) {
+    #[cfg(feature = "os")]
+    crate::os::with_signals_blocked(f);
+    #[cfg(not(feature = "os"))]
+    f();
+}
+
+/// To be called before `fork`, in the thread that forks; not on behalf of another one. Each call needs one of
+/// [`after_in_parent`] or [`after_in_child`] in the same thread.
 pub fn prepare() {
     // A child of a thread that forks while another one boots would wait for that one for ever.
     crate::boot::ensure_base();
-    registry::lock_all();
-    drain::lock_all();
-    registry::for_each_locked(true);
-    engine::lock_shared();
-    sheaf::lock_pool();
-    pool::lock_pools();
-    pages::lock_all();
-    ZONE.lock_all();
-    direct::lock_all();
-    META.lock_all();
-    crate::boot::lock_options();
+    let me = thread_id();
+    let mut waited = 0;
+    // Forks of several threads come one after another.
+    while !begin(me) {
+        waited += 1;
+        relax(waited);
+    }
 }
 
-fn release() {
-    // SAFETY: `prepare` took exactly these locks, in this thread or, in a child, in its copy in the parent.
-    unsafe {
-        crate::boot::unlock_options();
-        META.unlock_all();
-        direct::unlock_all();
-        ZONE.unlock_all();
-        pages::unlock_all();
-        pool::unlock_pools();
-        sheaf::unlock_pool();
-        engine::unlock_shared();
-        registry::for_each_locked(false);
-        drain::unlock_all();
-        registry::unlock_all();
+/// Begins a fork of the thread `me`; false while another thread forks.
+fn begin(me: usize) -> bool {
+    let mut begun = false;
+    undisturbed(|| {
+        let forker = FORKER.load(Ordering::Relaxed);
+        if forker != me && FORKER.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return;
+        }
+        begun = true;
+        let depth = DEPTH.load(Ordering::Relaxed) + 1;
+        DEPTH.store(depth, Ordering::Relaxed);
+        if depth == 1 {
+            GATE.close(me);
+            registry::lock_word().lock_for_fork();
+            for_each_other_lock(&mut LockWord::lock_for_fork);
+        }
+    });
+    begun
+}
+
+/// Ends a fork, in parent and child. A function of its own by name, so that its place is with the others of forks.
+#[inline(never)]
+fn end() {
+    let depth = DEPTH.load(Ordering::Relaxed) - 1;
+    DEPTH.store(depth, Ordering::Relaxed);
+    if depth == 0 {
+        for_each_other_lock(&mut LockWord::unlock_after_fork);
+        registry::lock_word().unlock_after_fork();
+        GATE.open();
+        FORKER.store(0, Ordering::Release);
     }
 }
 
@@ -49,7 +110,8 @@ fn release() {
 /// # Safety
 /// [`prepare`] was called before, in this thread.
 pub unsafe fn after_in_parent() {
-    release();
+    undisturbed(end);
+    beside_fork::after_fork();
 }
 
 /// To be called after `fork` in the child.
@@ -57,17 +119,21 @@ pub unsafe fn after_in_parent() {
 /// # Safety
 /// [`prepare`] was called before, in the thread that forked.
 pub unsafe fn after_in_child() {
-    release();
-    crate::background::after_fork_in_child();
-    crate::cache::reaper::after_fork_in_child();
-    ZONE.after_fork_in_child();
-    crate::boot::after_fork_in_child();
-    crate::malloc::after_fork_in_child();
+    undisturbed(|| {
+        GATE.after_fork_in_child(thread_id());
+        crate::background::after_fork_in_child();
+        crate::cache::reaper::after_fork_in_child();
+        ZONE.after_fork_in_child();
+        crate::boot::after_fork_in_child();
+        crate::malloc::after_fork_in_child();
+        end();
+    });
+    beside_fork::after_fork();
 }
 
-/// Has the C library call the three functions above at each fork from now on; false when it has no memory for that. The
-/// handlers of `prepare` run in reverse order of registration and the others in order: whoever registers first takes the
-/// locks after every other handler ran, and releases them before any other runs, so that all of them may allocate.
+/// Has the C library call the three functions above at each fork from now on; false when it has no memory for that.
+/// The handlers of `prepare` run in reverse order of registration and the others in order: the earlier these are
+/// registered, the shorter other threads have to do without the allocator.
 #[cfg(feature = "os")]
 pub fn register() -> bool {
     extern "C" fn before() {

@@ -112,10 +112,14 @@ mod api {
         AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_alias,
         for_each_cache, total_counts,
     };
+    #[cfg(feature = "os")]
+    pub use crate::cache::{start_reaper, start_reaper_by, stop_reaper};
     pub use crate::engine::slab::{QueueInfo, QueueTunables};
     pub use crate::engine::slub::barn::BarnStats;
     pub use crate::engine::slub::counters::SlowPathStats;
     pub use crate::engine::{Constructor, Counts, Engine, MAX_NAME, Search, Stage, Tunable, Usage};
+    #[cfg(feature = "os")]
+    pub use crate::error::ReaperError;
     pub use crate::error::{AllocError, CreateError, DestroyError, TuneError};
     pub use crate::global::Ashlar;
     pub use crate::kmalloc::{
@@ -124,6 +128,9 @@ mod api {
     };
     pub use crate::numa::{kmalloc_on, node_of, nodes};
     pub use crate::options::{OptionError, check_options};
+    #[cfg(feature = "os")]
+    #[doc(hidden)]
+    pub use crate::os::thread::{Create as CreateThread, Entry as ThreadEntry};
     pub use crate::page::PageSource;
     pub use crate::page::arena::ArenaSource;
     pub use crate::page::zone::ZoneStats;

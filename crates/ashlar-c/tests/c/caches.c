@@ -329,6 +329,9 @@ static void memory_goes_back(void)
     CHECK(kmem_cache_alloc_bulk(s, GFP_KERNEL, MANY, objects) == MANY);
     kmem_cache_free_bulk(s, MANY, objects);
     CHECK(ashlar_reap() >= (size_t)MANY * 1000 / 4096);
+    CHECK(ashlar_start_reaper() == 0 && ashlar_start_reaper() == 0);
+    ashlar_stop_reaper();
+    ashlar_stop_reaper();
     kmem_cache_destroy(s);
 }
 

@@ -16,6 +16,8 @@ mod typed;
 
 pub use info::{CacheInfo, for_each_cache, total_counts};
 pub use merge::{AliasInfo, for_each_alias};
+#[cfg(feature = "os")]
+pub use reaper::{start_reaper, start_reaper_by, stop_reaper};
 pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;

@@ -1,4 +1,8 @@
-//! The reaper: what the background thread does each tick, and what [`crate::reap`] does at once.
+//! The reaper: what is done each tick, and what [`crate::reap`] does at once.
+//!
+//! Ticks come from the background thread, or from the program's calls where there is no such thread (see
+//! [`crate::background`]). A program without it that frees much and then sleeps makes no more calls, so there
+//! [`trim`] bounds what is free and resident at any time.
 //!
 //! Barns give back to slabs what they held without need since the last look. When no barn of any cache is in use,
 //! the program is idle: then the sheaves of all CPUs are drained too and everything free goes back to the system.
@@ -8,9 +12,15 @@
 
 use super::registry;
 #[cfg(feature = "os")]
-use crate::background::TICK_MS;
+use crate::background::{Job, TICK_MS};
 use crate::engine;
+#[cfg(feature = "os")]
+use crate::error::ReaperError;
+#[cfg(feature = "os")]
+use crate::options::Reaper;
 use crate::page::zone::{Need, ZONE};
+#[cfg(feature = "os")]
+use crate::percpu;
 use crate::percpu::pages;
 use crate::sync::{self, AtomicU32, AtomicUsize, Ordering};
 use crate::units::PAGE_SIZE;
@@ -29,9 +39,13 @@ static DRAINED: AtomicU32 = AtomicU32::new(0);
 #[cfg(feature = "os")]
 static FRUITLESS: AtomicU32 = AtomicU32::new(0);
 
-/// One tick of the background thread; true while there is more to come.
+/// What [`crate::background`] has done.
 #[cfg(feature = "os")]
-pub(crate) fn tick() -> bool {
+pub(crate) static JOB: Job = Job { tick, trim: trim::trim };
+
+/// One tick; true while there is more to come.
+#[cfg(feature = "os")]
+fn tick() -> bool {
     let now = ZONE.tick.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     let mut given = 0;
     if now.is_multiple_of(BARN_TICKS) {
@@ -56,7 +70,55 @@ pub(crate) fn tick() -> bool {
     more
 }
 
-/// Set while a thread empties barns before growth.
+#[cfg(feature = "os")]
+mod trim;
+
+/// Starts the background thread, which gives free memory back to the system while the program sleeps; does nothing if it
+/// runs already. Without it the program's own calls do that work: see [`crate::background`] for what the thread is. It is lost
+/// in the child of a fork, and lives until [`stop_reaper`] otherwise.
+///
+/// Not to be called by a thread that holds a lock which an allocation may need, because the C library allocates to make a
+/// thread.
+///
+/// # Errors
+/// See [`ReaperError`].
+#[cfg(feature = "os")]
+pub fn start_reaper() -> Result<(), ReaperError> {
+    #[expect(unsafe_code, reason = "calls the C library")]
+    // SAFETY: this is the C library's function; the contract of this one lets threads be made here.
+    unsafe {
+        start_reaper_by(libc::pthread_create)
+    }
+}
+
+/// As [`start_reaper`], for a library whose own `pthread_create` stands in the way of the C library's.
+///
+/// # Errors
+/// See [`ReaperError`].
+///
+/// # Safety
+/// `create` is the C library's `pthread_create`.
+#[cfg(feature = "os")]
+#[doc(hidden)]
+#[expect(unsafe_code, reason = "calls the C library by pointer")]
+pub unsafe fn start_reaper_by(create: crate::os::thread::Create) -> Result<(), ReaperError> {
+    if !crate::boot::ensure_base() {
+        return Err(ReaperError::Refused);
+    }
+    if crate::boot::options().reaper != Reaper::Thread || percpu::mode() == percpu::Mode::Emulate {
+        return Err(ReaperError::Off);
+    }
+    // SAFETY: passed on.
+    if unsafe { crate::background::start(create) } { Ok(()) } else { Err(ReaperError::Refused) }
+}
+
+/// Ends the background thread, if there is one, and returns when the kernel knows it no more.
+#[cfg(feature = "os")]
+pub fn stop_reaper() {
+    crate::background::stop();
+}
+
+/// Set while a thread empties barns before growth, or trims.
 static BUSY: AtomicU32 = AtomicU32::new(0);
 
 /// In the child of a fork the thread that emptied barns may be gone.

@@ -12,7 +12,7 @@ use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::meta::META;
 use crate::percpu::area::{MAX_CACHES, PERCPU};
 use crate::slab::geometry::Geometry;
-use crate::sync::{Ordering, SpinLock};
+use crate::sync::{LockWord, Ordering, SpinLock, Visit};
 use crate::units::PageIndex;
 
 struct Registry {
@@ -296,33 +296,18 @@ pub(crate) fn slab_of_address(address: usize) -> Option<(&'static RawCache, Page
     Some((unsafe { &*(owner as *const RawCache) }, first))
 }
 
-/// Takes the registry lock and those of all caches, for fork.
-pub(crate) fn lock_all() {
-    REGISTRY.lock_raw();
+/// The registry lock, for a fork.
+pub(crate) fn lock_word() -> &'static LockWord {
+    REGISTRY.word()
 }
 
-/// Locks, or unlocks, the state of every cache; the registry lock is held.
-pub(crate) fn for_each_locked(lock: bool) {
-    // SAFETY: the caller (fork) holds the registry lock by lock_raw, so the table does not change; only a
-    // shared look at it is taken here, through a pointer, since no guard exists.
+/// Visits the locks of every cache, for a fork, which holds the registry lock.
+pub(crate) fn for_each_lock(visit: Visit<'_>) {
+    // SAFETY: the calling thread holds the registry lock for a fork, so no other thread changes the table. An operation of
+    // its own that a signal handler interrupted may be about to: it raises `count` after the entry is there.
     let registry = unsafe { &*REGISTRY.data_ptr() };
     for &cache in &registry.caches[..registry.count] {
-        // SAFETY: as in `for_each`.
-        let state = unsafe { (*cache).state };
-        if lock {
-            state.lock_all();
-        } else {
-            // SAFETY: fork called this with `lock` true before, on the same registry.
-            unsafe { state.unlock_all() };
-        }
+        // SAFETY: as in `live`.
+        unsafe { (*cache).state }.for_each_lock(visit);
     }
-}
-
-/// Releases what [`lock_all`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_all`.
-pub(crate) unsafe fn unlock_all() {
-    // SAFETY: by the caller's promise.
-    unsafe { REGISTRY.unlock_raw() };
 }

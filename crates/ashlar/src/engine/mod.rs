@@ -27,7 +27,7 @@
 //! 2. A folder `engine/NAME/` whose `mod.rs` has the functions that the macro `of_engine!` below calls, and an arm there.
 //! 3. What it keeps for a cache: a field of [`EngineState`] (a slice of its own entries a node, made by [`meta_slice`] in
 //!    [`EngineState::open`] when it is empty, brought to its first state otherwise), and its locks in
-//!    [`EngineState::lock_all`] and [`EngineState::unlock_all`], in lock order. Metadata memory is never given back and an
+//!    [`EngineState::for_each_lock`], in lock order. Metadata memory is never given back and an
 //!    entry of the registry is used again by caches of any engine, so nothing in it may be assumed to be new.
 //! 4. Slabs: use the geometry, the state word and the freelists of [`crate::slab`], and where they fit the partial lists of
 //!    [`slub::node`] and the functions around them ([`slub::Node`] is no more than a partial list, counts, and barns that an
@@ -69,7 +69,7 @@ use crate::page::memmap::MEMMAP;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
 use crate::slab::geometry::Geometry;
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
 use crate::units::{NodeId, PageIndex};
 
 /// Longest cache name in bytes.
@@ -302,23 +302,10 @@ pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
     }
 }
 
-/// Takes the locks that engines have beside those of their caches, for fork.
-pub(crate) fn lock_shared() {
-    segregated::lock_all();
-    slob::lock_all();
-}
-
-/// Releases what [`lock_shared`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_shared`.
-#[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
-pub(crate) unsafe fn unlock_shared() {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        slob::unlock_all();
-        segregated::unlock_all();
-    }
+/// Visits the locks that engines have beside those of their caches, for a fork.
+pub(crate) fn for_each_shared_lock(visit: Visit<'_>) {
+    segregated::for_each_lock(visit);
+    slob::for_each_lock(visit);
 }
 
 /// A key that other processes do not know, for what an engine writes beside objects.

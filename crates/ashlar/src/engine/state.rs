@@ -3,6 +3,7 @@
 use super::{Engine, Opening, cpu_slab, segregated, slab, slub, tally};
 use crate::error::CreateError;
 use crate::slab::geometry::Geometry;
+use crate::sync::Visit;
 
 /// What the engines keep for a cache beside [`RawCache`](super::RawCache): each kind of state is empty until a cache in this entry of the
 /// registry first needs it. Metadata memory is never given back, so what was made once stays with the entry and serves the
@@ -62,22 +63,9 @@ impl EngineState {
         slub::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
     }
 
-    /// Takes all locks in it, for fork: of every kind that was ever made.
-    pub(crate) fn lock_all(&self) {
-        slub::lock_nodes(self.nodes);
-        self.slab.lock_all();
-    }
-
-    /// Releases what [`Self::lock_all`] took.
-    ///
-    /// # Safety
-    /// This thread, or its parent's across fork, called `lock_all` on the same state.
-    #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
-    pub(crate) unsafe fn unlock_all(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            self.slab.unlock_all();
-            slub::unlock_nodes(self.nodes);
-        }
+    /// Visits all locks in it, for a fork: of every kind that was ever made.
+    pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
+        slub::for_each_lock(self.nodes, visit);
+        self.slab.for_each_lock(visit);
     }
 }

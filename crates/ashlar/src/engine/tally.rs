@@ -74,15 +74,13 @@ pub(crate) fn live(tallies: &[Tally]) -> usize {
     balance(tallies).max(0) as usize
 }
 
-/// Adds what `of` counted to `to`; the caller holds the locks of all of both.
-pub(crate) fn add(to: &[Tally], of: &[Tally]) {
+/// Adds what `of` counted to `to`; the caller holds the lock of both.
+pub(crate) fn add(to: &Tally, of: &Tally) {
     let move_on = |to: &AtomicUsize, of: &AtomicUsize| {
         to.store(to.load(Ordering::Relaxed).wrapping_add(of.load(Ordering::Relaxed)), Ordering::Relaxed);
     };
-    for (to, of) in to.iter().zip(of) {
-        move_on(&to.allocs, &of.allocs);
-        move_on(&to.frees, &of.frees);
-    }
+    move_on(&to.allocs, &of.allocs);
+    move_on(&to.frees, &of.frees);
 }
 
 /// Allocations and frees so far: whether a cache is in use.

@@ -4,6 +4,7 @@
 //! [`crate::page::objmap`]). What it has no entry for is told apart here: a free object, the inside of an object, a large
 //! object, a mapping, memory of a cache that is none of malloc's, or nothing of ours.
 
+use super::beside_fork;
 use super::classes::{Code, size_of_class, size_of_entry};
 use crate::cache::registry;
 use crate::engine::slob::{self, Sized};
@@ -27,6 +28,8 @@ pub(super) enum Found {
     Large(PageIndex, usize),
     /// A mapping of so many bytes.
     Direct(usize),
+    /// A block of so many bytes that was allocated beside a fork.
+    Island(usize),
 }
 
 impl Found {
@@ -37,7 +40,7 @@ impl Found {
             Found::Other(cache) => cache.object_size(),
             Found::Sized(cache, size) => cache.engine.kmalloc_roundup(size, cache.object_size()),
             Found::Large(_, pages) => pages * PAGE_SIZE,
-            Found::Direct(bytes) => bytes,
+            Found::Direct(bytes) | Found::Island(bytes) => bytes,
         }
     }
 }
@@ -46,6 +49,23 @@ impl Found {
 #[inline]
 pub(super) fn object_bytes(address: usize) -> usize {
     size_of_entry(OBJECTS.code_at(address))
+}
+
+/// Bytes of the live allocation that starts at `address`, beside a fork: found without a lock. `None` for what is no such
+/// address, and for objects of other engines' pages, whose size is not known without one.
+#[cold]
+pub(super) fn bytes_without_locks(address: usize) -> Option<usize> {
+    if let Some(code) = Code::from_map(OBJECTS.code_at(address)) {
+        return Some(size_of_class(code.class()));
+    }
+    match MEMMAP.page_of(address) {
+        None => beside_fork::size_of(address).or_else(|| direct::size_without_lock(address)),
+        Some(page) => match MEMMAP.class_of(page).kind() {
+            PageKind::LargeHead => Some(MEMMAP.head(page).state.load(Ordering::Relaxed) as usize * PAGE_SIZE),
+            PageKind::Slab => registry::cache_of_address(address).map(RawCache::object_size),
+            _ => None,
+        },
+    }
 }
 
 /// Finds the live allocation that starts at `address`, for `function`. Reports what is none.
@@ -63,6 +83,9 @@ fn find_other(function: &str, address: usize) -> Option<Found> {
         None => {
             if let Some(bytes) = direct::size_of_mapping(address) {
                 return Some(Found::Direct(bytes));
+            }
+            if let Some(bytes) = beside_fork::size_of(address) {
+                return Some(Found::Island(bytes));
             }
             direct::report_stray(function, address);
             None

@@ -8,11 +8,13 @@
 //! * `entry`: `malloc` and `free` with their fast paths.
 //! * `check`: what pointers are; misuse of `free` (the object map, `page::objmap`, knows every live object).
 //! * `resize` is `realloc`.
+//! * `beside_fork`: what these do while another thread forks.
 //! * this file: everything else behind the fast paths.
 //!
 //! The C names, with their exact argument rules, are in the crate `ashlar-malloc`; here are Rust functions.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
+pub(crate) mod beside_fork;
 mod check;
 mod classes;
 pub(crate) mod entry;
@@ -169,34 +171,34 @@ pub(crate) fn cache_of_object(address: usize) -> Option<&'static RawCache> {
     Code::from_map(OBJECTS.code_at(address)).map(cache_of)
 }
 
-/// A live object of a class; null when memory ends. Where there is no memory for the class's cache, but free pages, as there are in
+/// A live object of a class; `None` when memory ends. Where there is no memory for the class's cache, but free pages, as there are in
 /// a program that met its limit and gave much back, a page or more serves.
-fn alloc_class(class: usize) -> *mut u8 {
+fn alloc_class(class: usize) -> Option<NonNull<u8>> {
     let Some(cache) = cache(class) else {
-        let pages = alloc_large(size_of_class(class), PAGE_SIZE, Fill::Any);
-        return pages.map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
+        return alloc_large(size_of_class(class), PAGE_SIZE, Fill::Any).map(|(at, _)| at);
     };
-    let object = engine::alloc(cache);
-    if !object.is_null() && !cfg!(ashlar_unchecked) {
+    let object = NonNull::new(engine::alloc(cache))?;
+    if !cfg!(ashlar_unchecked) {
         let entry = Code::of_class(class).entry();
-        OBJECTS.enter(object as usize, entry | PerCpu::side_of(percpu::this_cpu()));
+        OBJECTS.enter(object.as_ptr() as usize, entry | PerCpu::side_of(percpu::this_cpu()));
     }
-    object
+    Some(object)
 }
 
-/// Runs `allocate` with what errno needs: `ENOMEM` on failure, untouched otherwise.
-fn with_errno(allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
+/// Allocates `size` bytes at a multiple of `align` behind the fast path, by `allocate` or, beside a fork, without the
+/// allocator. Does with errno what is needed: `ENOMEM` on failure, untouched otherwise.
+fn allocate_slowly(size: usize, align: usize, allocate: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
     let before = errno::get();
-    let ptr = if ensure() { allocate() } else { core::ptr::null_mut() };
-    errno::set(if ptr.is_null() { errno::ENOMEM } else { before });
-    ptr
+    let found = beside_fork::pass(|| if ensure() { allocate() } else { None }, || beside_fork::alloc(size, align));
+    errno::set(if found.is_none() { errno::ENOMEM } else { before });
+    found.map_or(core::ptr::null_mut(), NonNull::as_ptr)
 }
 
 /// `malloc` when the fast path had nothing.
 pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
-    with_errno(|| {
+    allocate_slowly(size, STEP, || {
         if size > MALLOC_MAX_CACHE_SIZE {
-            return alloc_large(size, PAGE_SIZE, Fill::Any).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
+            return alloc_large(size, PAGE_SIZE, Fill::Any).map(|(at, _)| at);
         }
         alloc_class(class_of(size))
     })
@@ -207,25 +209,25 @@ pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
 /// # Safety
 /// As for [`free`].
 pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
+    if ptr.is_null() {
+        return;
+    }
+    let before = errno::get();
+    beside_fork::pass(|| free_found(ptr), || beside_fork::leave(ptr as usize));
+    errno::set(before);
+}
+
+fn free_found(ptr: *mut u8) {
     let entry = OBJECTS.take(ptr as usize);
     match Code::from_map(entry) {
-        Some(code) => {
-            let before = errno::get();
-            if entry & 1 == PerCpu::side_of(percpu::this_cpu()) {
-                engine::free(cache_of(code), ptr as usize);
-            } else {
-                engine::free_foreign(cache_of(code), ptr as usize);
-            }
-            errno::set(before);
-        }
-        None if ptr.is_null() => {}
+        Some(code) if entry & 1 == PerCpu::side_of(percpu::this_cpu()) => engine::free(cache_of(code), ptr as usize),
+        Some(code) => engine::free_foreign(cache_of(code), ptr as usize),
         None => release("free", ptr),
     }
 }
 
 /// Frees what starts at `ptr`, for `function`; reports what is none.
 fn release(function: &str, ptr: *mut u8) {
-    let before = errno::get();
     match check::find(function, ptr as usize) {
         Some(Found::Object(code)) => {
             OBJECTS.take(ptr as usize);
@@ -239,9 +241,9 @@ fn release(function: &str, ptr: *mut u8) {
                 unsafe { direct::unmap(at) };
             }
         }
+        Some(Found::Island(_)) => _ = beside_fork::free(ptr as usize),
         None => {}
     }
-    errno::set(before);
 }
 
 /// Memory of `size` bytes, all zero, as `calloc`.
@@ -258,13 +260,13 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
         }
         return ptr;
     }
-    with_errno(|| {
-        let Some((at, zeroed)) = alloc_large(bytes, PAGE_SIZE, Fill::Zeros) else { return core::ptr::null_mut() };
+    allocate_slowly(bytes, STEP, || {
+        let (at, zeroed) = alloc_large(bytes, PAGE_SIZE, Fill::Zeros)?;
         if !zeroed {
             // SAFETY: `bytes` fresh bytes.
             unsafe { at.as_ptr().write_bytes(0, bytes) };
         }
-        at.as_ptr()
+        Some(at)
     })
 }
 
@@ -282,16 +284,15 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
     {
         return malloc(size_of_class(class));
     }
-    with_errno(|| {
-        let found = if align > BLOCK_SIZE {
+    allocate_slowly(size, align, || {
+        if align > BLOCK_SIZE {
             // The zone aligns to its blocks at most.
             size.checked_add(align)
                 .filter(|&sum| sum <= isize::MAX as usize)
                 .and_then(|_| direct::map(size.max(1), align, Fill::Any))
         } else {
             alloc_large(size.max(1), align, Fill::Any).map(|(at, _)| at)
-        };
-        found.map_or(core::ptr::null_mut(), NonNull::as_ptr)
+        }
     })
 }
 
@@ -303,7 +304,10 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
 pub unsafe fn malloc_usable_size(ptr: *const u8) -> usize {
     match check::object_bytes(ptr as usize) {
         0 if ptr.is_null() => 0,
-        0 => check::find("malloc_usable_size", ptr as usize).map_or(0, |found| found.bytes()),
+        0 => {
+            let usual = || check::find("malloc_usable_size", ptr as usize).map(|found| found.bytes());
+            beside_fork::pass(usual, || check::bytes_without_locks(ptr as usize)).unwrap_or(0)
+        }
         bytes => bytes,
     }
 }

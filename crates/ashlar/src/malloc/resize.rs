@@ -10,7 +10,7 @@
 use core::ptr::NonNull;
 
 use super::check::{self, Found};
-use super::{MALLOC_MAX_CACHE_SIZE, errno, free, malloc, release};
+use super::{MALLOC_MAX_CACHE_SIZE, beside_fork, errno, free, malloc, release};
 use crate::page::direct;
 use crate::page::memmap::MEMMAP;
 use crate::page::zone::{DIRECT_BYTES, ZONE};
@@ -74,47 +74,70 @@ unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn realloc_other(ptr: *mut u8, size: usize) -> *mut u8 {
     if size == 0 {
-        release("realloc", ptr);
+        let before = errno::get();
+        beside_fork::pass(|| release("realloc", ptr), || beside_fork::leave(ptr as usize));
+        errno::set(before);
         return core::ptr::null_mut();
     }
     if size > isize::MAX as usize {
         errno::set(errno::ENOMEM);
         return core::ptr::null_mut();
     }
-    let Some(found) = check::find("realloc", ptr as usize) else { return core::ptr::null_mut() };
-    let old = match found {
-        Found::Object(_) | Found::Other(_) | Found::Sized(..) => {
+    let beside_fork = || check::bytes_without_locks(ptr as usize).map_or(Resized::Failed, Resized::Not);
+    // SAFETY: passed on.
+    match beside_fork::pass(|| unsafe { resize(ptr, size) }, beside_fork) {
+        // SAFETY: passed on; so many bytes were found there.
+        Resized::Not(old) => unsafe { relocate(ptr, old, size) },
+        Resized::At(at) => at,
+        Resized::Failed => core::ptr::null_mut(),
+    }
+}
+
+/// What became of an attempt to change the size of an allocation without a copy.
+enum Resized {
+    /// It has its new size, at this address.
+    At(*mut u8),
+    /// It is as it was, and has so many bytes.
+    Not(usize),
+    /// There is none.
+    Failed,
+}
+
+/// Changes the size of what is no object of malloc's caches, if that can be done without a copy.
+///
+/// # Safety
+/// As for [`realloc`]; not null.
+unsafe fn resize(ptr: *mut u8, size: usize) -> Resized {
+    let Some(found) = check::find("realloc", ptr as usize) else { return Resized::Failed };
+    Resized::Not(match found {
+        Found::Object(_) | Found::Other(_) | Found::Sized(..) | Found::Island(_) => {
             let have = found.bytes();
             if stays(size, have) {
-                return ptr;
+                return Resized::At(ptr);
             }
             have
         }
         Found::Large(page, pages) => {
             if size > MALLOC_MAX_CACHE_SIZE && size <= DIRECT_BYTES && resize_run(page, pages, size.div_ceil(PAGE_SIZE))
             {
-                return ptr;
+                return Resized::At(ptr);
             }
             pages * PAGE_SIZE
         }
         Found::Direct(bytes) => {
             if size <= bytes && size > bytes - bytes / 8 {
-                return ptr;
+                return Resized::At(ptr);
             }
-            let before = errno::get();
             if size > DIRECT_BYTES
                 && let Some(at) = NonNull::new(ptr)
                 // SAFETY: a direct mapping starts there and the caller lets it move.
                 && let Some(moved) = unsafe { direct::remap(at, size) }
             {
-                return moved.as_ptr();
+                return Resized::At(moved.as_ptr());
             }
-            errno::set(before);
             bytes
         }
-    };
-    // SAFETY: passed on; so many bytes were found there.
-    unsafe { relocate(ptr, old, size) }
+    })
 }
 
 /// Gives a run another length without moving it.

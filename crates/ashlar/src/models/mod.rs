@@ -21,6 +21,7 @@
 //! * [`queues`]: array caches, shared arrays and alien caches of SLAB.
 //! * [`quarantine`]: corrupt slabs against frees and refills.
 //! * [`barn`]: the exchange of sheaves.
+//! * [`gate`]: the gate that a fork closes.
 //! * [`stop`]: the stop protocol of a drain, in the abstract.
 
 mod barn;
@@ -28,6 +29,7 @@ mod bench;
 mod free_refill;
 mod frozen;
 mod full_partial;
+mod gate;
 mod give_back;
 mod hollow;
 mod quarantine;

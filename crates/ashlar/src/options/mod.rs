@@ -23,6 +23,17 @@ pub(crate) enum HugePages {
     On,
 }
 
+/// What gives free memory back to the system without being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reaper {
+    /// The background thread where there is one, else calls of the program.
+    Thread,
+    /// Calls of the program alone: there is never a thread.
+    Calls,
+    /// Nothing.
+    Nothing,
+}
+
 /// All options with their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -36,7 +47,8 @@ pub(crate) struct Options {
     pub(crate) prefault: usize,
     /// Milliseconds before free memory goes back to the system.
     pub(crate) decay_ms: u32,
-    pub(crate) reaper: bool,
+    /// What gives free memory back without being asked.
+    pub(crate) reaper: Reaper,
     pub(crate) order: OrderRule,
     /// Objects in a sheaf; `None`: by object size.
     pub(crate) sheaf: Option<usize>,
@@ -67,7 +79,7 @@ impl Options {
         hugepages: HugePages::Auto,
         prefault: 8 << 20,
         decay_ms: 1000,
-        reaper: true,
+        reaper: Reaper::Thread,
         order: OrderRule::DEFAULT,
         sheaf: None,
         barn: 256 << 20,
@@ -171,7 +183,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         }
         "prefault" => options.prefault = number(value, 0, 32 << 20).ok_or("prefault=BYTES up to 32M")?,
         "decay" => options.decay_ms = number(value, 0, 3_600_000).ok_or("decay=0 to 3600000 (milliseconds)")? as u32,
-        "reaper" => options.reaper = switch(value).ok_or("reaper=on or reaper=off")?,
+        "reaper" => options.reaper = reaper(value).ok_or("reaper=on, reaper=calls or reaper=off")?,
         "min_order" => options.order.min_order = own::min_order(value)?,
         "max_order" => options.order.max_order = own::max_order(value)?,
         "min_objects" => options.order.min_objects = own::min_objects(value)?,
@@ -210,6 +222,13 @@ fn switch(value: &str) -> Option<bool> {
         "off" | "no" | "0" | "false" => Some(false),
         _ => None,
     }
+}
+
+fn reaper(value: &str) -> Option<Reaper> {
+    if value == "calls" {
+        return Some(Reaper::Calls);
+    }
+    switch(value).map(|on| if on { Reaper::Thread } else { Reaper::Nothing })
 }
 
 /// A number with an optional suffix K, M or G, inside a range.

@@ -3,7 +3,10 @@
 //! They lie outside the zone, so a small table finds them by address. It is an open hash of nodes taken
 //! from [`super::meta`]; mappings this large are rare and cost a system call each, so one lock is enough.
 //! Lock: the *direct lock*; the meta lock is taken under it, and the page source is called under it when a mapping
-//! moves, so that nobody maps the vacated addresses before the table knows.
+//! moves, so that no other thread maps the vacated addresses before the table knows.
+//!
+//! One look goes without the lock, for threads that must not wait for a fork: [`size_without_lock`]. It walks a bucket and
+//! asks [`CHANGES`] whether the table was changed meanwhile. So what it reads are atomics, and nodes are never given back.
 #![allow(unsafe_code, reason = "nodes are raw metadata memory")]
 
 use core::ptr::NonNull;
@@ -11,7 +14,7 @@ use core::ptr::NonNull;
 use super::meta::META;
 use super::zone::{DIRECT_BYTES, ZONE};
 use crate::report;
-use crate::sync::SpinLock;
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit, fence, relax};
 use crate::units::checked_align_up;
 
 /// What the caller of an allocation said of the contents.
@@ -29,19 +32,22 @@ pub(crate) enum Fill {
 const BUCKETS: usize = 256;
 
 struct Node {
-    next: *mut Node,
+    next: AtomicPtr<Node>,
     /// Where the object starts; the mapping starts `skipped` bytes before, for alignments above the source's.
-    start: usize,
-    skipped: usize,
+    start: AtomicUsize,
+    skipped: AtomicUsize,
     /// Bytes from `start` to the end of the mapping.
-    bytes: usize,
+    bytes: AtomicUsize,
 }
 
 /// Freed mappings that are remembered, so that a second free can be told from a foreign address.
 const REMEMBERED: usize = 64;
 
+static HEADS: [AtomicPtr<Node>; BUCKETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; BUCKETS];
+/// Odd while the table is changed; another number after each change.
+static CHANGES: AtomicUsize = AtomicUsize::new(0);
+
 struct Table {
-    buckets: [*mut Node; BUCKETS],
     spare: *mut Node,
     bytes: usize,
     /// Starts of the mappings freed last; the oldest is overwritten.
@@ -52,32 +58,61 @@ struct Table {
 // SAFETY: the nodes belong to the table alone and are reached only under its lock.
 unsafe impl Send for Table {}
 
-static TABLE: SpinLock<Table> = SpinLock::new(Table {
-    buckets: [core::ptr::null_mut(); BUCKETS],
-    spare: core::ptr::null_mut(),
-    bytes: 0,
-    freed: [0; REMEMBERED],
-    next_freed: 0,
-});
+static TABLE: SpinLock<Table> =
+    SpinLock::new(Table { spare: core::ptr::null_mut(), bytes: 0, freed: [0; REMEMBERED], next_freed: 0 });
 
 fn bucket(start: usize) -> usize {
     (start >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize) >> (usize::BITS - 8)
 }
 
+/// The nodes of the bucket that a start belongs to.
+fn nodes_of(start: usize) -> impl Iterator<Item = &'static Node> {
+    nodes_from(&HEADS[bucket(start)])
+}
+
+fn nodes_from(head: &AtomicPtr<Node>) -> impl Iterator<Item = &'static Node> {
+    // SAFETY: null, or a node, which is never given back; its fields are atomics.
+    let node = |at: *mut Node| unsafe { at.as_ref() };
+    core::iter::successors(node(head.load(Ordering::Acquire)), move |n| node(n.next.load(Ordering::Acquire)))
+}
+
+/// Marks a change of the table, which the caller holds; its end is the end of the mark.
+struct Changing;
+
+impl Changing {
+    fn begin() -> Changing {
+        CHANGES.store(CHANGES.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // What follows must not be seen before the mark is.
+        fence(Ordering::Release);
+        Changing
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        CHANGES.store(CHANGES.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+}
+
 impl Table {
     fn insert(&mut self, start: usize, bytes: usize, skipped: usize) -> bool {
-        let mut node = self.spare;
-        if node.is_null() {
+        let _changing = Changing::begin();
+        let mut place = self.spare;
+        if place.is_null() {
             let Some(fresh) = META.alloc(size_of::<Node>(), align_of::<Node>()) else { return false };
-            node = fresh.as_ptr().cast();
-        } else {
-            // SAFETY: nodes on the spare list are valid and unused.
-            self.spare = unsafe { (*node).next };
+            place = fresh.as_ptr().cast();
         }
-        let b = bucket(start);
-        // SAFETY: `node` is a private, writable node.
-        unsafe { node.write(Node { next: self.buckets[b], start, skipped, bytes }) };
-        self.buckets[b] = node;
+        // SAFETY: metadata memory of a node's size and alignment, zeroed or of a node before; its fields are atomics.
+        let node = unsafe { &*place };
+        if place == self.spare {
+            self.spare = node.next.load(Ordering::Relaxed);
+        }
+        let head = &HEADS[bucket(start)];
+        node.start.store(start, Ordering::Relaxed);
+        node.skipped.store(skipped, Ordering::Relaxed);
+        node.bytes.store(bytes, Ordering::Relaxed);
+        node.next.store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+        head.store(place, Ordering::Release);
         self.bytes += bytes;
         true
     }
@@ -90,44 +125,26 @@ impl Table {
 
     /// The bytes of an object, and those before it in its mapping.
     fn find(&self, start: usize) -> Option<(usize, usize)> {
-        let mut node = self.buckets[bucket(start)];
-        while !node.is_null() {
-            // SAFETY: nodes on a bucket are valid while the lock is held.
-            let n = unsafe { &*node };
-            if n.start == start {
-                return Some((n.bytes, n.skipped));
-            }
-            node = n.next;
-        }
-        None
+        let node = nodes_of(start).find(|node| node.start.load(Ordering::Relaxed) == start)?;
+        Some((node.bytes.load(Ordering::Relaxed), node.skipped.load(Ordering::Relaxed)))
     }
 
     /// Forgets an object; what [`Self::find`] says of it.
     fn remove(&mut self, start: usize) -> Option<(usize, usize)> {
-        let b = bucket(start);
-        let mut link: *mut *mut Node = &mut self.buckets[b];
-        loop {
-            // SAFETY: `link` points to the bucket or to the `next` of a valid node of it.
-            let node = unsafe { *link };
-            if node.is_null() {
-                return None;
-            }
-            // SAFETY: non-null nodes on a bucket are valid.
-            let n = unsafe { &*node };
-            let (next, found, bytes, skipped) = (n.next, n.start == start, n.bytes, n.skipped);
-            if found {
-                // SAFETY: unlinks the node and pushes it on the spare list, both under the lock.
-                unsafe {
-                    *link = next;
-                    (*node).next = self.spare;
-                }
-                self.spare = node;
+        let _changing = Changing::begin();
+        let mut link = &HEADS[bucket(start)];
+        for node in nodes_of(start) {
+            if node.start.load(Ordering::Relaxed) == start {
+                link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
+                node.next.store(self.spare, Ordering::Relaxed);
+                self.spare = core::ptr::from_ref(node).cast_mut();
+                let bytes = node.bytes.load(Ordering::Relaxed);
                 self.bytes -= bytes;
-                return Some((bytes, skipped));
+                return Some((bytes, node.skipped.load(Ordering::Relaxed)));
             }
-            // SAFETY: the node is valid; its link field outlives this loop under the lock.
-            link = unsafe { &raw mut (*node).next };
+            link = &node.next;
         }
+        None
     }
 }
 
@@ -202,18 +219,10 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
 /// whole table: misuse is rare, and most programs end with its first report.
 pub(crate) fn report_stray(function: &str, address: usize) {
     let table = TABLE.lock();
-    let mut around = None;
-    for &bucket in &table.buckets {
-        let mut node = bucket;
-        while !node.is_null() {
-            // SAFETY: nodes on a bucket are valid while the lock is held.
-            let n = unsafe { &*node };
-            if (n.start..n.start + n.bytes).contains(&address) {
-                around = Some(n.start);
-            }
-            node = n.next;
-        }
-    }
+    let around = HEADS.iter().flat_map(nodes_from).find_map(|node| {
+        let (start, bytes) = (node.start.load(Ordering::Relaxed), node.bytes.load(Ordering::Relaxed));
+        (start..start + bytes).contains(&address).then_some(start)
+    });
     let freed = table.freed.contains(&address);
     // The report may end the program by a handler of SIGABRT that allocates.
     drop(table);
@@ -229,21 +238,30 @@ pub(crate) fn size_of_mapping(address: usize) -> Option<usize> {
     TABLE.lock().find(address).map(|(bytes, _)| bytes)
 }
 
+/// As [`size_of_mapping`], without the lock: the thread that holds it for a fork may be waiting for this one.
+pub(crate) fn size_without_lock(address: usize) -> Option<usize> {
+    /// More nodes than a bucket has, unless nodes change places meanwhile.
+    const STEPS: usize = 1 << 16;
+    let mut waited = 0;
+    loop {
+        let before = CHANGES.load(Ordering::Acquire);
+        let node = nodes_of(address).take(STEPS).find(|node| node.start.load(Ordering::Relaxed) == address);
+        let bytes = node.map(|node| node.bytes.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        if before.is_multiple_of(2) && CHANGES.load(Ordering::Relaxed) == before {
+            return bytes;
+        }
+        waited += 1;
+        relax(waited);
+    }
+}
+
 /// Bytes in direct mappings.
 pub(crate) fn total_bytes() -> usize {
     TABLE.lock().bytes
 }
 
-/// Takes the direct lock, for fork.
-pub(crate) fn lock_all() {
-    TABLE.lock_raw();
-}
-
-/// Releases what [`lock_all`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_all`.
-pub(crate) unsafe fn unlock_all() {
-    // SAFETY: by the caller's promise.
-    unsafe { TABLE.unlock_raw() };
+/// Visits the direct lock, for a fork.
+pub(crate) fn for_each_lock(visit: Visit<'_>) {
+    visit(TABLE.word());
 }

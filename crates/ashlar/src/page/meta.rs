@@ -9,7 +9,7 @@
 use core::ptr::NonNull;
 
 use super::source::PageSource;
-use crate::sync::SpinLock;
+use crate::sync::{SpinLock, Visit};
 use crate::units::{align_up, checked_align_up};
 
 const COMMIT_STEP: usize = 64 << 10;
@@ -94,18 +94,9 @@ impl Meta {
         range.next - range.start
     }
 
-    /// Takes the meta lock, for fork.
-    pub(crate) fn lock_all(&self) {
-        self.0.lock_raw();
-    }
-
-    /// Releases what [`Self::lock_all`] took.
-    ///
-    /// # Safety
-    /// This thread, or its parent's across fork, called `lock_all`.
-    pub(crate) unsafe fn unlock_all(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe { self.0.unlock_raw() };
+    /// Visits the meta lock, for a fork.
+    pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
+        visit(self.0.word());
     }
 }
 

@@ -15,7 +15,7 @@
 use super::area::{PERCPU, crossed, no_sheaves, null_top};
 use super::sheaf::Sheaf;
 use super::{Mode, lock, mode};
-use crate::sync::{Ordering, SpinLock};
+use crate::sync::{Ordering, SpinLock, Visit};
 use crate::units::CpuId;
 
 static DRAIN: SpinLock<()> = SpinLock::new(());
@@ -46,12 +46,10 @@ pub(crate) fn drain_locked(offsets: &[u16], empty: [usize; 2], mut take: impl Fn
 
 fn take_by_lock(offsets: &[u16], empty: [usize; 2], take: &mut impl FnMut(CpuId, u16, [usize; 2])) {
     for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
-        let cpu = CpuId(cpu);
-        lock::lock_cpu(cpu);
+        let here = lock::CpuGuard::take(CpuId(cpu));
         for &offset in offsets {
-            take_slot(cpu, offset, empty, take);
+            take_slot(here.cpu(), offset, empty, take);
         }
-        lock::unlock_cpu(cpu);
     }
 }
 
@@ -164,26 +162,10 @@ fn visit_each_cpu(
     false
 }
 
-/// Takes the drain lock and, where they are in use, every CPU's lock, for fork.
-pub(crate) fn lock_all() {
-    DRAIN.lock_raw();
+/// Visits the drain lock and, where they are in use, every CPU's lock, for a fork.
+pub(crate) fn for_each_lock(visit: Visit<'_>) {
+    visit(DRAIN.word());
     if lock::in_use() {
-        for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
-            lock::lock_cpu(CpuId(cpu));
-        }
+        (0..PERCPU.cpus.load(Ordering::Relaxed)).for_each(|cpu| visit(lock::lock_word(CpuId(cpu))));
     }
-}
-
-/// Releases what [`lock_all`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_all`.
-pub(crate) unsafe fn unlock_all() {
-    if lock::in_use() {
-        for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
-            lock::unlock_cpu(CpuId(cpu));
-        }
-    }
-    // SAFETY: by the caller's promise.
-    unsafe { DRAIN.unlock_raw() };
 }

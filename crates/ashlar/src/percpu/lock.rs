@@ -7,7 +7,7 @@
 
 use super::area::{LOCK_OFFSET, PERCPU};
 use super::{Mode, mode};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Held, LockWord, Ordering};
 use crate::units::CpuId;
 
 /// Set when a cache exists whose engine takes CPU locks in every mode; never cleared.
@@ -34,40 +34,45 @@ pub(crate) fn this_cpu() -> CpuId {
     CpuId(cpu % PERCPU.cpus.load(Ordering::Relaxed).max(1))
 }
 
-fn lock_word(cpu: CpuId) -> &'static AtomicU32 {
-    // SAFETY: slot 1 of every area is reserved for the lock word, committed, and accessed only atomically.
-    unsafe { &*PERCPU.slot(cpu, LOCK_OFFSET as u16).cast::<AtomicU32>() }
+/// The lock of a CPU.
+pub(crate) fn lock_word(cpu: CpuId) -> &'static LockWord {
+    // SAFETY: slot 1 of every area is reserved for the lock word, committed, and only ever used as one. Zeros are a free lock.
+    unsafe { &*PERCPU.slot(cpu, LOCK_OFFSET as u16).cast::<LockWord>() }
 }
 
 /// Runs `f` on the slot of `cpu` at `offset` under that CPU's lock; `None` when the lock is taken.
 #[inline]
 pub(crate) fn with_slot<R>(cpu: CpuId, offset: u16, f: impl FnOnce(&mut [usize; 2]) -> R) -> Option<R> {
     let word = lock_word(cpu);
-    if word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        return None;
-    }
+    let held = word.try_lock()?;
     // SAFETY: the lock gives this thread alone the slots of this CPU; in this mode nobody uses rseq.
     let result = f(unsafe { &mut *PERCPU.slot(cpu, offset).cast::<[usize; 2]>() });
-    word.store(0, Ordering::Release);
+    word.unlock(held);
     Some(result)
 }
 
-/// Takes the lock of `cpu` if it is free.
-#[inline]
-pub(crate) fn try_lock_cpu(cpu: CpuId) -> bool {
-    lock_word(cpu).compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+/// The lock of a CPU, held; released on drop.
+pub(crate) struct CpuGuard {
+    cpu: CpuId,
+    held: Held,
 }
 
-/// Takes the lock of `cpu`, waiting for it: for drains, fork, and engines that lock their CPU.
-pub(crate) fn lock_cpu(cpu: CpuId) {
-    let mut waited = 0u32;
-    while lock_word(cpu).compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        waited = waited.saturating_add(1);
-        crate::sync::relax(waited);
+impl CpuGuard {
+    /// Takes the lock of `cpu`, waiting for it: for drains, and engines that lock their CPU.
+    #[inline]
+    pub(crate) fn take(cpu: CpuId) -> CpuGuard {
+        CpuGuard { cpu, held: lock_word(cpu).lock() }
+    }
+
+    #[inline]
+    pub(crate) fn cpu(&self) -> CpuId {
+        self.cpu
     }
 }
 
-/// Releases what [`lock_cpu`] took.
-pub(crate) fn unlock_cpu(cpu: CpuId) {
-    lock_word(cpu).store(0, Ordering::Release);
+impl Drop for CpuGuard {
+    #[inline]
+    fn drop(&mut self) {
+        lock_word(self.cpu).unlock_by(&self.held);
+    }
 }

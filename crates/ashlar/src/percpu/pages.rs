@@ -24,7 +24,7 @@
 use super::area::PERCPU;
 use crate::page::meta::META;
 use crate::page::zone::{Place, Run, ZONE};
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
 use crate::units::{CpuId, NodeId, Order, PageIndex};
 
 /// Orders that have a list: those that the kernel does not call costly.
@@ -205,19 +205,9 @@ pub(crate) fn held_pages() -> usize {
     entries().iter().map(pages).sum()
 }
 
-/// Takes the locks of all lists, for fork.
-pub(crate) fn lock_all() {
-    entries().iter().for_each(|lists| lists.0.lock_raw());
-}
-
-/// Releases what [`lock_all`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_all`.
-#[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
-pub(crate) unsafe fn unlock_all() {
-    // SAFETY: by the caller's promise.
-    entries().iter().for_each(|lists| unsafe { lists.0.unlock_raw() });
+/// Visits the locks of all lists, for a fork.
+pub(crate) fn for_each_lock(visit: Visit<'_>) {
+    entries().iter().for_each(|lists| visit(lists.0.word()));
 }
 
 #[cfg(test)]

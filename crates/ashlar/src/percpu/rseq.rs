@@ -32,14 +32,6 @@ global_asm!(
     ".weak __rseq_size",
 );
 
-/// The thread pointer: on x86-64 the first word it points to is its own address.
-fn thread_pointer() -> usize {
-    let tp: usize;
-    // SAFETY: the x86-64 TLS ABI puts the thread pointer's own value at fs:0.
-    unsafe { asm!("mov {}, fs:[0]", out(reg) tp, options(nostack, readonly, preserves_flags)) };
-    tp
-}
-
 fn own_offset() -> isize {
     let offset: isize;
     // SAFETY: reads the GOT entry that holds the symbol's offset from the thread pointer.
@@ -80,7 +72,7 @@ fn register_own() -> bool {
     if cpu_id(offset) >= 0 {
         return true;
     }
-    let area = thread_pointer().wrapping_add_signed(offset);
+    let area = crate::os::thread::id().wrapping_add_signed(offset);
     // SAFETY: the area is 32 aligned bytes of this thread's static TLS, alive until the thread ends; the
     // kernel drops the registration at thread exit.
     unsafe { libc::syscall(libc::SYS_rseq, area, 32u32, 0u32, SIGNATURE) == 0 }
@@ -96,7 +88,7 @@ pub(crate) fn use_own_area() {
 
 /// The calling thread's area.
 pub(crate) fn area() -> *mut u8 {
-    thread_pointer().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8
+    crate::os::thread::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8
 }
 
 /// Finds or makes the calling thread's registration and publishes its offset. Called once, by the boot.

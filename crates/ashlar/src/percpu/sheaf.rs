@@ -396,20 +396,10 @@ pub(crate) fn retire_sheaf(sheaf: Sheaf) {
     pool(sheaf.cut()).lock().push(sheaf);
 }
 
-/// Takes the pool locks, for fork.
+/// Visits the pool locks, for a fork.
 #[cfg(not(ashlar_loom))]
-pub(crate) fn lock_pool() {
-    POOLS.iter().for_each(SpinLock::lock_raw);
-}
-
-/// Releases what [`lock_pool`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_pool`.
-#[cfg(not(ashlar_loom))]
-pub(crate) unsafe fn unlock_pool() {
-    // SAFETY: by the caller's promise.
-    POOLS.iter().for_each(|pool| unsafe { pool.unlock_raw() });
+pub(crate) fn for_each_lock(visit: crate::sync::Visit<'_>) {
+    POOLS.iter().for_each(|pool| visit(pool.word()));
 }
 
 #[cfg(all(test, not(ashlar_loom)))]

@@ -125,24 +125,20 @@ pub(super) fn add_counts(cache: &RawCache, sum: &mut Counts) {
 }
 
 /// The lock of one CPU, held.
-pub(super) struct CpuGuard {
-    cpu: CpuId,
-}
+pub(super) struct CpuGuard(lock::CpuGuard);
 
 impl CpuGuard {
     /// Takes the lock of this CPU, for `cache`.
     #[inline]
     pub(super) fn take(cache: &RawCache) -> CpuGuard {
-        let cpu = this_cpu();
-        if !lock::try_lock_cpu(cpu) {
-            lock::lock_cpu(cpu);
-        }
-        bump(word(cpu, cache.state.places.locks, 0));
-        CpuGuard { cpu }
+        let guard = lock::CpuGuard::take(this_cpu());
+        bump(word(guard.cpu(), cache.state.places.locks, 0));
+        CpuGuard(guard)
     }
 
+    #[inline]
     pub(super) fn cpu(&self) -> CpuId {
-        self.cpu
+        self.0.cpu()
     }
 
     /// True if the object is the first of this CPU's freelist.
@@ -152,21 +148,14 @@ impl CpuGuard {
 
     /// Counts a slab_lock that is taken under this lock.
     pub(super) fn count_slab_lock(&self, cache: &RawCache) {
-        bump(word(self.cpu, cache.state.places.locks, 1));
+        bump(word(self.cpu(), cache.state.places.locks, 1));
     }
 
     /// Both words of a place of this CPU, ours as long as the lock.
     #[inline]
     fn words(&mut self, place: u16) -> &mut [usize; 2] {
         // SAFETY: the place lies in the committed areas; the lock makes this thread the only one that uses it.
-        unsafe { &mut *PERCPU.slot(self.cpu, place).cast::<[usize; 2]>() }
-    }
-}
-
-impl Drop for CpuGuard {
-    #[inline]
-    fn drop(&mut self) {
-        lock::unlock_cpu(self.cpu);
+        unsafe { &mut *PERCPU.slot(self.cpu(), place).cast::<[usize; 2]>() }
     }
 }
 
@@ -187,7 +176,7 @@ fn by_lock(cache: &RawCache) -> bool {
 pub(super) fn read(cache: &RawCache, place: u16) -> Option<Words> {
     if by_lock(cache) {
         let mut guard = CpuGuard::take(cache);
-        return Some(Words { cpu: guard.cpu, words: *guard.words(place) });
+        return Some(Words { cpu: guard.cpu(), words: *guard.words(place) });
     }
     percpu::read(place).map(|view| Words { cpu: view.cpu, words: [view.main, view.spare] })
 }
@@ -307,7 +296,7 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
         let link = unsafe { (at as *const u64).read_volatile() };
         let next = link ^ key(cache.secret, at);
         let mut guard = CpuGuard::take(cache);
-        let same_cpu = guard.cpu == cpu;
+        let same_cpu = guard.cpu() == cpu;
         let words = guard.words(place);
         // SAFETY: while the words say so, the object is free and its link ours to read.
         if same_cpu && *words == [head, base] && unsafe { (at as *const u64).read_volatile() } == link {
@@ -400,7 +389,7 @@ unsafe fn push_emulated(cache: &RawCache, place: u16, freed: Place) -> bool {
         // SAFETY: the object is the caller's by its promise.
         unsafe { write_link(freed.link, cache.secret, head as u16) };
         let mut guard = CpuGuard::take(cache);
-        let same_cpu = guard.cpu == cpu;
+        let same_cpu = guard.cpu() == cpu;
         let words = guard.words(place);
         if same_cpu && *words == [head, base] {
             words[0] = usize::from(freed.index);

@@ -23,7 +23,7 @@
 
 pub(crate) mod pools;
 
-pub(crate) use pools::{attach, close, home, lock_all, open, unlock_all};
+pub(crate) use pools::{attach, close, for_each_lock, home, open};
 
 use super::slub::counters::SlowPathStats;
 use super::slub::{self, Node, barn::BarnStats, carve, class_word};

@@ -22,6 +22,7 @@ use crate::page::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, LINK_BYTES, MAX_OBJECT_SIZE};
+use crate::sync::Visit;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::units::PAGE_SIZE;
 
@@ -191,27 +192,16 @@ pub(crate) fn attach(cache: &'static RawCache) {
 pub(crate) fn close(cache: &'static RawCache) {
     let pool = pool_of(cache);
     let pages = &pool.pages.state;
-    slub::lock_nodes(pages.nodes);
-    tally::add(pages.tallies, cache.state.tallies);
-    // SAFETY: taken just above.
-    unsafe { slub::unlock_nodes(pages.nodes) };
+    for (node, (to, of)) in pages.nodes.iter().zip(pages.tallies.iter().zip(cache.state.tallies)) {
+        let _of_both = node.list.lock();
+        tally::add(to, of);
+    }
     let this = core::ptr::from_ref(cache).cast_mut();
     let _ = pool.home.compare_exchange(this, core::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
     pool.members.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Takes the locks of all pools, for fork.
-pub(crate) fn lock_all() {
-    all().for_each(|(_, pool)| slub::lock_nodes(pool.pages.state.nodes));
-}
-
-/// Releases what [`lock_all`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_all`, and made no pool since.
-pub(crate) unsafe fn unlock_all() {
-    for (_, pool) in all() {
-        // SAFETY: by the caller's promise.
-        unsafe { slub::unlock_nodes(pool.pages.state.nodes) };
-    }
+/// Visits the locks of all pools, for a fork.
+pub(crate) fn for_each_lock(visit: Visit<'_>) {
+    all().for_each(|(_, pool)| slub::for_each_lock(pool.pages.state.nodes, visit));
 }

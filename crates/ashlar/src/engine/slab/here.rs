@@ -10,45 +10,38 @@ use crate::sync::{AtomicUsize, Ordering, bump};
 use crate::units::CpuId;
 
 /// A CPU with its lock held: the stand-in for disabled interrupts.
-pub(super) struct Here {
-    pub(super) cpu: CpuId,
-}
+pub(super) struct Here(lock::CpuGuard);
 
 impl Here {
     /// This thread's CPU.
     #[inline]
     pub(super) fn take() -> Here {
-        let cpu = this_cpu();
-        if !lock::try_lock_cpu(cpu) {
-            lock::lock_cpu(cpu);
-        }
-        Here { cpu }
+        Here::of(this_cpu())
     }
 
     /// Any CPU.
+    #[inline]
     pub(super) fn of(cpu: CpuId) -> Here {
-        lock::lock_cpu(cpu);
-        Here { cpu }
+        Here(lock::CpuGuard::take(cpu))
+    }
+
+    /// The CPU.
+    #[inline]
+    pub(super) fn cpu(&self) -> CpuId {
+        self.0.cpu()
     }
 
     /// The CPU's array, if it has one yet.
     #[inline]
     pub(super) fn array(&self, cache: &RawCache) -> Option<&'static ArrayCache> {
-        let at = word(cache, self.cpu).load(Ordering::Relaxed);
+        let at = word(cache, self.cpu()).load(Ordering::Relaxed);
         // SAFETY: the word is 0 or the address of an array, which is replaced and retired under this lock only.
         (at != 0).then(|| unsafe { &*(at as *const ArrayCache) })
     }
 
     /// Makes `array` the CPU's.
     pub(super) fn set_array(&self, cache: &RawCache, array: Option<&'static ArrayCache>) {
-        word(cache, self.cpu).store(array.map_or(0, |array| core::ptr::from_ref(array) as usize), Ordering::Relaxed);
-    }
-}
-
-impl Drop for Here {
-    #[inline]
-    fn drop(&mut self) {
-        lock::unlock_cpu(self.cpu);
+        word(cache, self.cpu()).store(array.map_or(0, |array| core::ptr::from_ref(array) as usize), Ordering::Relaxed);
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
-    let node = PERCPU.node_of(here.cpu);
+    let node = PERCPU.node_of(here.cpu());
     let mut after = After::NOTHING;
     let object = match give_array(cache, &here) {
         Some(array) => {
@@ -145,7 +145,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     }
     // The thread may be elsewhere by now.
     let here = Here::take();
-    let array = here.array(cache).filter(|_| PERCPU.node_of(here.cpu) == node);
+    let array = here.array(cache).filter(|_| PERCPU.node_of(here.cpu()) == node);
     let more = array.map_or(0, |array| array.batchcount().min(array.room()));
     let mut object = 0;
     let mut after = After::NOTHING;
@@ -198,7 +198,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
         return report::misaligned(cache.name(), object);
     }
     let here = Here::take();
-    if queues(cache).nodes.len() > 1 && PERCPU.node_of(here.cpu).0 != head.node() {
+    if queues(cache).nodes.len() > 1 && PERCPU.node_of(here.cpu()).0 != head.node() {
         return free_remote(cache, here, NodeId(head.node()), object);
     }
     let Some(array) = here.array(cache) else { return free_slow(cache, here, object) };
@@ -215,7 +215,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
 #[cold]
 #[inline(never)]
 fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
-    let own = queues(cache).node(PERCPU.node_of(here.cpu));
+    let own = queues(cache).node(PERCPU.node_of(here.cpu()));
     let mut after = After::NOTHING;
     match give_array(cache, &here) {
         Some(array) => {
@@ -239,7 +239,7 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
 #[inline(never)]
 fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize) {
     let queues = queues(cache);
-    let own = queues.node(PERCPU.node_of(here.cpu));
+    let own = queues.node(PERCPU.node_of(here.cpu()));
     let mut after = After::NOTHING;
     let mut twice = false;
     if let Some(array) = give_array(cache, &here) {

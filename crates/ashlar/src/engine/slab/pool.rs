@@ -6,7 +6,7 @@
 
 use super::layout::SMALLEST_BLOCK;
 use crate::page::meta::META;
-use crate::sync::SpinLock;
+use crate::sync::{SpinLock, Visit};
 
 /// Largest block: log2 of its bytes.
 const LARGEST: u32 = 20;
@@ -67,20 +67,8 @@ pub(super) unsafe fn give_indices(block: usize, bytes: usize) {
     unsafe { INDICES.give(block, bytes) };
 }
 
-/// Takes the pool locks, for fork.
-pub(crate) fn lock_pools() {
-    ARRAYS.0.lock_raw();
-    INDICES.0.lock_raw();
-}
-
-/// Releases what [`lock_pools`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_pools`.
-pub(crate) unsafe fn unlock_pools() {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        INDICES.0.unlock_raw();
-        ARRAYS.0.unlock_raw();
-    }
+/// Visits the pool locks, for a fork.
+pub(crate) fn for_each_lock(visit: Visit<'_>) {
+    visit(ARRAYS.0.word());
+    visit(INDICES.0.word());
 }

@@ -12,7 +12,7 @@ use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{drain, lock};
 use crate::slab::geometry::Geometry;
-use crate::sync::{AtomicUsize, Ordering, SpinLock};
+use crate::sync::{AtomicUsize, Ordering, SpinLock, Visit};
 use crate::units::{NodeId, PAGE_SIZE};
 
 /// Most objects in a CPU's array.
@@ -205,25 +205,11 @@ impl State {
         Ok(())
     }
 
-    /// Takes all locks in it, for fork.
-    pub(crate) fn lock_all(&self) {
+    /// Visits all locks in it, for a fork.
+    pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
         let nodes = || self.queues.iter().flat_map(|queues| queues.nodes);
-        nodes().flat_map(|node| node.aliens).for_each(SpinLock::lock_raw);
-        nodes().for_each(|node| node.lists.lock_raw());
-    }
-
-    /// Releases what [`Self::lock_all`] took.
-    ///
-    /// # Safety
-    /// This thread, or its parent's across fork, called `lock_all` on the same state.
-    pub(crate) unsafe fn unlock_all(&self) {
-        for node in self.queues.iter().flat_map(|queues| queues.nodes) {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                node.lists.unlock_raw();
-                node.aliens.iter().for_each(|alien| alien.unlock_raw());
-            }
-        }
+        nodes().flat_map(|node| node.aliens).for_each(|alien| visit(alien.word()));
+        nodes().for_each(|node| visit(node.lists.word()));
     }
 }
 
@@ -292,7 +278,7 @@ pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result
 /// Gives a CPU's array its new limit, or the CPU a larger array. One that cannot grow keeps what it can hold.
 fn tune_cpu(cache: &'static RawCache, here: &Here, tunables: &QueueTunables, after: &mut After) {
     let Some(array) = here.array(cache) else { return };
-    let node = queues(cache).node(PERCPU.node_of(here.cpu));
+    let node = queues(cache).node(PERCPU.node_of(here.cpu()));
     if array.capacity() < tunables.limit
         && let Some(larger) = ArrayCache::new(tunables.limit, tunables.batchcount)
     {

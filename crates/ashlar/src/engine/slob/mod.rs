@@ -38,7 +38,7 @@ use crate::percpu::{self, area::PERCPU};
 use crate::report;
 use crate::slab::freelist::key;
 use crate::slab::state::SlabState;
-use crate::sync::{Guard, Ordering, SpinLock};
+use crate::sync::{Guard, Ordering, SpinLock, Visit};
 use crate::units::{NodeId, Order, PAGE_SIZE, PageIndex};
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
@@ -477,16 +477,7 @@ pub(crate) fn stats(_cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     Default::default()
 }
 
-/// Takes slob_lock, for fork.
-pub(crate) fn lock_all() {
-    SLOB.lock_raw();
-}
-
-/// Releases what [`lock_all`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_all`.
-pub(crate) unsafe fn unlock_all() {
-    // SAFETY: by the caller's promise.
-    unsafe { SLOB.unlock_raw() };
+/// Visits slob_lock, for a fork.
+pub(crate) fn for_each_lock(visit: Visit<'_>) {
+    visit(SLOB.word());
 }

@@ -251,20 +251,9 @@ impl Barn {
         self.inner.lock().stats
     }
 
-    /// Takes the barn lock, for fork.
+    /// The barn lock, for a fork.
     #[cfg(not(ashlar_loom))]
-    pub(crate) fn raw_lock(&self) {
-        self.inner.lock_raw();
-    }
-
-    /// Releases what [`Self::raw_lock`] took.
-    ///
-    /// # Safety
-    /// This thread, or its parent's across fork, called `raw_lock`.
-    #[cfg(not(ashlar_loom))]
-    #[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
-    pub(crate) unsafe fn raw_unlock(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe { self.inner.unlock_raw() };
+    pub(crate) fn lock_word(&self) -> &crate::sync::LockWord {
+        self.inner.word()
     }
 }

@@ -49,7 +49,7 @@ use crate::percpu::sheaf::{Cut, MAX_SHEAF_CAPACITY, Sheaf, SheafList, new_sheaf,
 use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, SpinLock};
+use crate::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, SpinLock};
 use crate::units::{Order, PAGE_SIZE, PageIndex, align_up};
 
 /// Slabs handled in one go.
@@ -116,18 +116,9 @@ impl Hollow {
         }
     }
 
-    /// Takes the hollow lock, for fork.
-    pub(super) fn raw_lock(&self) {
-        self.stock.lock_raw();
-    }
-
-    /// Releases what [`Self::raw_lock`] took.
-    ///
-    /// # Safety
-    /// This thread, or its parent's across fork, called `raw_lock`.
-    pub(super) unsafe fn raw_unlock(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe { self.stock.unlock_raw() };
+    /// The hollow lock, for a fork.
+    pub(super) fn lock_word(&self) -> &LockWord {
+        self.stock.word()
     }
 }
 

@@ -36,7 +36,7 @@ mod store;
 
 pub(crate) use bulk::{alloc_bulk, free_bulk};
 pub(crate) use hollow::{all_come_home, hollow, sparse_bytes};
-pub(crate) use store::{Node, held_bytes, lock_nodes, open, reap, release, unlock_nodes};
+pub(crate) use store::{Node, for_each_lock, held_bytes, open, reap, release};
 
 pub(crate) use refill::{carve, class_word, has_to_spare};
 

@@ -15,7 +15,7 @@ use crate::engine::{RawCache, meta_slice, tunable};
 use crate::page::zone::ZONE;
 use crate::percpu::area::{PERCPU, is_sided};
 use crate::percpu::sheaf::{Cut, Sheaf, SheafList, new_sheaf, retire_sheaf};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, Visit};
 use crate::units::CpuId;
 
 /// Most barns of a node and cache; CPUs beyond that share.
@@ -254,29 +254,11 @@ pub(crate) fn held_bytes(cache: &RawCache) -> usize {
     objects * cache.geometry.stride
 }
 
-/// Takes the locks of node entries, for fork.
-pub(crate) fn lock_nodes(nodes: &[Node]) {
+/// Visits the locks of node entries, for a fork.
+pub(crate) fn for_each_lock(nodes: &[Node], visit: Visit<'_>) {
     for node in nodes {
-        node.list.raw().lock_raw();
-        node.barns.iter().for_each(Barn::raw_lock);
-        node.hollow.raw_lock();
-    }
-}
-
-/// Releases what [`lock_nodes`] took.
-///
-/// # Safety
-/// This thread, or its parent's across fork, called `lock_nodes` on the same nodes.
-#[expect(unsafe_code, reason = "fork handlers release locks without a guard")]
-pub(crate) unsafe fn unlock_nodes(nodes: &[Node]) {
-    for node in nodes {
-        // SAFETY: by the caller's promise.
-        unsafe { node.hollow.raw_unlock() };
-        for barn in node.barns {
-            // SAFETY: by the caller's promise.
-            unsafe { barn.raw_unlock() };
-        }
-        // SAFETY: as above.
-        unsafe { node.list.raw().unlock_raw() };
+        visit(node.list.raw().word());
+        node.barns.iter().for_each(|barn| visit(barn.lock_word()));
+        visit(node.hollow.lock_word());
     }
 }

@@ -32,7 +32,7 @@ mod purge;
 use super::block::{Block, LEVELS};
 use super::memmap::MEMMAP;
 use super::source::PageSource;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, SpinLock};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, SpinLock, Visit};
 use crate::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
 use fit::LONG_RUN;
 
@@ -101,6 +101,10 @@ pub(crate) struct Zone {
     node: [SpinLock<NodeBlocks>; MAX_NODES],
     /// Runs that purges have in hand at this moment: see [`Zone::take_after_all`].
     in_hand: AtomicU32,
+    /// Free pages that may be resident, over all nodes; a look at one moment, without a lock.
+    dirty: AtomicUsize,
+    /// Pages handed out so far that were not resident; wraps around.
+    cold_taken: AtomicUsize,
     /// Reaper ticks so far; stamps blocks.
     pub(crate) tick: AtomicU32,
     /// What to ask for memory before fresh memory is taken: a [`BeforeGrowth`], or 0.
@@ -171,6 +175,8 @@ impl Zone {
                 })
             }; MAX_NODES],
             in_hand: AtomicU32::new(0),
+            dirty: AtomicUsize::new(0),
+            cold_taken: AtomicUsize::new(0),
             tick: AtomicU32::new(1),
             before_growth: AtomicUsize::new(0),
         }
@@ -329,6 +335,8 @@ impl Zone {
         }
         blocks.dirty_pages -= dirty;
         blocks.free_pages -= pages;
+        self.dirty.fetch_sub(dirty, Ordering::Relaxed);
+        self.cold_taken.fetch_add(pages - dirty, Ordering::Relaxed);
         Run { first: PageIndex(page as u32), zeroed: dirty == 0 }
     }
 
@@ -387,6 +395,7 @@ impl Zone {
             blocks.free_pages += count;
             if dirty {
                 blocks.dirty_pages += count;
+                self.dirty.fetch_add(count, Ordering::Relaxed);
             }
             self.relist(blocks, number);
         }
@@ -415,6 +424,16 @@ impl Zone {
         stats
     }
 
+    /// Free pages that may be resident, without a lock.
+    pub(crate) fn dirty_pages(&self) -> usize {
+        self.dirty.load(Ordering::Relaxed)
+    }
+
+    /// Pages handed out so far that were not resident before; wraps around.
+    pub(crate) fn cold_pages_taken(&self) -> usize {
+        self.cold_taken.load(Ordering::Relaxed)
+    }
+
     /// How often zone locks were taken.
     pub(crate) fn locks_taken(&self) -> usize {
         self.node[..self.nodes()].iter().map(SpinLock::taken).sum()
@@ -425,22 +444,9 @@ impl Zone {
         self.node[..self.nodes()].iter().any(SpinLock::is_held)
     }
 
-    /// Takes every zone lock, for fork.
-    pub(crate) fn lock_all(&self) {
-        for node in &self.node[..self.nodes()] {
-            node.lock_raw();
-        }
-    }
-
-    /// Releases what [`Self::lock_all`] took.
-    ///
-    /// # Safety
-    /// This thread, or its parent's thread across fork, called `lock_all`.
-    pub(crate) unsafe fn unlock_all(&self) {
-        for node in &self.node[..self.nodes()] {
-            // SAFETY: by the caller's promise the lock is held by lock_raw.
-            unsafe { node.unlock_raw() };
-        }
+    /// Visits every zone lock, for a fork.
+    pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
+        self.node[..self.nodes()].iter().for_each(|node| visit(node.word()));
     }
 
     /// The state of a block.

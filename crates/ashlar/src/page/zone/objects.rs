@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 
 use super::{MEMMAP, PageSource, Zone};
 use crate::page::objmap::{self, GRAIN, OBJECTS};
-use crate::sync::Ordering;
+use crate::sync::{LockWord, Ordering};
 use crate::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
 
 /// Entries, and so bytes, of the map for one block.
@@ -14,10 +14,9 @@ pub(super) const BLOCK_ENTRIES: usize = BLOCK_SIZE / GRAIN;
 impl Zone {
     /// Makes the object map, if there is none; false when memory for it is refused. Called when malloc starts.
     pub(crate) fn start_objects(&self) -> bool {
-        self.lock_all();
+        self.for_each_lock(&mut LockWord::lock_for_fork);
         let made = self.start_objects_locked();
-        // SAFETY: taken above.
-        unsafe { self.unlock_all() };
+        self.for_each_lock(&mut LockWord::unlock_after_fork);
         made
     }
 

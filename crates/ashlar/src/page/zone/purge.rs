@@ -53,7 +53,9 @@ impl Zone {
                 let Some((at, count)) = block.dirty_run(from, granule) else { return given };
                 // Before the lock is released: who finds no memory behind it sees that a run is away.
                 self.in_hand.fetch_add(1, Ordering::Relaxed);
-                blocks.dirty_pages -= block.take(at, count);
+                let dirty = block.take(at, count);
+                blocks.dirty_pages -= dirty;
+                self.dirty.fetch_sub(dirty, Ordering::Relaxed);
                 blocks.free_pages -= count;
                 self.relist(&mut blocks, number);
                 (at, count)

@@ -2,147 +2,24 @@
 //!
 //! Under `--cfg ashlar_loom` the types below are loom's and every access is explored; otherwise they
 //! are `core`'s. Nothing else in the crate imports `core::sync::atomic`.
-#![allow(unsafe_code, reason = "the lock hands out references to the cell it guards")]
+#![allow(unsafe_code, reason = "prefetches by an instruction")]
 
 #[cfg(not(ashlar_loom))]
 pub(crate) use core::sync::atomic::{
-    AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(ashlar_loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(not(ashlar_loom))]
-pub(crate) use lock::{Guard, SpinLock};
+pub(crate) use lock::{Guard, Held, LockWord, SpinLock, Visit};
 
 #[cfg(ashlar_loom)]
 pub(crate) use loom_lock::{Guard, SpinLock};
 
+pub(crate) mod gate;
 #[cfg(not(ashlar_loom))]
-mod lock {
-    use super::{AtomicU32, AtomicUsize, Ordering};
-    use core::cell::UnsafeCell;
-    use core::ops::{Deref, DerefMut};
-
-    /// A spin lock for short sections. It is taken by one `cmpxchg` and released by one plain store.
-    ///
-    /// A waiter spins a little, then yields, then sleeps, longer and longer: a holder that was
-    /// preempted, or has a lower real-time priority than the waiter, gets to run. Nothing that runs
-    /// under such a lock allocates, takes a signal-unsafe path or calls user code.
-    ///
-    /// Each lock counts how often it was taken: its holder adds one, by a load and a store beside the locked word.
-    pub(crate) struct SpinLock<T> {
-        locked: AtomicU32,
-        taken: AtomicUsize,
-        value: UnsafeCell<T>,
-    }
-
-    // SAFETY: the lock gives exclusive access to `T`, so sharing it needs only that `T` may move
-    // between threads.
-    unsafe impl<T: Send> Sync for SpinLock<T> {}
-
-    impl<T> SpinLock<T> {
-        pub(crate) const fn new(value: T) -> Self {
-            SpinLock { locked: AtomicU32::new(0), taken: AtomicUsize::new(0), value: UnsafeCell::new(value) }
-        }
-
-        #[inline]
-        pub(crate) fn lock(&self) -> Guard<'_, T> {
-            if self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-                wait_for(&self.locked);
-            }
-            super::bump(&self.taken);
-            Guard { lock: self }
-        }
-
-        /// Takes the lock if it is free; never waits.
-        pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-            let free = self.locked.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            free.then(|| {
-                super::bump(&self.taken);
-                Guard { lock: self }
-            })
-        }
-
-        /// Takes the lock and forgets the guard: for fork handlers, which hold locks across `fork`.
-        pub(crate) fn lock_raw(&self) {
-            core::mem::forget(self.lock());
-        }
-
-        /// Whether somebody holds the lock at this moment. For observers: the answer may be old when it arrives.
-        pub(crate) fn is_held(&self) -> bool {
-            self.locked.load(Ordering::Relaxed) != 0
-        }
-
-        /// How often the lock was taken since [`Self::reset_taken`]; wraps around.
-        pub(crate) fn taken(&self) -> usize {
-            self.taken.load(Ordering::Relaxed)
-        }
-
-        /// Starts the count from zero.
-        pub(crate) fn reset_taken(&self) {
-            self.taken.store(0, Ordering::Relaxed);
-        }
-
-        /// The guarded value, for a thread that holds the lock by [`Self::lock_raw`].
-        pub(crate) fn data_ptr(&self) -> *mut T {
-            self.value.get()
-        }
-
-        /// Releases a lock taken by [`Self::lock_raw`].
-        ///
-        /// # Safety
-        /// The calling thread (or, after fork, its copy in the child) holds the lock by `lock_raw`.
-        pub(crate) unsafe fn unlock_raw(&self) {
-            self.locked.store(0, Ordering::Release);
-        }
-    }
-
-    /// Takes a lock that somebody else has. One function for the locks of all things.
-    #[cold]
-    #[inline(never)]
-    fn wait_for(locked: &AtomicU32) {
-        let mut waited = 0u32;
-        loop {
-            if locked.load(Ordering::Relaxed) == 0
-                && locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                return;
-            }
-            waited = waited.saturating_add(1);
-            super::relax(waited);
-        }
-    }
-
-    /// Exclusive access to what a [`SpinLock`] guards; released on drop.
-    pub(crate) struct Guard<'a, T> {
-        lock: &'a SpinLock<T>,
-    }
-
-    impl<T> Deref for Guard<'_, T> {
-        type Target = T;
-        #[inline]
-        fn deref(&self) -> &T {
-            // SAFETY: the guard exists only while this thread holds the lock, so nobody else has a
-            // reference to the value.
-            unsafe { &*self.lock.value.get() }
-        }
-    }
-
-    impl<T> DerefMut for Guard<'_, T> {
-        #[inline]
-        fn deref_mut(&mut self) -> &mut T {
-            // SAFETY: as in `deref`, and `&mut self` makes this reference the only one through the guard.
-            unsafe { &mut *self.lock.value.get() }
-        }
-    }
-
-    impl<T> Drop for Guard<'_, T> {
-        #[inline]
-        fn drop(&mut self) {
-            self.lock.locked.store(0, Ordering::Release);
-        }
-    }
-}
+mod lock;
 
 #[cfg(ashlar_loom)]
 mod loom_lock {
@@ -158,6 +35,18 @@ mod loom_lock {
             self.0.lock().unwrap()
         }
     }
+}
+
+/// A number of the calling thread: no other thread of the process has it at the same time. A multiple of 2, and not 0.
+/// A child of a fork has the number of the thread that forked; a child of `vfork`, which runs while that thread waits, too.
+#[cfg(not(ashlar_loom))]
+#[inline(always)]
+pub(crate) fn thread_id() -> usize {
+    #[cfg(feature = "os")]
+    return crate::os::thread::id();
+    // One thread for one CPU.
+    #[cfg(not(feature = "os"))]
+    2
 }
 
 /// Adds one without a locked instruction: exact where one thread at a time does so, as under a lock; elsewhere two

@@ -1,0 +1,66 @@
+//! The bound on free resident memory in a process without the background thread.
+//!
+//! Free pages and full barns together may take [`LEAST`] bytes, or an eighth of what is in use. A call of the program that
+//! finds more gives all of it back. Memory that is needed again within a second was given back too early, and cost
+//! a page fault a page: then the bound doubles, up to [`MOST`]. Each trim that was right halves it. So a program whose
+//! use swings keeps what it swings by, and one that frees its memory and sleeps holds little of it. The C library's
+//! malloc moves its trim threshold by a like rule, up to 64 MiB.
+
+use super::{BUSY, registry};
+use crate::engine;
+use crate::page::zone::ZONE;
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, bump};
+use crate::units::PAGE_SIZE;
+
+/// Bytes that may be free and resident at least.
+const LEAST: usize = 8 << 20;
+/// Bytes that the bound grows to at most, where less than eight times as much is in use.
+const MOST: usize = 64 << 20;
+/// Barns are looked at once in so many calls: a look visits each cache.
+const BARNS_EVERY: usize = 32;
+/// Milliseconds after which memory that is needed again was rightly given back.
+const SOON_MS: u32 = 1000;
+
+/// The bound in force, in bytes.
+static BOUND: AtomicUsize = AtomicUsize::new(LEAST);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+/// The last trim: its time in milliseconds, the pages that it gave back, and [`crate::page::zone::Zone::cold_pages_taken`]
+/// at its end. Only changed by the thread that set `BUSY`.
+static TRIMMED_MS: AtomicU32 = AtomicU32::new(0);
+static TRIMMED: AtomicUsize = AtomicUsize::new(0);
+static COLD_THEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives everything free back if it is more than the bound; `now_ms` is the time.
+pub(super) fn trim(now_ms: u32) {
+    bump(&CALLS);
+    let look_at_barns = CALLS.load(Ordering::Relaxed).is_multiple_of(BARNS_EVERY);
+    let bound = BOUND.load(Ordering::Relaxed);
+    let dirty = ZONE.dirty_pages() * PAGE_SIZE;
+    if dirty < bound && !look_at_barns {
+        return;
+    }
+    let mut held = 0;
+    registry::try_for_each(|cache| held += engine::held_bytes(cache));
+    let stats = ZONE.stats();
+    let in_use = ((stats.committed - stats.free) * PAGE_SIZE).saturating_sub(held);
+    if dirty + held < bound.max(in_use / 8) || BUSY.swap(1, Ordering::Acquire) != 0 {
+        return;
+    }
+    adapt(now_ms, bound);
+    if held > dirty / 2 {
+        registry::try_for_each(engine::release);
+    }
+    let (given, _) = ZONE.purge(u32::MAX);
+    TRIMMED.store(given, Ordering::Relaxed);
+    TRIMMED_MS.store(now_ms, Ordering::Relaxed);
+    COLD_THEN.store(ZONE.cold_pages_taken(), Ordering::Relaxed);
+    BUSY.store(0, Ordering::Release);
+}
+
+/// Sets the bound by what became of the last trim.
+fn adapt(now_ms: u32, bound: usize) {
+    let soon = now_ms.wrapping_sub(TRIMMED_MS.load(Ordering::Relaxed)) < SOON_MS;
+    let cold = ZONE.cold_pages_taken().wrapping_sub(COLD_THEN.load(Ordering::Relaxed));
+    let bound = if soon && cold >= TRIMMED.load(Ordering::Relaxed).max(1) / 2 { bound * 2 } else { bound / 2 };
+    BOUND.store(bound.clamp(LEAST, MOST), Ordering::Relaxed);
+}
