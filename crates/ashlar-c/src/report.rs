@@ -3,6 +3,8 @@
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
 
+use syscalls::{Sysno, syscall};
+
 /// Sets this thread's `errno`.
 pub(crate) fn set_errno(value: c_int) {
     // SAFETY: the C library gives the address of this thread's errno, which is always valid.
@@ -48,8 +50,8 @@ pub(crate) fn warn(args: fmt::Arguments<'_>) {
     // A line never fails: what is too long is cut off.
     let _ = writeln!(line, "ashlar: {args}");
     // The bare system call, because the C library's is a cancellation point. There is no place to report a failure.
-    // SAFETY: borrowed for this call alone; without a file of this number the call fails.
-    let _ = rustix::io::write(unsafe { rustix::fd::BorrowedFd::borrow_raw(2) }, line.bytes());
+    // SAFETY: the buffer is readable for its length.
+    let _ = unsafe { syscall!(Sysno::write, 2, line.bytes().as_ptr(), line.bytes().len()) };
 }
 
 /// Prints a line and ends the program by SIGABRT: what the kernel calls a panic.

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
 
-use rustix::fs::{Mode, OFlags};
+use syscalls::{Sysno, syscall};
 
 use crate::text::{Text, to_fd};
 
@@ -169,8 +169,16 @@ pub extern "C" fn malloc_stats() {
 /// Figures of the process from /proc, in KiB: (VmRSS, VmHWM); 0 where there is no /proc.
 fn resident() -> (usize, usize) {
     let mut bytes = [0u8; 4096];
-    let status = rustix::fs::open(c"/proc/self/status", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let len = status.and_then(|file| rustix::io::read(&file, &mut bytes)).unwrap_or(0);
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated, the buffer is writable for its length, and the descriptor is closed.
+    let len = unsafe {
+        let Ok(file) = syscall!(Sysno::openat, libc::AT_FDCWD, c"/proc/self/status".as_ptr(), flags, 0) else {
+            return (0, 0);
+        };
+        let got = syscall!(Sysno::read, file, bytes.as_mut_ptr(), bytes.len());
+        let _ = syscall!(Sysno::close, file);
+        got.unwrap_or(0)
+    };
     let field = |name: &[u8]| {
         let line = bytes[..len].split(|&b| b == b'\n').find(|line| line.starts_with(name));
         line.map_or(0, |line| {

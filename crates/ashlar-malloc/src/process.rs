@@ -7,8 +7,7 @@
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use rustix::fd::{BorrowedFd, IntoRawFd};
-use rustix::mm::Advice;
+use syscalls::{Sysno, syscall};
 
 use crate::figures;
 use crate::text::to_stderr;
@@ -65,7 +64,7 @@ fn drop_what_lies_apart() {
         if range.start < range.end {
             // SAFETY: the linker laid nothing into these pages but code and constants, which nobody writes. They are pages of the file, and what
             // is dropped of those is read again. This function does not lie there. A refusal does no harm.
-            let _ = unsafe { rustix::mm::madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed) };
+            let _ = unsafe { syscall!(Sysno::madvise, range.start, range.len(), libc::MADV_DONTNEED) };
         }
     }
 }
@@ -87,10 +86,9 @@ fn read_wish() {
         _ => return to_stderr(b"ashlar: ASHLAR_STATS: expected text or json\n"),
     }
     // Low numbers are left to the program.
-    // SAFETY: borrowed for this call alone; without a file of this number the call fails.
-    let stderr = unsafe { BorrowedFd::borrow_raw(2) };
-    if let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(stderr, 100) {
-        STATS_TO.store(copy.into_raw_fd(), Ordering::Relaxed);
+    // SAFETY: the command takes integers only.
+    if let Ok(copy) = unsafe { syscall!(Sysno::fcntl, 2, libc::F_DUPFD_CLOEXEC, 100) } {
+        STATS_TO.store(copy as i32, Ordering::Relaxed);
     }
 }
 

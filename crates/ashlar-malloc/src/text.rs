@@ -3,6 +3,8 @@
 use core::ffi::c_int;
 use core::fmt;
 
+use syscalls::{Sysno, syscall};
+
 /// Hands text to `put` in pieces of up to 512 bytes.
 pub(crate) struct Text<F: FnMut(&[u8])> {
     bytes: [u8; 512],
@@ -38,11 +40,8 @@ impl<F: FnMut(&[u8])> fmt::Write for Text<F> {
 /// Writes to a file descriptor of the program; ignores failures, because there is no place to report them. The bare
 /// system call: the C library's is a cancellation point.
 pub(crate) fn to_fd(fd: c_int, bytes: &[u8]) {
-    if fd < 0 {
-        return;
-    }
-    // SAFETY: borrowed for this call alone. A number that is no open file makes the call fail, which is ignored.
-    let _ = rustix::io::write(unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }, bytes);
+    // SAFETY: the buffer is readable for its length.
+    let _ = unsafe { syscall!(Sysno::write, fd, bytes.as_ptr(), bytes.len()) };
 }
 
 /// Writes to standard error.

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
+use syscalls::{Sysno, syscall};
 
 use crate::options::HugePages;
 use crate::page::PageSource;
@@ -48,17 +48,49 @@ impl LinuxSource {
     unsafe fn ask_huge(&self, at: *mut c_void, bytes: usize, wish: HugePages) {
         if self.huge_pages.load(Ordering::Relaxed) == wish as u8 {
             // SAFETY: the caller's range, of which no contents are changed. A refusal does no harm.
-            let _ = unsafe { rustix::mm::madvise(at, bytes, Advice::LinuxHugepage) };
+            unsafe { advise(at, bytes, libc::MADV_HUGEPAGE) };
         }
     }
 }
 
 /// Addresses without memory, at `hint` if `flags` or the kernel wants that.
-fn map_nothing(hint: *mut c_void, bytes: usize, flags: MapFlags) -> Option<NonNull<u8>> {
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | flags;
-    // SAFETY: no flag lets a new mapping take the place of another one, so it changes no existing memory.
-    let at = unsafe { rustix::mm::mmap_anonymous(hint, bytes, ProtFlags::empty(), flags) };
-    NonNull::new(at.ok()?.cast())
+fn map_nothing(hint: *mut c_void, bytes: usize, flags: i32) -> Option<NonNull<u8>> {
+    map(hint, bytes, libc::PROT_NONE, libc::MAP_NORESERVE | flags)
+}
+
+/// A new private anonymous mapping. No flag may let it take the place of another one: so it changes no existing memory.
+fn map(hint: *mut c_void, bytes: usize, access: i32, flags: i32) -> Option<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: no memory is touched: see above. Callers pass flags that are listed here, in this file.
+    let at = unsafe { syscall!(Sysno::mmap, hint, bytes, access, flags, -1isize, 0) };
+    NonNull::new(at.ok()? as *mut u8)
+}
+
+/// Gives addresses back; a refusal, of which the only cause is a lack of kernel memory, leaves them as they are.
+///
+/// # Safety
+/// The range is a mapping of the caller's, or a part of one, and nothing uses it any more.
+unsafe fn unmap(at: usize, bytes: usize) {
+    // SAFETY: passed on.
+    let _ = unsafe { syscall!(Sysno::munmap, at, bytes) };
+}
+
+/// Changes the access to a range; true on success.
+///
+/// # Safety
+/// The range lies inside a reservation of the caller's.
+unsafe fn protect(at: NonNull<u8>, bytes: usize, access: i32) -> bool {
+    // SAFETY: passed on.
+    unsafe { syscall!(Sysno::mprotect, at.as_ptr(), bytes, access) }.is_ok()
+}
+
+/// Advises the kernel about a range; true when it took the advice.
+///
+/// # Safety
+/// The range is the caller's, and so are contents that the advice gives up.
+unsafe fn advise(at: *mut c_void, bytes: usize, advice: i32) -> bool {
+    // SAFETY: passed on.
+    unsafe { syscall!(Sysno::madvise, at, bytes, advice) }.is_ok()
 }
 
 // SAFETY: reservations come from anonymous mmap, which replaces nothing, so they overlap nothing; anonymous memory is zero
@@ -84,16 +116,16 @@ unsafe impl PageSource for LinuxSource {
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let padded = bytes.checked_add(align)?;
-        let at = map_nothing(core::ptr::null_mut(), padded, MapFlags::empty())?.as_ptr() as usize;
+        let at = map_nothing(core::ptr::null_mut(), padded, 0)?.as_ptr() as usize;
         let aligned = crate::units::align_up(at, align);
         // SAFETY: both cut-off pieces belong to the mapping just made, and nobody knows of it yet.
         unsafe {
             if aligned > at {
-                let _ = rustix::mm::munmap(at as *mut c_void, aligned - at);
+                unmap(at, aligned - at);
             }
             let end = aligned + bytes;
             if at + padded > end {
-                let _ = rustix::mm::munmap(end as *mut c_void, at + padded - end);
+                unmap(end, at + padded - end);
             }
         }
         NonNull::new(aligned as *mut u8)
@@ -101,11 +133,11 @@ unsafe impl PageSource for LinuxSource {
 
     fn reserve_at(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // Kernels before 4.17 do not know the flag: to them the address is a hint.
-        match map_nothing(at.as_ptr().cast(), bytes, MapFlags::FIXED_NOREPLACE) {
+        match map_nothing(at.as_ptr().cast(), bytes, libc::MAP_FIXED_NOREPLACE) {
             Some(got) if got == at => true,
             Some(elsewhere) => {
                 // SAFETY: the mapping just made, and nobody knows of it yet.
-                let _ = unsafe { rustix::mm::munmap(elsewhere.as_ptr().cast(), bytes) };
+                unsafe { unmap(elsewhere.as_ptr() as usize, bytes) };
                 false
             }
             None => false,
@@ -114,14 +146,12 @@ unsafe impl PageSource for LinuxSource {
 
     unsafe fn make_readable(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller owns the reservation around the range; nothing is mapped over.
-        unsafe { rustix::mm::mprotect(at.as_ptr().cast(), bytes, MprotectFlags::READ) }.is_ok()
+        unsafe { protect(at, bytes, libc::PROT_READ) }
     }
 
     unsafe fn commit(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller owns the reservation around the range; nothing is mapped over.
-        let done =
-            unsafe { rustix::mm::mprotect(at.as_ptr().cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE) };
-        let done = done.is_ok();
+        let done = unsafe { protect(at, bytes, libc::PROT_READ | libc::PROT_WRITE) };
         if done && bytes >= BLOCK_SIZE {
             // SAFETY: the caller's range, just committed.
             unsafe { self.ask_huge(at.as_ptr().cast(), bytes, HugePages::On) };
@@ -131,7 +161,7 @@ unsafe impl PageSource for LinuxSource {
 
     unsafe fn release(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller gives up the contents of this committed range.
-        unsafe { rustix::mm::madvise(at.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
+        unsafe { advise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) }
     }
 
     unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId) {
@@ -141,26 +171,22 @@ unsafe impl PageSource for LinuxSource {
         let mask: u64 = 1 << u64::from(node.0);
         const MPOL_PREFERRED: usize = 1;
         // SAFETY: mbind reads one mask word and sets the policy of a range that the caller owns.
-        super::keeping_errno(|| unsafe {
-            libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, MPOL_PREFERRED, &raw const mask, 65usize, 0usize)
-        });
+        let _ = unsafe { syscall!(Sysno::mbind, at.as_ptr(), bytes, MPOL_PREFERRED, &raw const mask, 65, 0) };
     }
 
     unsafe fn will_look(&self, at: NonNull<u8>, bytes: usize) {
         if bytes <= self.prefault.load(Ordering::Relaxed) {
             // SAFETY: the caller's range; pages that have no memory get zeros, which is what they read as. Kernels before 5.14
             // do not know the advice.
-            let _ = unsafe { rustix::mm::madvise(at.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
+            unsafe { advise(at.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
         }
     }
 
     fn map_direct(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new anonymous mapping changes no existing memory.
-        let at = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes, access, MapFlags::PRIVATE) }.ok()?;
+        let at = map(core::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, 0)?;
         // SAFETY: the mapping just made.
-        unsafe { self.ask_huge(at, bytes, HugePages::On) };
-        NonNull::new(at.cast())
+        unsafe { self.ask_huge(at.as_ptr().cast(), bytes, HugePages::On) };
+        Some(at)
     }
 
     unsafe fn will_fill(&self, at: NonNull<u8>, bytes: usize) {
@@ -170,12 +196,12 @@ unsafe impl PageSource for LinuxSource {
 
     unsafe fn unmap_direct(&self, at: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller gives the whole range of one map_direct back.
-        let _ = unsafe { rustix::mm::munmap(at.as_ptr().cast(), bytes) };
+        unsafe { unmap(at.as_ptr() as usize, bytes) };
     }
 
     unsafe fn remap_direct(&self, at: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
         // SAFETY: the range is one of map_direct and the caller expects it to move.
-        let to = unsafe { rustix::mm::mremap(at.as_ptr().cast(), old, new, MremapFlags::MAYMOVE) };
-        NonNull::new(to.ok()?.cast())
+        let to = unsafe { syscall!(Sysno::mremap, at.as_ptr(), old, new, libc::MREMAP_MAYMOVE) };
+        NonNull::new(to.ok()? as *mut u8)
     }
 }

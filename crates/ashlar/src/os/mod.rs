@@ -4,9 +4,9 @@
 //!
 //! ## What may be called from here
 //! An allocation may come from inside the C library, from a thread that holds one of its locks, and from a thread
-//! that is about to be cancelled. So system calls are made by `rustix`, whose functions are the bare instruction:
-//! they are no cancellation points, take no lock, and leave `errno` alone. Of the C library only functions are
-//! used that promise the same (`getauxval`, `clock_gettime`, `sched_getcpu`, `syscall`). The exceptions are in
+//! that is about to be cancelled. So system calls are made by the bare instruction (crate
+//! `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of the C library only functions are
+//! used that promise the same (`getauxval`, `clock_gettime`, `sched_getcpu`, `sysconf`). The exceptions are in
 //! [`thread`], which only a program's own call to start or stop the background thread reaches, and `abort`.
 #![allow(unsafe_code, reason = "system calls")]
 
@@ -17,19 +17,7 @@ mod topology;
 pub(crate) use mem::LinuxSource;
 pub(crate) use topology::read_topology;
 
-use core::mem::MaybeUninit;
-
-use rustix::thread::{ClockId, CpuSet, MembarrierCommand, Timespec};
-
-/// Runs `call`, which may set the C library's `errno`, and restores it.
-fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
-    // SAFETY: the C library gives the address of this thread's errno, which is always valid.
-    let errno = unsafe { &mut *libc::__errno_location() };
-    let before = *errno;
-    let result = call();
-    *errno = before;
-    result
-}
+use syscalls::{Sysno, syscall};
 
 /// One step of backing off from a contended lock: yields at first, then sleeps, so that a holder of lower real-time priority can run. Sleeps
 /// get longer, from 50 microseconds to 1.6 milliseconds: where many threads wait for one that was preempted, their looks would
@@ -39,7 +27,8 @@ pub(crate) fn back_off(step: u32) {
     /// Sleeps of each length.
     const SLEEPS: u32 = 8;
     if step < YIELDS {
-        rustix::thread::sched_yield();
+        // SAFETY: the call takes no arguments.
+        let _ = unsafe { syscall!(Sysno::sched_yield) };
     } else {
         sleep_ns(50_000 << ((step - YIELDS) / SLEEPS).min(5));
     }
@@ -47,8 +36,9 @@ pub(crate) fn back_off(step: u32) {
 
 /// Sleeps about `ns` nanoseconds (below one second); returns early on a signal.
 pub(crate) fn sleep_ns(ns: i64) {
-    let time = Timespec { tv_sec: 0, tv_nsec: ns };
-    let _ = rustix::thread::clock_nanosleep_relative(ClockId::Monotonic, &time);
+    let time = libc::timespec { tv_sec: 0, tv_nsec: ns };
+    // SAFETY: `time` is readable for the duration of the call; a null remainder is allowed.
+    let _ = unsafe { syscall!(Sysno::clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const time, 0) };
 }
 
 /// Monotonic time in milliseconds, exact to a tick of the kernel (at most 10 milliseconds): a read of memory, where the
@@ -69,38 +59,31 @@ pub(crate) fn current_cpu() -> u32 {
 
 /// Random bits for secrets; falls back to addresses and the clock where getrandom is refused.
 pub(crate) fn random_u64() -> u64 {
-    let mut bytes = [MaybeUninit::uninit(); 8];
-    // `NONBLOCK` never waits for entropy.
-    if let Ok((got, _)) = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK)
-        && let Ok(word) = <[u8; 8]>::try_from(&*got)
-    {
-        return u64::from_ne_bytes(word);
+    let mut word = 0u64;
+    // SAFETY: the buffer is the 8 bytes of `word`; GRND_NONBLOCK never waits for entropy.
+    if unsafe { syscall!(Sysno::getrandom, &raw mut word, 8, libc::GRND_NONBLOCK) } == Ok(8) {
+        return word;
     }
-    let stack = &raw const bytes as u64;
+    let stack = &raw const word as u64;
     (stack ^ now_ms().rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Writes bytes to a file descriptor of the program; ignores short and failed writes, because there is no place to
-/// report them.
-pub(crate) fn write(fd: i32, bytes: &[u8]) {
-    // SAFETY: borrowed for this call alone. A number that is no open file makes the call fail, which is ignored;
-    // -1, which the type excludes, is not passed on.
-    let fd = (fd >= 0).then(|| unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) });
-    if let Some(fd) = fd {
-        let _ = rustix::io::write(fd, bytes);
-    }
-}
-
-/// Writes bytes to standard error.
+/// Writes bytes to standard error; ignores short and failed writes, because there is no place to report them.
 pub(crate) fn write_stderr(bytes: &[u8]) {
-    write(2, bytes);
+    // SAFETY: the buffer is readable for its length.
+    let _ = unsafe { syscall!(Sysno::write, 2, bytes.as_ptr(), bytes.len()) };
 }
 
 /// Reads a file from its start into `buf`; returns the number of bytes read, 0 on any failure.
 pub(crate) fn read_file(path: &core::ffi::CStr, buf: &mut [u8]) -> usize {
-    use rustix::fs::{Mode, OFlags};
-    let Ok(file) = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return 0 };
-    rustix::io::read(&file, buf).unwrap_or(0)
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated, the buffer is writable for its length, and the descriptor is closed below.
+    unsafe {
+        let Ok(file) = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) else { return 0 };
+        let got = syscall!(Sysno::read, file, buf.as_mut_ptr(), buf.len());
+        let _ = syscall!(Sysno::close, file);
+        got.unwrap_or(0)
+    }
 }
 
 /// Ends the program by SIGABRT.
@@ -127,15 +110,34 @@ pub(crate) fn secure_env(name: &core::ffi::CStr) -> Option<&'static [u8]> {
 }
 
 /// `membarrier` for the calling process on all CPUs; true on success.
-pub(crate) fn membarrier(command: MembarrierCommand) -> bool {
-    rustix::thread::membarrier(command).is_ok()
+pub(crate) fn membarrier(command: u32) -> bool {
+    // SAFETY: membarrier takes three integers and touches no memory of ours.
+    unsafe { syscall!(Sysno::membarrier, command, 0, 0) }.is_ok()
+}
+
+/// The CPUs that the calling thread may use; `None` when the system does not tell.
+fn affinity() -> Option<libc::cpu_set_t> {
+    // SAFETY: cpu_set_t is plain old data: all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+    // SAFETY: `set` is writable for its size.
+    unsafe { syscall!(Sysno::sched_getaffinity, 0, size_of::<libc::cpu_set_t>(), &raw mut set) }.ok()?;
+    Some(set)
+}
+
+/// Lets the calling thread use these CPUs alone; false when refused.
+fn set_affinity(set: &libc::cpu_set_t) -> bool {
+    // SAFETY: the set is readable for its size.
+    unsafe { syscall!(Sysno::sched_setaffinity, 0, size_of::<libc::cpu_set_t>(), &raw const *set) }.is_ok()
 }
 
 /// How many CPUs the calling thread may use, and the highest of them; (1, 0) when the system does not tell.
 pub(crate) fn allowed_cpus() -> (u32, u32) {
-    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return (1, 0) };
-    let highest = (0..CpuSet::MAX_CPU).rev().find(|&cpu| set.is_set(cpu)).unwrap_or(0);
-    (set.count().max(1), highest as u32)
+    let Some(set) = affinity() else { return (1, 0) };
+    // SAFETY: the numbers are below the number of bits of the set.
+    let allowed = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
+    let cpus = 0..size_of::<libc::cpu_set_t>() * 8;
+    let highest = cpus.clone().rev().find(allowed).unwrap_or(0);
+    ((cpus.filter(allowed).count() as u32).max(1), highest as u32)
 }
 
 /// Bytes of main memory; 1 GiB when the system does not tell.
@@ -151,20 +153,23 @@ pub(crate) fn memory_bytes() -> usize {
 }
 
 /// Moves the calling thread to `cpu` alone. Returns the old mask, or `None` when refused.
-pub(crate) fn pin_to(cpu: u32) -> Option<CpuSet> {
-    let old = rustix::thread::sched_getaffinity(None).ok()?;
-    let mut one = CpuSet::new();
-    if cpu as usize >= CpuSet::MAX_CPU {
+pub(crate) fn pin_to(cpu: u32) -> Option<libc::cpu_set_t> {
+    let old = affinity()?;
+    if cpu as usize >= size_of::<libc::cpu_set_t>() * 8 {
         return None;
     }
-    one.set(cpu as usize);
-    rustix::thread::sched_setaffinity(None, &one).ok()?;
-    Some(old)
+    // SAFETY: as in `affinity`; the number is below the number of bits.
+    let one = unsafe {
+        let mut one: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(cpu as usize, &mut one);
+        one
+    };
+    set_affinity(&one).then_some(old)
 }
 
 /// Gives the calling thread the mask that [`pin_to`] returned.
-pub(crate) fn unpin(mask: &CpuSet) {
-    let _ = rustix::thread::sched_setaffinity(None, mask);
+pub(crate) fn unpin(mask: &libc::cpu_set_t) {
+    set_affinity(mask);
 }
 
 /// Runs `f` with every signal blocked in the calling thread, those of the C library too: for moments.
@@ -174,14 +179,14 @@ pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
         let mut old = 0u64;
         // SAFETY: both sets are the 8 bytes that the call is told of.
         let done = unsafe {
-            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const new, &raw mut old, size_of::<u64>())
+            syscall!(Sysno::rt_sigprocmask, libc::SIG_SETMASK, &raw const new, &raw mut old, size_of::<u64>())
         };
-        (done == 0).then_some(old)
+        done.map(|_| old)
     };
-    let old = keeping_errno(|| set_mask(!0));
+    let old = set_mask(!0);
     let result = f();
-    if let Some(old) = old {
-        keeping_errno(|| set_mask(old));
+    if let Ok(old) = old {
+        let _ = set_mask(old);
     }
     result
 }

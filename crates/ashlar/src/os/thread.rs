@@ -5,7 +5,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 
-use rustix::thread::{Timespec, futex};
+use syscalls::{Errno, Sysno, syscall};
 
 use crate::sync::AtomicU32;
 
@@ -80,38 +80,44 @@ const LARGE_STACK: usize = 8 << 20;
 /// Names the calling thread and gives it the ordinary scheduling policy: it may have inherited a real-time one. What the
 /// system refuses is left as it is.
 pub(crate) fn begin(name: &CStr) {
-    let _ = rustix::thread::set_name(name);
     let ordinary: c_int = 0;
-    super::keeping_errno(|| {
-        // SAFETY: the parameter block of a policy without real-time priority is one integer, 0. The raw call sets the
-        // policy of the calling thread alone.
-        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &raw const ordinary) }
-    });
+    // SAFETY: the name is NUL-terminated. The parameter block of a policy without real-time priority is one integer, 0; the
+    // call sets the policy of the calling thread alone.
+    unsafe {
+        let _ = syscall!(Sysno::prctl, libc::PR_SET_NAME, name.as_ptr());
+        let _ = syscall!(Sysno::sched_setscheduler, 0, libc::SCHED_OTHER, &raw const ordinary);
+    }
 }
 
 /// Number of the calling thread in the kernel.
 pub(crate) fn current() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get() as u32
+    // SAFETY: the call takes no arguments.
+    unsafe { syscall!(Sysno::gettid) }.unwrap_or(0) as u32
 }
 
 /// Whether this process has a thread of that number.
 pub(crate) fn exists(tid: u32) -> bool {
-    super::keeping_errno(|| {
-        // SAFETY: signal 0 is none: the call only looks.
-        let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) } == 0;
-        // Anything but "no such thread", as a filter's refusal, tells nothing.
-        // SAFETY: the C library gives the address of this thread's errno, which is always valid.
-        found || unsafe { *libc::__errno_location() } != libc::ESRCH
-    })
+    // SAFETY: the first call takes no arguments. Signal 0 is none: the second only looks.
+    let looked = unsafe {
+        let process = syscall!(Sysno::getpid).unwrap_or(0);
+        syscall!(Sysno::tgkill, process, tid, 0)
+    };
+    // Anything but "no such thread", as a filter's refusal, tells nothing.
+    looked != Err(Errno::ESRCH)
 }
 
 /// Sleeps until [`wake`], at most `ms` milliseconds, if `word` still has the value `seen`. May return early.
 pub(crate) fn wait(word: &AtomicU32, seen: u32, ms: Option<u32>) {
-    let time = ms.map(|ms| Timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * 1_000_000 });
-    let _ = futex::wait(word, futex::Flags::PRIVATE, seen, time.as_ref());
+    let time = ms.map(|ms| libc::timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * 1_000_000 });
+    let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word is readable, and so is the time, or it is null.
+    let _ = unsafe { syscall!(Sysno::futex, word.as_ptr(), wait, seen, time) };
 }
 
 /// Wakes the thread that sleeps on `word`.
 pub(crate) fn wake(word: &AtomicU32) {
-    let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
+    let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the kernel takes the address alone.
+    let _ = unsafe { syscall!(Sysno::futex, word.as_ptr(), wake, 1) };
 }

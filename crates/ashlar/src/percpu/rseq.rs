@@ -8,7 +8,7 @@
 
 use core::arch::{asm, global_asm};
 
-use rustix::thread::MembarrierCommand;
+use syscalls::{Sysno, syscall};
 
 use super::area::PERCPU;
 use super::sections::SIGNATURE;
@@ -75,7 +75,7 @@ fn register_own() -> bool {
     let area = crate::os::thread::id().wrapping_add_signed(offset);
     // SAFETY: the area is 32 aligned bytes of this thread's static TLS, alive until the thread ends; the
     // kernel drops the registration at thread exit.
-    unsafe { libc::syscall(libc::SYS_rseq, area, 32u32, 0u32, SIGNATURE) == 0 }
+    unsafe { syscall!(Sysno::rseq, area, 32, 0, SIGNATURE) }.is_ok()
 }
 
 /// True when our own area is the one in use, so that threads must register themselves.
@@ -121,6 +121,10 @@ pub(crate) fn emulate() {
     PERCPU.rseq_offset.store(offset, Ordering::Relaxed);
 }
 
+/// `membarrier` commands of the kernel's ABI.
+const REGISTER_EXPEDITED_RSEQ: u32 = 1 << 8;
+const EXPEDITED_RSEQ: u32 = 1 << 7;
+
 /// True if the kernel describes its rseq area in the auxiliary vector, as Linux does since 6.3 and no emulator is known
 /// to. Its word that sections are aborted is then taken without the self-test, which costs a short-lived program on a
 /// busy machine several milliseconds.
@@ -132,12 +136,12 @@ pub(crate) fn is_described() -> bool {
 
 /// Registers the process for [`fence`]; false where the kernel (before 5.10) or a filter refuses.
 pub(crate) fn register_fence() -> bool {
-    crate::os::membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq)
+    crate::os::membarrier(REGISTER_EXPEDITED_RSEQ)
 }
 
 /// Aborts every critical section of this process that runs at this moment on any CPU.
 pub(crate) fn fence() -> bool {
-    crate::os::membarrier(MembarrierCommand::PrivateExpeditedRseq)
+    crate::os::membarrier(EXPEDITED_RSEQ)
 }
 
 /// Stack and state of the self-test's helper; the helper is a bare clone that only makes system calls.
@@ -221,7 +225,7 @@ fn self_test_unsignalled() -> bool {
             clock_nanosleep = const libc::SYS_clock_nanosleep,
             clock = const libc::CLOCK_MONOTONIC,
             membarrier = const libc::SYS_membarrier,
-            command = const MembarrierCommand::PrivateExpeditedRseq as u32,
+            command = const EXPEDITED_RSEQ,
             exit = const libc::SYS_exit,
             out("rcx") _,
             out("r11") _,
@@ -246,7 +250,8 @@ fn was_aborted(fences: &AtomicU32) -> bool {
     let mut unaborted = 0;
     for _ in 0..30 {
         // Where there is one CPU for both, the helper gets to its sleep now.
-        rustix::thread::sched_yield();
+        // SAFETY: the call takes no arguments.
+        let _ = unsafe { syscall!(Sysno::sched_yield) };
         let before = fences.load(Ordering::Acquire);
         if spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), 200_000) {
             return true;
