@@ -8,9 +8,13 @@
 use crate::engine::Engine;
 use crate::options::{CacheOptions, Candidate, OptionError, Options, Own};
 use crate::page::PageSource;
+use crate::page::layout::Layout;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
-use crate::percpu::{self, area::PERCPU};
+use crate::percpu::{
+    self,
+    area::{PERCPU, PerCpu},
+};
 use crate::slab::OrderRule;
 use crate::sync::{AtomicU32, Once, Ordering, SpinLock, Visit};
 #[cfg(feature = "os")]
@@ -80,9 +84,10 @@ fn lay_out_for_linux() -> bool {
     options_from_environment();
     let options = options();
     let mut cpu_to_node = [0u8; 1024];
-    let topology = crate::os::read_topology(&mut cpu_to_node);
+    let topology = crate::os::read_topology(crate::os::SYSTEM, &mut cpu_to_node);
     let fake = options.nodes != 0;
-    SOURCE.configure(options.hugepages, options.prefault, !fake && topology.nodes > 1);
+    let real_nodes = if fake || topology.nodes == 1 { &[] } else { &topology.node_ids[..topology.nodes as usize] };
+    SOURCE.configure(options.hugepages, options.prefault, real_nodes);
     let nodes = if fake { options.nodes } else { topology.nodes.min(MAX_NODES as u32) };
     let node_of = |cpu: usize| {
         if fake { (cpu as u32 % nodes) as u8 } else { cpu_to_node.get(cpu).copied().unwrap_or(0) }
@@ -101,16 +106,10 @@ fn lay_out(
     let options = options();
     crate::report::set_on_error(options.on_error);
     CPUS.store(present, Ordering::Relaxed);
-    if !ZONE.init(source, nodes as usize) {
-        return false;
-    }
-    // No more than was asked for: an arena's zone lies in whole blocks of which it has but a part.
-    let zone_bytes = crate::page::memmap::MEMMAP.nr_pages.load(Ordering::Relaxed) * crate::units::PAGE_SIZE;
-    let zone_bytes = zone_bytes.min(source.zone_bytes(nodes as usize).saturating_mul(nodes as usize));
-    let meta_bytes = (zone_bytes / 32).clamp(64 << 10, 16 << 30);
-    if !PERCPU.init(source, cpus, nodes, node_of) || !META.init(source, meta_bytes) {
-        return false;
-    }
+    let Some(layout) = Layout::new(source, PerCpu::bytes(cpus), options.zone) else { return false };
+    PERCPU.init(layout.percpu, cpus, nodes, node_of);
+    META.init(layout.supply, layout.meta.clone());
+    ZONE.init(&layout, nodes as usize);
     percpu::start(options.percpu);
     true
 }

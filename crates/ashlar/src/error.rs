@@ -72,6 +72,7 @@ impl fmt::Display for DestroyError {
 impl core::error::Error for DestroyError {}
 
 /// Why there is no background thread; see [`crate::start_reaper`].
+#[cfg(feature = "os")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReaperError {
@@ -81,6 +82,7 @@ pub enum ReaperError {
     Refused,
 }
 
+#[cfg(feature = "os")]
 impl fmt::Display for ReaperError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -90,6 +92,7 @@ impl fmt::Display for ReaperError {
     }
 }
 
+#[cfg(feature = "os")]
 impl core::error::Error for ReaperError {}
 
 /// Why the tunables of a cache could not be set; they are as they were.

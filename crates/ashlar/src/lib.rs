@@ -26,7 +26,7 @@
 //!
 //! ## Lock order
 //! registry lock, drain lock, CPU locks (mode `lock` only), list_lock or barn lock (never both, but for fork, which
-//! takes a node's list_lock first), sheaf pool lock, zone lock, direct lock, meta lock, options lock. The lock of free
+//! takes a node's list_lock first), sheaf pool lock, growth lock, zone lock, direct lock, meta lock, options lock. The lock of free
 //! slots is only taken under the registry lock. Allocation paths only ever try the registry lock. A paragraph for each
 //! lock stands at the head of the module that owns it; [`fork`] takes them in this order.
 //!
@@ -39,8 +39,15 @@
 #[cfg(any(test, ashlar_loom))]
 extern crate std;
 
-#[cfg(not(ashlar_loom))]
+#[cfg(all(feature = "os", not(ashlar_loom)))]
 mod background;
+/// Without an operating system there is neither thread nor clock: programs call [`reap`] themselves.
+#[cfg(not(any(feature = "os", ashlar_loom)))]
+mod background {
+    pub(crate) fn wake() {}
+    pub(crate) fn settle() {}
+    pub(crate) fn after_fork_in_child() {}
+}
 #[cfg(not(ashlar_loom))]
 mod boot;
 #[cfg(not(ashlar_loom))]
@@ -131,9 +138,9 @@ mod api {
     #[cfg(feature = "os")]
     #[doc(hidden)]
     pub use crate::os::thread::{Create as CreateThread, Entry as ThreadEntry};
-    pub use crate::page::PageSource;
     pub use crate::page::arena::ArenaSource;
     pub use crate::page::zone::ZoneStats;
+    pub use crate::page::{PageSource, Refusal};
     pub use crate::percpu::Mode;
     pub use crate::percpu::area::MAX_CACHES;
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;

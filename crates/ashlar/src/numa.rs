@@ -53,7 +53,8 @@ pub fn kmalloc_on(size: usize, node: NodeId) -> *mut u8 {
     }
     match class_cache(size) {
         Some(cache) => engine::alloc_on(cache, node),
-        None => alloc_large_on(node, size, natural_align(size), Fill::Any)
-            .map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr()),
+        None => {
+            alloc_large_on(node, size, natural_align(size), Fill::Any).map_or(core::ptr::null_mut(), NonNull::as_ptr)
+        }
     }
 }

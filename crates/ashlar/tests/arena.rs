@@ -72,19 +72,14 @@ unsafe impl PageSource for Strict {
     fn page_size(&self) -> usize {
         self.page_size
     }
-    fn zone_bytes(&self, nodes: usize) -> usize {
-        self.arena.zone_bytes(nodes)
+    fn zone_bytes(&self) -> usize {
+        self.arena.zone_bytes()
     }
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let at = self.arena.reserve(bytes, align)?;
         let range = self.aligned(at, bytes);
         self.reserved.lock().expect("no panic under it").push(range);
         Some(at)
-    }
-    unsafe fn make_readable(&self, at: NonNull<u8>, bytes: usize) -> bool {
-        assert!(Self::inside(&self.reserved, self.aligned(at, bytes)));
-        // SAFETY: handed on.
-        unsafe { self.arena.make_readable(at, bytes) }
     }
     unsafe fn commit(&self, at: NonNull<u8>, bytes: usize) -> bool {
         let range = self.aligned(at, bytes);

@@ -315,11 +315,10 @@ fn imports_point_down_only() {
 #[test]
 fn only_sync_imports_atomics_and_cells() {
     /// Files that may, with the reason.
-    const MAY: [(&str, &str); 6] = [
+    const MAY: [(&str, &str); 5] = [
         ("sync/mod.rs", "it is the door"),
         ("sync/lock.rs", "a part of the door"),
         ("sync/gate.rs", "a fence that loom alone needs"),
-        ("page/zone/mod.rs", "the cell of the page source is written once, before the zone is published"),
         ("percpu/sheaf.rs", "info words lie in the memory of sheaves, where no atomic of loom's can be"),
         ("percpu/mod.rs", "a switch of tests, which no model explores"),
     ];

@@ -6,9 +6,9 @@ mod common;
 
 use common::{child, resident, tell};
 
-/// The default bound, and twice that.
-const BOUND: usize = 8 << 20;
-const BEYOND: usize = 2 * BOUND;
+/// More than caches serve and less than the default bound; and much more.
+const SMALL: usize = 48 << 10;
+const LARGE: usize = 8 << 20;
 
 /// Whether this kernel knows the advice.
 fn is_known() -> bool {
@@ -29,11 +29,12 @@ fn there(test: &str, options: &str) -> Option<String> {
     }
     let child = child(test, test, &[("ASHLAR_OPTIONS", options)], || {
         let all = [
-            ("calloc", ashlar::malloc::calloc(BOUND, 1), BOUND),
-            ("kzalloc", ashlar::kzalloc(BOUND), BOUND),
-            ("small", ashlar::malloc::calloc(100, 1000), 100_000),
-            ("beyond", ashlar::malloc::calloc(BEYOND, 1), BEYOND),
-            ("malloc", ashlar::malloc::malloc(BOUND), BOUND),
+            ("small", ashlar::malloc::calloc(SMALL, 1), SMALL),
+            ("middle", ashlar::malloc::calloc(100, 1000), 100_000),
+            ("calloc", ashlar::malloc::calloc(LARGE, 1), LARGE),
+            ("kzalloc", ashlar::kzalloc(LARGE), LARGE),
+            ("beyond", ashlar::malloc::calloc(2 * LARGE, 1), 2 * LARGE),
+            ("malloc", ashlar::malloc::malloc(SMALL), SMALL),
         ];
         let mut names = String::new();
         for (name, at, bytes) in all {
@@ -55,14 +56,14 @@ fn there(test: &str, options: &str) -> Option<String> {
 #[test]
 fn zeros_up_to_the_bound_are_there() {
     if let Some(names) = there("zeros_up_to_the_bound_are_there", "") {
-        assert_eq!(names, "calloc kzalloc small");
+        assert_eq!(names, "small");
     }
 }
 
 #[test]
 fn the_bound_is_an_option() {
     for (options, expected) in
-        [("prefault=0", ""), ("prefault=1M", "small"), ("prefault=16M", "calloc kzalloc small beyond")]
+        [("prefault=0", ""), ("prefault=1M", "small middle"), ("prefault=16M", "small middle calloc kzalloc beyond")]
     {
         if let Some(names) = there("the_bound_is_an_option", options) {
             assert_eq!(names, expected, "{options}");
@@ -74,7 +75,7 @@ fn the_bound_is_an_option() {
 fn a_refused_hint_leaves_errno_alone() {
     // SAFETY: this thread's errno.
     unsafe { *libc::__errno_location() = 77 };
-    let objects = [ashlar::kzalloc(BOUND), ashlar::kmalloc(5 * BOUND), ashlar::malloc::calloc(BOUND, 1)];
+    let objects = [ashlar::kzalloc(LARGE), ashlar::kmalloc(5 * LARGE), ashlar::malloc::calloc(LARGE, 1)];
     // SAFETY: as above.
     assert_eq!(unsafe { *libc::__errno_location() }, 77);
     for object in objects {
@@ -82,4 +83,28 @@ fn a_refused_hint_leaves_errno_alone() {
         // SAFETY: live, freed once.
         unsafe { ashlar::kfree(object) };
     }
+}
+
+/// Of memory that was used before, what may hold something is cleared, and nothing else is touched.
+#[test]
+fn zeros_beside_freed_memory_stay_untouched() {
+    let test = "zeros_beside_freed_memory_stay_untouched";
+    let child = child(test, test, &[("ASHLAR_OPTIONS", "reaper=off")], || {
+        const USED: usize = 1 << 20;
+        let used = ashlar::malloc::malloc(USED);
+        // SAFETY: fresh memory of that size, freed once.
+        unsafe {
+            used.write_bytes(7, USED);
+            ashlar::malloc::free(used);
+        }
+        let zeros = ashlar::malloc::calloc(LARGE, 1);
+        assert_eq!(zeros, used, "another place: this test tests nothing");
+        let found = resident(zeros, LARGE);
+        assert!((USED / 4096..USED / 4096 + 16).contains(&found), "{found} pages are resident");
+        // SAFETY: live memory of that size.
+        assert!(unsafe { core::slice::from_raw_parts(zeros, LARGE) }.iter().all(|&byte| byte == 0));
+        // SAFETY: live, freed once.
+        unsafe { ashlar::malloc::free(zeros) };
+    });
+    child.expect("the parent").succeeded();
 }

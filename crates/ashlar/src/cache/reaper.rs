@@ -18,7 +18,7 @@ use crate::engine;
 use crate::error::ReaperError;
 #[cfg(feature = "os")]
 use crate::options::Reaper;
-use crate::page::zone::{Need, ZONE};
+use crate::page::zone::{Need, Purge, ZONE};
 #[cfg(feature = "os")]
 use crate::percpu;
 use crate::percpu::pages;
@@ -56,11 +56,12 @@ fn tick() -> bool {
             DRAINED.store(0, Ordering::Relaxed);
         } else if DRAINED.swap(1, Ordering::Relaxed) == 0 {
             given += drain_everything();
-            given += ZONE.purge(u32::MAX).0;
+            given += ZONE.purge(Purge::All).0;
         }
     }
     let decay = (crate::boot::options().decay_ms / TICK_MS).max(1);
-    let (old, left) = ZONE.purge(now.saturating_sub(decay));
+    // Pages go back after one to two of these times.
+    let (old, left) = ZONE.purge(Purge::Before(now.saturating_sub(decay.div_ceil(2))));
     given += old;
     let fruitless = if given > 0 { 0 } else { FRUITLESS.load(Ordering::Relaxed) + 1 };
     // What stays through a whole decay time cannot go back: parts of larger system pages, an arena.
@@ -214,7 +215,7 @@ fn drain_everything() -> usize {
 
 /// Gives everything that is free back to the system now; pages given back.
 pub(crate) fn reap_now() -> usize {
-    let given = drain_everything() + ZONE.purge(u32::MAX).0;
+    let given = drain_everything() + ZONE.purge(Purge::All).0;
     crate::background::settle();
     given
 }

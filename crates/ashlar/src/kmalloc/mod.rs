@@ -18,7 +18,7 @@ use crate::engine::{self, Origin, RawCache};
 use crate::page::direct::{self, Fill};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::objmap::OBJECTS;
-use crate::page::zone::{DIRECT_BYTES, Place, Run, ZONE};
+use crate::page::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
 use crate::report;
@@ -173,7 +173,7 @@ fn kmalloc_rest(size: usize) -> *mut u8 {
         return core::ptr::null_mut();
     }
     if !has_cache(size) {
-        return alloc_large(size, natural_align(size), Fill::Any).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr());
+        return alloc_large(size, natural_align(size), Fill::Any).map_or(core::ptr::null_mut(), NonNull::as_ptr);
     }
     engine::alloc_sized(cache(class_of(size)), size)
 }
@@ -193,54 +193,72 @@ pub(crate) fn natural_align(size: usize) -> usize {
     }
 }
 
-/// Pages for `size` bytes at a multiple of `align` (up to 2 MiB); also whether they read as zeros, which they may not
-/// even if `fill` asks for them.
-pub(crate) fn alloc_large(size: usize, align: usize, fill: Fill) -> Option<(NonNull<u8>, bool)> {
+/// Pages for `size` bytes at a multiple of `align` (up to 2 MiB), all zero if `fill` asks for that.
+pub(crate) fn alloc_large(size: usize, align: usize, fill: Fill) -> Option<NonNull<u8>> {
     alloc_large_on(PERCPU.node_of(percpu::this_cpu()), size, align, fill)
 }
 
 /// As [`alloc_large`], of the node `home` if that has them.
-pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill) -> Option<(NonNull<u8>, bool)> {
+pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill) -> Option<NonNull<u8>> {
     if size > KMALLOC_MAX_SIZE {
         return None;
     }
     if size.max(align) > DIRECT_BYTES {
-        return direct::map(size, align, fill).map(|at| (at, true));
+        return direct::map(size, align, fill);
     }
     // An aligned run is aligned to its size rounded up to a power of two, at most to 2 MiB: so it may have to be longer.
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
     let place = if align <= PAGE_SIZE { Place::Anywhere } else { Place::Aligned };
     let nodes = ZONE.nodes() as u8;
-    let take = || {
+    let mut dirty = DirtyParts::default();
+    let mut take = || {
         (0..nodes).find_map(|i| {
             let node = NodeId((home.0 + i) % nodes);
-            take_run(node, pages, place).map(|run| (run, node))
+            take_run(node, pages, place, fill, &mut dirty).map(|run| (run, node))
         })
     };
     let Some((run, node)) = take().or_else(|| ZONE.take_after_all(take)) else {
         // The zone is full; a mapping of its own is still better than nothing.
-        return direct::map(size, align, fill).map(|at| (at, true));
+        return direct::map(size, align, fill);
     };
     let head = MEMMAP.head(run.first);
     head.init(0, 0, 0, node.0);
     head.state.store(pages as u64, Ordering::Relaxed);
     MEMMAP.set_class(run.first, 1, ClassWord::new(PageKind::LargeHead, 0, 0), |_| ClassWord::FREE);
     let at = NonNull::new(MEMMAP.address_of(run.first) as *mut u8)?;
-    if fill == Fill::Zeros
-        && run.zeroed
-        && let Some(source) = ZONE.source()
-    {
-        // SAFETY: the run was just taken out of the zone, of which it is a committed part.
-        unsafe { source.will_look(at, pages * PAGE_SIZE) };
+    if fill == Fill::Zeros {
+        zero(at, pages * PAGE_SIZE, run.zeroed, &dirty);
     }
-    Some((at, run.zeroed))
+    Some(at)
 }
 
-/// A run for a large object; few pages, of a power of two, are taken off this CPU's page list.
-fn take_run(node: NodeId, pages: usize, place: Place) -> Option<Run> {
+/// Makes a run of `bytes` bytes, just taken out of the zone, read as zeros. Pages that do so already are not touched, because
+/// a program may have asked for a large table of which it uses a few entries.
+fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
+    if !zeroed {
+        for part in dirty.bytes() {
+            // SAFETY: inside the run, which is the caller's.
+            unsafe { at.add(part.start).write_bytes(0, part.len()) };
+        }
+    } else if let Some(source) = ZONE.source() {
+        // SAFETY: a committed part of the zone, the caller's.
+        unsafe { source.will_look(at, bytes) };
+    }
+}
+
+/// A run for a large object; few pages, of a power of two, are taken off this CPU's page list. If it is to be zero, `dirty` are the pages
+/// that may not be.
+fn take_run(node: NodeId, pages: usize, place: Place, fill: Fill, dirty: &mut DirtyParts) -> Option<Run> {
+    *dirty = DirtyParts::default();
     match place {
-        Place::Aligned if pages.is_power_of_two() => pages::alloc(node, Order(pages.trailing_zeros() as u8)),
-        _ => ZONE.alloc(node, pages, place),
+        Place::Aligned if pages.is_power_of_two() => {
+            let run = pages::alloc(node, Order(pages.trailing_zeros() as u8))?;
+            if !run.zeroed {
+                *dirty = DirtyParts::all(pages);
+            }
+            Some(run)
+        }
+        _ => ZONE.alloc_noting(node, pages, place, (fill == Fill::Zeros).then_some(dirty)),
     }
 }
 
@@ -351,14 +369,7 @@ pub fn kzalloc(size: usize) -> *mut u8 {
         if !crate::boot::ensure() {
             return core::ptr::null_mut();
         }
-        let Some((at, zeroed)) = alloc_large(size, natural_align(size), Fill::Zeros) else {
-            return core::ptr::null_mut();
-        };
-        if !zeroed {
-            // SAFETY: `size` fresh bytes.
-            unsafe { at.as_ptr().write_bytes(0, size) };
-        }
-        return at.as_ptr();
+        return alloc_large(size, natural_align(size), Fill::Zeros).map_or(core::ptr::null_mut(), NonNull::as_ptr);
     }
     let ptr = kmalloc(size);
     if !ptr.is_null() && size > 0 {
@@ -400,7 +411,7 @@ pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     if !crate::boot::ensure() {
         return core::ptr::null_mut();
     }
-    alloc_large(size.max(1), align, Fill::Any).map_or(core::ptr::null_mut(), |(at, _)| at.as_ptr())
+    alloc_large(size.max(1), align, Fill::Any).map_or(core::ptr::null_mut(), NonNull::as_ptr)
 }
 
 /// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for null and for

@@ -175,7 +175,7 @@ pub(crate) fn cache_of_object(address: usize) -> Option<&'static RawCache> {
 /// a program that met its limit and gave much back, a page or more serves.
 fn alloc_class(class: usize) -> Option<NonNull<u8>> {
     let Some(cache) = cache(class) else {
-        return alloc_large(size_of_class(class), PAGE_SIZE, Fill::Any).map(|(at, _)| at);
+        return alloc_large(size_of_class(class), PAGE_SIZE, Fill::Any);
     };
     let object = NonNull::new(engine::alloc(cache))?;
     if !cfg!(ashlar_unchecked) {
@@ -198,7 +198,7 @@ fn allocate_slowly(size: usize, align: usize, allocate: impl FnOnce() -> Option<
 pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     allocate_slowly(size, STEP, || {
         if size > MALLOC_MAX_CACHE_SIZE {
-            return alloc_large(size, PAGE_SIZE, Fill::Any).map(|(at, _)| at);
+            return alloc_large(size, PAGE_SIZE, Fill::Any);
         }
         alloc_class(class_of(size))
     })
@@ -260,14 +260,7 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
         }
         return ptr;
     }
-    allocate_slowly(bytes, STEP, || {
-        let (at, zeroed) = alloc_large(bytes, PAGE_SIZE, Fill::Zeros)?;
-        if !zeroed {
-            // SAFETY: `bytes` fresh bytes.
-            unsafe { at.as_ptr().write_bytes(0, bytes) };
-        }
-        Some(at)
-    })
+    allocate_slowly(bytes, STEP, || alloc_large(bytes, PAGE_SIZE, Fill::Zeros))
 }
 
 /// Memory of at least `size` bytes at a multiple of `align`, a power of two; anything else fails with `EINVAL`.
@@ -291,7 +284,7 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
                 .filter(|&sum| sum <= isize::MAX as usize)
                 .and_then(|_| direct::map(size.max(1), align, Fill::Any))
         } else {
-            alloc_large(size.max(1), align, Fill::Any).map(|(at, _)| at)
+            alloc_large(size.max(1), align, Fill::Any)
         }
     })
 }

@@ -11,7 +11,7 @@ use crate::engine::{Engine, Tunable};
 use crate::percpu::Wanted;
 use crate::report::OnError;
 use crate::slab::OrderRule;
-use crate::units::MAX_NODES;
+use crate::units::{MAX_NODES, MAX_ZONE_BYTES};
 
 /// Which memory the system is asked to give by huge pages (`MADV_HUGEPAGE`), where it has to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,10 @@ pub(crate) struct Options {
     /// Fake NUMA nodes; 0: those of the machine.
     pub(crate) nodes: u32,
     pub(crate) hugepages: HugePages,
-    /// Most bytes of fresh memory that are made resident at once when zeros were asked for.
+    /// Most bytes of memory that is to be zero and is made resident at once.
     pub(crate) prefault: usize,
+    /// Bytes of addresses that the zone may come to.
+    pub(crate) zone: usize,
     /// Milliseconds before free memory goes back to the system.
     pub(crate) decay_ms: u32,
     /// What gives free memory back without being asked.
@@ -77,7 +79,8 @@ impl Options {
         percpu: Wanted::Auto,
         nodes: 0,
         hugepages: HugePages::Auto,
-        prefault: 8 << 20,
+        prefault: 64 << 10,
+        zone: MAX_ZONE_BYTES,
         decay_ms: 1000,
         reaper: Reaper::Thread,
         order: OrderRule::DEFAULT,
@@ -117,7 +120,7 @@ impl core::fmt::Display for OptionError<'_> {
 
 impl core::error::Error for OptionError<'_> {}
 
-const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, decay, reaper, min_order, max_order, \
+const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf, barn, min_partial, cpu_partial, \
                     remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error; nomerge; or cache.NAME.KEY";
 
@@ -182,6 +185,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
             }
         }
         "prefault" => options.prefault = number(value, 0, 32 << 20).ok_or("prefault=BYTES up to 32M")?,
+        "zone" => options.zone = number(value, 2 << 20, MAX_ZONE_BYTES).ok_or("zone=BYTES from 2M to 8192G")?,
         "decay" => options.decay_ms = number(value, 0, 3_600_000).ok_or("decay=0 to 3600000 (milliseconds)")? as u32,
         "reaper" => options.reaper = reaper(value).ok_or("reaper=on, reaper=calls or reaper=off")?,
         "min_order" => options.order.min_order = own::min_order(value)?,

@@ -15,7 +15,7 @@ pub(crate) mod thread;
 mod topology;
 
 pub(crate) use mem::LinuxSource;
-pub(crate) use topology::read_topology;
+pub(crate) use topology::{SYSTEM, read_topology};
 
 use syscalls::{Sysno, syscall};
 

@@ -94,16 +94,12 @@ unsafe impl PageSource for ArenaSource {
         self.page_size
     }
 
-    fn zone_bytes(&self, nodes: usize) -> usize {
-        (self.bytes / 10 * 8 / nodes) & !(self.page_size - 1)
+    fn zone_bytes(&self) -> usize {
+        (self.bytes / 10 * 8) & !(self.page_size - 1)
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         if self.refuse() { None } else { self.carve(bytes, align) }
-    }
-
-    unsafe fn make_readable(&self, _at: NonNull<u8>, _bytes: usize) -> bool {
-        !self.refuse()
     }
 
     unsafe fn commit(&self, _at: NonNull<u8>, _bytes: usize) -> bool {

@@ -5,7 +5,8 @@
 //! `word_order` caches, for each 64-page word, the largest run inside it, so that a search reads eight bytes.
 //!
 //! Invariants: `free_count` is the number of set bits of `free`; `dirty` is a subset of `free` (a *dirty*
-//! page is free and may be resident; a free page that is not dirty reads as zeros); `word_order[i]` is 0 for
+//! page is free and may be resident; a free page that is not dirty reads as zeros), and `aged` one of `dirty` (pages that
+//! were dirty when [`Block::age`] was called last); `dirty_count` is the number of set bits of `dirty`; `word_order[i]` is 0 for
 //! no free page in word i, else one more than the order of its largest free run.
 
 use crate::units::{BLOCK_PAGES, PageIndex};
@@ -28,16 +29,33 @@ pub(crate) const LEVELS: usize = 8;
 pub(crate) struct Block {
     free: [u64; WORDS],
     dirty: [u64; WORDS],
+    aged: [u64; WORDS],
     word_order: [u8; WORDS],
     free_count: u16,
+    dirty_count: u16,
     /// One more than the order of the largest free run; 0 when the block is full.
     pub(crate) max_order: u8,
     /// Which list of the zone the block stands on, by fullness.
     pub(crate) level: u8,
-    /// Reaper tick of the last free into this block.
-    pub(crate) freed_at: u32,
+    /// Whether the zone's table of empty blocks has this one.
+    pub(crate) in_empties: bool,
+    /// Whether the block stands on its node's list of blocks with dirty pages.
+    pub(crate) in_dirty: bool,
+    /// Reaper tick when the block came onto that list, or was aged.
+    pub(crate) stamp: u32,
     pub(crate) next: u32,
     pub(crate) prev: u32,
+    /// Neighbours on the list of blocks with dirty pages.
+    pub(crate) older: u32,
+    pub(crate) younger: u32,
+}
+
+/// Which dirty pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dirty {
+    All,
+    /// Those that were dirty when the block was aged.
+    Aged,
 }
 
 /// Positions in `word` where a run of 2^order set bits starts, aligned.
@@ -71,22 +89,30 @@ impl Block {
     pub(crate) const EMPTY: Block = Block {
         free: [0; WORDS],
         dirty: [0; WORDS],
+        aged: [0; WORDS],
         word_order: [0; WORDS],
         free_count: 0,
+        dirty_count: 0,
         max_order: 0,
         level: 0,
-        freed_at: 0,
+        in_empties: false,
+        in_dirty: false,
+        stamp: 0,
         next: PageIndex::NONE.0,
         prev: PageIndex::NONE.0,
+        older: PageIndex::NONE.0,
+        younger: PageIndex::NONE.0,
     };
 
     /// Makes all pages of `range` free, and the others never to be handed out.
     pub(crate) fn init(&mut self, range: core::ops::Range<usize>) {
         // One by one: a copy of an empty block is read from where messages lie, which are not to become resident for it.
-        let Block { free, dirty, word_order, free_count, max_order, level, freed_at, next, prev } = self;
-        (*free, *dirty, *word_order) = ([0; WORDS], [0; WORDS], [0; WORDS]);
-        (*free_count, *max_order, *level, *freed_at) = (0, 0, 0, 0);
-        (*next, *prev) = (PageIndex::NONE.0, PageIndex::NONE.0);
+        let Block { free, dirty, aged, word_order, .. } = self;
+        (*free, *dirty, *aged, *word_order) = ([0; WORDS], [0; WORDS], [0; WORDS], [0; WORDS]);
+        (self.dirty_count, self.max_order, self.level, self.stamp) = (0, 0, 0, 0);
+        (self.in_empties, self.in_dirty) = (false, false);
+        (self.next, self.prev) = (PageIndex::NONE.0, PageIndex::NONE.0);
+        (self.older, self.younger) = (PageIndex::NONE.0, PageIndex::NONE.0);
         each_word(range.start, range.len(), |word, mask| self.free[word] |= mask);
         self.free_count = range.len() as u16;
         self.refresh(0, WORDS - 1);
@@ -98,9 +124,18 @@ impl Block {
     }
 
     /// Free pages that may be resident.
-    #[cfg(test)]
     pub(crate) fn dirty_count(&self) -> usize {
-        self.dirty.iter().map(|w| w.count_ones() as usize).sum()
+        usize::from(self.dirty_count)
+    }
+
+    /// Whether all pages of a whole block are free.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free_count() == BLOCK_PAGES
+    }
+
+    /// Remembers which pages are dirty now.
+    pub(crate) fn age(&mut self) {
+        self.aged = self.dirty;
     }
 
     /// Fullness level: 0 for nearly full, `LEVELS - 1` for nearly empty.
@@ -218,6 +253,13 @@ impl Block {
         at - from
     }
 
+    /// The first run of dirty pages among `within`: first page, pages.
+    pub(crate) fn dirty_among(&self, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
+        let is_dirty = |page: &usize| self.dirty[page / 64] >> (page % 64) & 1 != 0;
+        let first = within.clone().find(is_dirty)?;
+        Some((first, (first..within.end).take_while(is_dirty).count()))
+    }
+
     /// True if `count` pages from `first` are all free.
     pub(crate) fn is_free(&self, first: usize, count: usize) -> bool {
         let mut all = true;
@@ -233,8 +275,10 @@ impl Block {
             self.free[word] &= !mask;
             was_dirty += (self.dirty[word] & mask).count_ones() as usize;
             self.dirty[word] &= !mask;
+            self.aged[word] &= !mask;
         });
         self.free_count -= count as u16;
+        self.dirty_count -= was_dirty as u16;
         self.refresh(first / 64, (first + count - 1) / 64);
         was_dirty
     }
@@ -248,20 +292,24 @@ impl Block {
                 self.dirty[word] |= mask;
             }
         });
+        if dirty {
+            self.dirty_count += count as u16;
+        }
         self.free_count += count as u16;
         self.refresh(first / 64, (first + count - 1) / 64);
     }
 
-    /// The next run of dirty pages at or after `from` that covers whole units of `granule` pages
+    /// The next run of such dirty pages at or after `from` that covers whole units of `granule` pages
     /// (the system's page size over ours), as (first, count).
-    pub(crate) fn dirty_run(&self, from: usize, granule: usize) -> Option<(usize, usize)> {
+    pub(crate) fn dirty_run(&self, from: usize, granule: usize, which: Dirty) -> Option<(usize, usize)> {
+        let dirty = if which == Dirty::All { &self.dirty } else { &self.aged };
         let whole = |unit: usize| {
             let mut all_free = true;
             let mut any_dirty = false;
             for page in unit * granule..(unit + 1) * granule {
                 let bit = 1u64 << (page % 64);
                 all_free &= self.free[page / 64] & bit != 0;
-                any_dirty |= self.dirty[page / 64] & bit != 0;
+                any_dirty |= dirty[page / 64] & bit != 0;
             }
             all_free && any_dirty
         };
@@ -356,10 +404,26 @@ mod tests {
         let mut b = empty();
         b.take(0, 64);
         b.put(2, 9, true);
-        assert_eq!(b.dirty_run(0, 1), Some((2, 9)));
-        assert_eq!(b.dirty_run(0, 4), Some((4, 4)), "16 KiB system pages");
-        assert_eq!(b.dirty_run(0, 16), None, "64 KiB system pages");
-        assert_eq!(b.dirty_run(11, 1), None);
+        assert_eq!(b.dirty_run(0, 1, Dirty::All), Some((2, 9)));
+        assert_eq!(b.dirty_run(0, 4, Dirty::All), Some((4, 4)), "16 KiB system pages");
+        assert_eq!(b.dirty_run(0, 16, Dirty::All), None, "64 KiB system pages");
+        assert_eq!(b.dirty_run(11, 1, Dirty::All), None);
+    }
+
+    #[test]
+    fn aged_pages_are_those_that_stayed_free_since() {
+        let mut b = empty();
+        b.take(0, 100);
+        b.put(10, 4, true);
+        assert_eq!(b.dirty_run(0, 1, Dirty::Aged), None);
+        b.age();
+        b.put(20, 4, true);
+        assert_eq!(b.dirty_run(0, 1, Dirty::Aged), Some((10, 4)), "what came later is young");
+        assert_eq!(b.take(12, 2), 2);
+        b.put(12, 2, true);
+        assert_eq!(b.dirty_run(0, 1, Dirty::Aged), Some((10, 2)), "what was used meanwhile too");
+        assert_eq!(b.dirty_run(0, 1, Dirty::All), Some((10, 4)));
+        assert_eq!(b.dirty_count(), 8);
     }
 
     proptest! {

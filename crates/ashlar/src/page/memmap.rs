@@ -22,8 +22,6 @@
 #![allow(unsafe_code, reason = "indexes raw arrays over the zone")]
 #![allow(unreachable_pub, reason = "macros of the build without checks name the memmap")]
 
-use core::ptr::NonNull;
-
 use super::head::PageHead;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::units::{PAGE_SHIFT, PageIndex};
@@ -79,7 +77,7 @@ impl ClassWord {
 pub struct MemMap {
     /// Address of page 0.
     pub(crate) zone_base: AtomicUsize,
-    /// Pages in the zone.
+    /// Pages in the zone so far.
     pub(crate) nr_pages: AtomicUsize,
     /// The class words.
     pub(crate) class: AtomicPtr<AtomicU32>,
@@ -87,6 +85,7 @@ pub struct MemMap {
     pub(crate) fast_pages: AtomicUsize,
     /// The page heads.
     heads: AtomicPtr<PageHead>,
+    fast_path_open: AtomicU32,
 }
 
 /// The one memmap of the process.
@@ -96,19 +95,29 @@ pub static MEMMAP: MemMap = MemMap {
     class: AtomicPtr::new(core::ptr::null_mut()),
     fast_pages: AtomicUsize::new(0),
     heads: AtomicPtr::new(core::ptr::null_mut()),
+    fast_path_open: AtomicU32::new(0),
 };
 
 impl MemMap {
-    /// Publishes the arrays; called once, when the zone is up.
-    pub(crate) fn publish(&self, base: usize, pages: usize, class: NonNull<u8>, heads: NonNull<u8>) {
+    /// Publishes where the arrays are; called once, by the boot. There are no pages yet.
+    pub(crate) fn publish(&self, base: usize, class: usize, heads: usize) {
         self.zone_base.store(base, Ordering::Relaxed);
-        self.class.store(class.as_ptr().cast(), Ordering::Relaxed);
-        self.heads.store(heads.as_ptr().cast(), Ordering::Relaxed);
-        self.nr_pages.store(pages, Ordering::Release);
+        self.class.store(class as *mut AtomicU32, Ordering::Relaxed);
+        self.heads.store(heads as *mut PageHead, Ordering::Relaxed);
     }
 
-    /// Lets the fast path of `kfree` take objects.
+    /// Lets everybody know of the zone's first `pages` pages. A thread that has the address of an object was handed it after
+    /// that, so it sees this number or a larger one. Called under the growth lock.
+    pub(crate) fn grow_to(&self, pages: usize) {
+        self.nr_pages.store(pages, Ordering::Release);
+        if self.fast_path_open.load(Ordering::Relaxed) != 0 {
+            self.fast_pages.store(pages, Ordering::Release);
+        }
+    }
+
+    /// Lets the fast path of `kfree` take objects. Called while the zone does not grow.
     pub(crate) fn open_fast_path(&self) {
+        self.fast_path_open.store(1, Ordering::Relaxed);
         self.fast_pages.store(self.nr_pages.load(Ordering::Relaxed), Ordering::Release);
     }
 
@@ -127,8 +136,8 @@ impl MemMap {
 
     #[inline]
     fn class_cell(&self, page: PageIndex) -> &AtomicU32 {
-        // SAFETY: `publish` stored an array of nr_pages class words that is readable for ever; every
-        // PageIndex in circulation comes from `page_of` or from the zone, both below nr_pages.
+        // SAFETY: `publish` stored the start of an array of class words, which is committed for nr_pages before that number
+        // is raised; every PageIndex in circulation comes from `page_of` or from the zone, both below it.
         unsafe { &*self.class.load(Ordering::Relaxed).add(page.0 as usize) }
     }
 
@@ -155,7 +164,7 @@ impl MemMap {
     /// The head entry of a page that heads a slab or a large object.
     #[inline]
     pub(crate) fn head(&self, page: PageIndex) -> &'static PageHead {
-        // SAFETY: `publish` stored an array of nr_pages heads; the part that covers a page is committed
+        // SAFETY: `publish` stored the start of an array of heads; the part that covers a page is committed
         // before the zone hands the page out, and is never unmapped. All fields are atomic.
         unsafe { &*self.heads.load(Ordering::Relaxed).add(page.0 as usize) }
     }
@@ -180,6 +189,7 @@ mod tests {
             class: AtomicPtr::new(core::ptr::null_mut()),
             fast_pages: AtomicUsize::new(0),
             heads: AtomicPtr::new(core::ptr::null_mut()),
+            fast_path_open: AtomicU32::new(0),
         };
         assert_eq!(map.page_of(0x0f_ffff), None);
         assert_eq!(map.page_of(0x10_1fff), Some(PageIndex(1)));

@@ -1,6 +1,6 @@
 //! Metadata memory: caches, sheaves and table nodes, kept apart from the objects of the program.
 //!
-//! A bump allocator over one reserved range that is committed 64 KiB at a time. Nothing is ever given
+//! A bump allocator over one range of addresses that is committed 64 KiB at a time. Nothing is ever given
 //! back to it: each kind of structure keeps a list of its own spares, so that a stale pointer to a sheaf
 //! can only ever meet another sheaf. What a large alignment leaves free before it is kept for what is smaller: caches, which are made when
 //! they are first used, stand between sheaves. Lock: the *meta lock*, a leaf.
@@ -8,7 +8,7 @@
 
 use core::ptr::NonNull;
 
-use super::source::PageSource;
+use super::layout::Supply;
 use crate::sync::{SpinLock, Visit};
 use crate::units::{align_up, checked_align_up};
 
@@ -21,7 +21,7 @@ struct Range {
     end: usize,
     /// The longest stretch that an alignment left free.
     gap: core::ops::Range<usize>,
-    source: Option<&'static dyn PageSource>,
+    supply: Option<Supply>,
 }
 
 impl Range {
@@ -39,24 +39,13 @@ pub(crate) struct Meta(SpinLock<Range>);
 
 /// The one metadata arena of the process.
 pub(crate) static META: Meta =
-    Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, source: None }));
+    Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, supply: None }));
 
 impl Meta {
-    /// Reserves the range. Called once, by the boot.
-    pub(crate) fn init(&self, source: &'static dyn PageSource, bytes: usize) -> bool {
-        let size = source.page_size();
-        let Some(at) = source.reserve(align_up(bytes, size), size.max(4096)) else { return false };
-        let mut range = self.0.lock();
-        let start = at.as_ptr() as usize;
-        *range = Range {
-            start,
-            next: start,
-            committed: start,
-            end: start + align_up(bytes, size),
-            gap: start..start,
-            source: Some(source),
-        };
-        true
+    /// Takes over its addresses. Called once, by the boot; commits nothing.
+    pub(crate) fn init(&self, supply: Supply, addresses: core::ops::Range<usize>) {
+        let core::ops::Range { start, end } = addresses;
+        *self.0.lock() = Range { start, next: start, committed: start, end, gap: start..start, supply: Some(supply) };
     }
 
     /// `bytes` of zeroed memory at a multiple of `align`, for ever.
@@ -71,14 +60,14 @@ impl Meta {
             return None;
         }
         if end > range.committed {
-            let source = range.source?;
-            let step = align_up(end - range.committed, COMMIT_STEP.max(source.page_size()));
-            let step = step.min(range.end - range.committed);
-            let at = NonNull::new(range.committed as *mut u8)?;
-            // SAFETY: the range up to `end` of the reservation is ours.
-            if !unsafe { source.commit(at, step) } {
-                return None;
-            }
+            let supply = range.supply?;
+            let page = supply.source().page_size();
+            let [good, need] = [COMMIT_STEP, page].map(|step| align_up(end - range.committed, step.max(page)));
+            let from = range.committed;
+            let step = [good, need].map(|step| step.min(range.end - from)).into_iter().find(|step| {
+                // SAFETY: metadata's own addresses, behind what is committed.
+                unsafe { supply.commit(from, from + step) }.is_ok()
+            })?;
             range.committed += step;
         }
         if start - range.next > range.gap.len() {
@@ -103,6 +92,7 @@ impl Meta {
 #[cfg(all(test, not(ashlar_loom)))]
 mod tests {
     use super::*;
+    use crate::page::PageSource;
     use crate::page::arena::ArenaSource;
     use proptest::prelude::*;
     use std::prelude::rust_2024::*;
@@ -112,8 +102,9 @@ mod tests {
         let memory = std::vec![0u8; bytes + 4096].leak();
         // SAFETY: leaked zeros that nobody else knows.
         let source = unsafe { ArenaSource::new(NonNull::from(&mut *memory).cast(), memory.len()) };
-        let meta = Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, source: None }));
-        assert!(meta.init(Box::leak(Box::new(source)), bytes));
+        let meta = Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, supply: None }));
+        let start = source.reserve(bytes, 4096).expect("room").as_ptr() as usize;
+        meta.init(Supply::reserved(Box::leak(Box::new(source))), start..start + bytes);
         meta
     }
 

@@ -1,14 +1,15 @@
 //! Layer 1, pages: where slab space comes from.
 //!
 //! * [`PageSource`] is the seam to the system: reserve, commit, release.
-//! * [`zone`] cuts one reserved range into nodes and 2 MiB blocks and hands out runs of pages.
+//! * [`layout`] chooses where everything lies.
+//! * [`zone`] cuts one range into nodes and 2 MiB blocks and hands out runs of pages.
 //! * [`memmap`] answers "which cache" for every page of the zone; [`head`] is one entry of it.
 //! * [`direct`] keeps the few objects that are too large for the zone.
 //! * [`objmap`] answers "which live object of malloc" for every address of the zone.
 //! * [`meta`] is the memory of the allocator's own structures.
 //! * [`arena`] is a page source over a fixed range, for machines without an operating system and for tests.
 //!
-//! Lock order inside the layer: direct lock, then meta lock. The zone lock is taken alone.
+//! Lock order inside the layer: growth lock, zone lock, direct lock, meta lock.
 
 #[cfg(not(ashlar_loom))]
 pub(crate) mod arena;
@@ -17,6 +18,8 @@ mod block;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod direct;
 pub(crate) mod head;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod layout;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod memmap;
 #[cfg(not(ashlar_loom))]
@@ -29,4 +32,4 @@ mod source;
 pub(crate) mod zone;
 
 #[cfg(not(ashlar_loom))]
-pub use source::PageSource;
+pub use source::{PageSource, Refusal};

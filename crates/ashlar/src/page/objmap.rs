@@ -13,20 +13,20 @@
 //! of objects then, and a cache line for one page of them: no two slabs share a line of the map.
 //!
 //! Planes are no larger because one instruction does it: the address divided by 16, of which the low 16 bits are rotated by two, is
-//! the place of the entry. Planes that lie far apart would ask for several, and for four reservations.
+//! the place of the entry. Planes that lie far apart would ask for several, and for four ranges of addresses.
 //!
 //! # Its place
-//! The place of an entry is the one that the address of the object, divided by 16 and rotated so, points to. That is below 8 TiB, where
-//! Linux maps little but what asks to lie there, so it is nearly always free. The fast paths of malloc take it for granted, which saves them the
+//! The place of an entry is the one that the address of the object, divided by 16 and rotated so, points to. Zones on Linux lie
+//! where that is between 2 and 4 TiB, which hardly any program uses. The fast paths of malloc take it for granted, which saves them the
 //! load of an address. Where it cannot be had the map lies elsewhere, and they stay closed: everything works, by the slow paths. So it is
-//! under valgrind, which maps low, and on page sources that do not choose addresses, arenas among them.
+//! under valgrind, which has few addresses, and on page sources that do not choose them, arenas among them.
 //!
 //! # Its cost
 //! The map costs a 64th of the memory that malloc's slabs use for each plane that their objects need: a 64th for objects of 64 bytes,
 //! a 32nd for objects of 96, a sixteenth for objects of 48, or where objects of several kinds are neighbours. System pages of 64 KiB hold all
 //! four planes of a stretch: there it is a sixteenth. It exists from the first call of malloc on: a program
-//! that uses caches and kmalloc only has none. Like the memmap it can be read for the whole zone and is writable where
-//! the zone is committed; both are the zone's work (`zone/objects.rs`).
+//! that uses caches and kmalloc only has none. Like the memmap it grows
+//! with the zone, which is the zone's work (`zone/objects.rs`).
 //!
 //! Writers: whoever owns the object, that is `malloc` before it hands the object out, `free` before it puts the object
 //! on a sheaf. Two threads that free the same object at the same moment may both find it live; everything later is
@@ -36,7 +36,7 @@
 
 use core::ops::Range;
 
-use crate::sync::{AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 /// Bytes that one entry stands for: the alignment of malloc's objects.
 pub(crate) const GRAIN: usize = 16;
@@ -83,7 +83,7 @@ pub(crate) fn ranges_of(from: usize, to: usize, mut each: impl FnMut(Range<usize
 pub struct ObjectMap {
     /// The zone's first grain: the address of page 0 divided by [`GRAIN`].
     pub(crate) first: AtomicUsize,
-    /// Entries in the map.
+    /// Entries in the map so far.
     pub(crate) entries: AtomicUsize,
     /// Entries that `free` may use on its fast path: all, or none where frees must look at the node first.
     pub(crate) fast_entries: AtomicUsize,
@@ -92,6 +92,8 @@ pub struct ObjectMap {
     /// What leads from a code to the slot of its cache on CPU 0: slots are 16 bytes and codes even, so eight times the
     /// code is added.
     pub(crate) slots: AtomicUsize,
+    /// Frees may take their fast path.
+    frees_open: AtomicBool,
 }
 
 /// The one object map of the process.
@@ -101,27 +103,38 @@ pub static OBJECTS: ObjectMap = ObjectMap {
     fast_entries: AtomicUsize::new(0),
     bias: AtomicUsize::new(0),
     slots: AtomicUsize::new(0),
+    frees_open: AtomicBool::new(false),
 };
 
 impl ObjectMap {
-    /// Publishes the map at `map` for a zone of `bytes` bytes from `zone_base`; called once.
-    pub(crate) fn publish(&self, zone_base: usize, bytes: usize, map: usize) {
-        debug_assert!(zone_base.is_multiple_of(STRETCH) && bytes.is_multiple_of(STRETCH), "whole blocks");
+    /// Publishes that there is a map, at `map`, for a zone that begins at `zone_base`; called once.
+    pub(crate) fn publish(&self, zone_base: usize, map: usize) {
+        debug_assert!(zone_base.is_multiple_of(STRETCH), "whole blocks");
         self.first.store(zone_base / GRAIN, Ordering::Relaxed);
         self.bias.store(map.wrapping_sub(zone_base / GRAIN), Ordering::Relaxed);
+    }
+
+    /// Lets everybody know that the map covers the zone's first `bytes` bytes: see
+    /// [`MemMap::grow_to`](super::memmap::MemMap::grow_to).
+    pub(crate) fn grow_to(&self, bytes: usize) {
+        debug_assert!(bytes.is_multiple_of(STRETCH), "whole blocks");
         self.entries.store(bytes / GRAIN, Ordering::Release);
+        if self.frees_open.load(Ordering::Relaxed) {
+            self.fast_entries.store(bytes / GRAIN, Ordering::Release);
+        }
     }
 
     /// Whether the map has the place that the fast paths take for granted.
     pub(crate) fn is_in_place(&self) -> bool {
-        self.entries.load(Ordering::Relaxed) != 0 && self.bias.load(Ordering::Relaxed) == 0
+        self.first.load(Ordering::Relaxed) != 0 && self.bias.load(Ordering::Relaxed) == 0
     }
 
-    /// Opens the fast paths: `slots` is what leads from eight times a code to its slot, `frees` tells whether frees may
+    /// Opens the fast paths, while the zone does not grow: `slots` is what leads from eight times a code to its slot, `frees` tells whether frees may
     /// take theirs.
     pub(crate) fn open(&self, slots: usize, frees: bool) {
         self.slots.store(slots, Ordering::Relaxed);
         if frees {
+            self.frees_open.store(true, Ordering::Relaxed);
             self.fast_entries.store(self.entries.load(Ordering::Relaxed), Ordering::Release);
         }
     }
@@ -135,8 +148,8 @@ impl ObjectMap {
             return None;
         }
         let entry = place_of(grain).wrapping_add(self.bias.load(Ordering::Relaxed)) as *const AtomicU8;
-        // SAFETY: `publish` was told of an array of `entries` bytes that are readable for ever; this is one of them, as they are whole
-        // stretches, inside which entries change places.
+        // SAFETY: the map is committed for `entries` bytes before that number is raised, for ever; this is one of them, as they
+        // are whole stretches, inside which entries change places.
         Some(unsafe { &*entry })
     }
 
@@ -182,6 +195,7 @@ mod tests {
             fast_entries: AtomicUsize::new(0),
             bias: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),
+            frees_open: AtomicBool::new(false),
         }
     }
 
@@ -189,7 +203,8 @@ mod tests {
     fn map() -> (ObjectMap, &'static [AtomicU8]) {
         let entries: &[AtomicU8] = (0..BYTES / GRAIN).map(|_| AtomicU8::new(0)).collect::<Vec<_>>().leak();
         let map = empty();
-        map.publish(BASE, BYTES, entries.as_ptr() as usize);
+        map.publish(BASE, entries.as_ptr() as usize);
+        map.grow_to(BYTES);
         (map, entries)
     }
 
@@ -241,7 +256,7 @@ mod tests {
     fn a_map_has_its_place_where_addresses_alone_lead_to_it() {
         let (elsewhere, in_place) = (map().0, empty());
         assert!(!elsewhere.is_in_place());
-        in_place.publish(BASE, BYTES, BASE / GRAIN);
+        in_place.publish(BASE, BASE / GRAIN);
         assert!(in_place.is_in_place());
         for address in (BASE..BASE + BYTES).step_by(GRAIN) {
             // What the text of `malloc` and `free` does.

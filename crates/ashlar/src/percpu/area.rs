@@ -1,4 +1,4 @@
-//! Per-CPU areas: one reserved range, 64 KiB for each CPU that can ever appear.
+//! Per-CPU areas: one range, 64 KiB for each CPU that can ever appear.
 //!
 //! An area is an array of 16-byte *slots*, one for each cache, at the same offset on every CPU:
 //!
@@ -24,7 +24,6 @@
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
 use super::sheaf::NO_ROOM;
-use crate::page::PageSource;
 use crate::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use crate::units::{CpuId, MAX_NODES};
 
@@ -121,16 +120,14 @@ static FREE_SLOTS: crate::sync::SpinLock<u16> = crate::sync::SpinLock::new(0);
 static FREE_LINKS: [AtomicU16; AREA_BYTES / SLOT_BYTES] = [const { AtomicU16::new(0) }; AREA_BYTES / SLOT_BYTES];
 
 impl PerCpu {
-    /// Reserves and commits areas for `cpus` CPUs. Called once, by the boot.
-    pub(crate) fn init(&self, source: &dyn PageSource, cpus: u32, nodes: u32, node_of: impl Fn(usize) -> u8) -> bool {
-        let bytes = cpus as usize * AREA_BYTES;
-        let bytes = crate::units::align_up(bytes, source.page_size());
-        let Some(at) = source.reserve(bytes, source.page_size()) else { return false };
-        // SAFETY: the whole range was just reserved.
-        if !unsafe { source.commit(at, bytes) } {
-            return false;
-        }
-        self.base.store(at.as_ptr() as usize, Ordering::Relaxed);
+    /// Bytes of the areas of `cpus` CPUs.
+    pub(crate) const fn bytes(cpus: u32) -> usize {
+        cpus as usize * AREA_BYTES
+    }
+
+    /// Takes over the areas of `cpus` CPUs, committed memory from `base` on. Called once, by the boot.
+    pub(crate) fn init(&self, base: usize, cpus: u32, nodes: u32, node_of: impl Fn(usize) -> u8) {
+        self.base.store(base, Ordering::Relaxed);
         self.cpus.store(cpus, Ordering::Relaxed);
         self.nodes.store(nodes, Ordering::Relaxed);
         for (cpu, node) in CPU_TO_NODE.iter().enumerate() {
@@ -144,7 +141,6 @@ impl PerCpu {
         for offset in (MALLOC_SLOTS..SIZE_ENTRIES).step_by(SLOT_BYTES) {
             self.clear_slot(offset as u16);
         }
-        true
     }
 
     /// The side of a CPU, 0 or 1: neighbours are on different ones. The texts of [`crate::malloc::entry`] and of the sided sections have it too.

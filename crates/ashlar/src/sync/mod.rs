@@ -6,7 +6,7 @@
 
 #[cfg(not(ashlar_loom))]
 pub(crate) use core::sync::atomic::{
-    AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(ashlar_loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -82,6 +82,36 @@ pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
         relax(waited);
     }
     waited > 0
+}
+
+/// A value that the boot sets before any other thread can look.
+#[cfg(not(ashlar_loom))]
+pub(crate) struct BootCell<T>(core::cell::UnsafeCell<Option<T>>);
+
+// SAFETY: by the contract of `set` no thread looks before or while it is written.
+#[cfg(not(ashlar_loom))]
+unsafe impl<T: Send + Sync> Sync for BootCell<T> {}
+
+#[cfg(not(ashlar_loom))]
+impl<T: Copy> BootCell<T> {
+    pub(crate) const fn new() -> Self {
+        BootCell(core::cell::UnsafeCell::new(None))
+    }
+
+    /// The value; `None` before it is set.
+    pub(crate) fn get(&self) -> Option<T> {
+        // SAFETY: see the Sync impl.
+        unsafe { *self.0.get() }
+    }
+
+    /// Sets the value.
+    ///
+    /// # Safety
+    /// No other thread can reach the cell yet: it will be led to it by something that this thread publishes later.
+    pub(crate) unsafe fn set(&self, value: T) {
+        // SAFETY: by the caller's promise this thread has the cell to itself.
+        unsafe { *self.0.get() = Some(value) };
+    }
 }
 
 /// Something that is made once, by whoever needs it first.

@@ -8,7 +8,7 @@
 
 use super::{BUSY, registry};
 use crate::engine;
-use crate::page::zone::ZONE;
+use crate::page::zone::{Purge, ZONE};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering, bump};
 use crate::units::PAGE_SIZE;
 
@@ -50,7 +50,7 @@ pub(super) fn trim(now_ms: u32) {
     if held > dirty / 2 {
         registry::try_for_each(engine::release);
     }
-    let (given, _) = ZONE.purge(u32::MAX);
+    let (given, _) = ZONE.purge(Purge::All);
     TRIMMED.store(given, Ordering::Relaxed);
     TRIMMED_MS.store(now_ms, Ordering::Relaxed);
     COLD_THEN.store(ZONE.cold_pages_taken(), Ordering::Relaxed);

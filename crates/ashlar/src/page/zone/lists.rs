@@ -1,4 +1,4 @@
-//! The lists of a node's blocks, by largest free run and fullness.
+//! The lists of a node's blocks: by largest free run and fullness, and those with dirty pages by age.
 
 use super::{NO_BLOCK, NodeBlocks, Zone};
 use crate::page::block::LEVELS;
@@ -72,6 +72,42 @@ impl NodeBlocks {
             if next == NO_BLOCK {
                 self.nonempty[usize::from(run)] &= !(1 << level);
             }
+        }
+    }
+
+    /// Puts a block at the young end of the list of blocks with dirty pages.
+    pub(super) fn link_youngest(&mut self, zone: &Zone, number: u32) {
+        self.dirty_blocks += 1;
+        let youngest = self.youngest;
+        let block = zone.block(number);
+        block.in_dirty = true;
+        block.older = youngest;
+        block.younger = NO_BLOCK;
+        if youngest == NO_BLOCK {
+            self.oldest = number;
+        } else {
+            zone.block(youngest).younger = number;
+        }
+        self.youngest = number;
+    }
+
+    /// Takes a block off that list.
+    pub(super) fn unlink_dirty(&mut self, zone: &Zone, number: u32) {
+        self.dirty_blocks -= 1;
+        let (older, younger) = {
+            let block = zone.block(number);
+            block.in_dirty = false;
+            (block.older, block.younger)
+        };
+        if older == NO_BLOCK {
+            self.oldest = younger;
+        } else {
+            zone.block(older).younger = younger;
+        }
+        if younger == NO_BLOCK {
+            self.youngest = older;
+        } else {
+            zone.block(younger).older = older;
         }
     }
 }

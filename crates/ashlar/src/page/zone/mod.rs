@@ -1,14 +1,18 @@
-//! The zone: one reserved range of addresses, cut into nodes, cut into 2 MiB blocks.
+//! The zone: one range of addresses, cut into 2 MiB blocks, each of which belongs to a node.
 //!
 //! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has a run
 //! large enough, so that others drain and become empty; a long run goes where it fits most closely, across
 //! blocks; one that has to start at a block takes whole blocks; one above
 //! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see [`super::direct`]).
 //!
+//! The zone grows at its end, block by block. Where the addresses are open (see [`super::layout`]) another mapping may stand in the
+//! way: then the zone goes on behind it, and the blocks between belong to no node. With several nodes each node has a stretch of
+//! block numbers set aside at a time.
+//!
 //! ## Locks
-//! One lock a node, the *zone lock*. It is the innermost lock of the allocator: nothing is taken under it.
-//! It covers the node's blocks and lists. Committing a new block (a system call) happens under it, giving
-//! memory back does not: the reaper takes the pages out of their block, releases them, and puts them back.
+//! *Growth lock*: one, taken before any zone lock, by threads that need blocks. System calls that commit memory are made under it.
+//! *Zone lock*: one a node. It is the innermost lock of the allocator but for that of metadata. It covers the node's blocks and lists,
+//! and no system call is made under it. The reaper takes pages out of their block, releases them, and puts them back.
 //!
 //! ## States of a page
 //!
@@ -19,10 +23,12 @@
 //! | in use | 0 | 0 | kind != 0 on slab pages and heads |
 //!
 //! ## Files
-//! [`grow`]: reservation and commitment; [`lists`]: blocks by fullness; [`fit`]: long runs; [`purge`]: giving memory back;
-//! [`objects`]: the memory of the object map; here: handing out and taking back.
+//! [`grow`]: where blocks come from; [`lists`]: blocks by fullness; [`fit`]: long runs; [`empties`]: blocks that are wholly free;
+//! [`purge`]: giving memory back; [`objects`]: the memory of the object map; here: handing out and taking back.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
+mod empties;
+mod extents;
 mod fit;
 mod grow;
 mod lists;
@@ -30,17 +36,27 @@ mod objects;
 mod purge;
 
 use super::block::{Block, LEVELS};
+use super::layout::{Supply, Table};
 use super::memmap::MEMMAP;
 use super::source::PageSource;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, SpinLock, Visit};
+use crate::sync::{AtomicU8, AtomicU32, AtomicUsize, BootCell, Guard, Ordering, SpinLock, Visit};
 use crate::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
+use extents::Extents;
 use fit::LONG_RUN;
+use grow::Frontier;
+pub(crate) use purge::Purge;
 
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
+/// Bytes of the page heads of a block.
+pub(crate) const BLOCK_HEADS_BYTES: usize = BLOCK_PAGES * size_of::<super::head::PageHead>();
+/// Bytes of the state of a block.
+pub(crate) const BLOCK_STATE_BYTES: usize = size_of::<Block>();
 const NO_BLOCK: u32 = u32::MAX;
 /// How often memory is asked for again before a request fails.
 const ATTEMPTS: usize = 8;
+/// Free resident pages above which the reaper is woken: 2 MiB.
+const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;
 
 /// A run of pages handed out by the zone.
 #[derive(Clone, Copy, Debug)]
@@ -50,18 +66,53 @@ pub(crate) struct Run {
     pub(crate) zeroed: bool,
 }
 
+/// Pages of a run that may not read as zeros, as ranges of pages counted from its start. Where there are more ranges than have a
+/// place here, the last one reaches to the end of the last of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DirtyParts {
+    ranges: [(u32, u32); 16],
+    count: usize,
+}
+
+impl DirtyParts {
+    /// All of a run.
+    pub(crate) fn all(pages: usize) -> DirtyParts {
+        let mut parts = DirtyParts::default();
+        parts.add(0, pages);
+        parts
+    }
+
+    /// Adds a range behind all others.
+    fn add(&mut self, start: usize, end: usize) {
+        let (start, end) = (start as u32, end as u32);
+        let full = self.count == self.ranges.len();
+        match self.ranges[..self.count].last_mut() {
+            Some(last) if last.1 == start || full => last.1 = end,
+            _ => {
+                self.ranges[self.count] = (start, end);
+                self.count += 1;
+            }
+        }
+    }
+
+    /// The ranges, in bytes from the start of the run.
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = core::ops::Range<usize>> + '_ {
+        self.ranges[..self.count].iter().map(|&(start, end)| start as usize * PAGE_SIZE..end as usize * PAGE_SIZE)
+    }
+}
+
 /// The blocks of one node.
 struct NodeBlocks {
-    /// Blocks of this node are numbered from here.
-    first: u32,
-    /// Blocks committed so far.
-    committed: u32,
-    /// Blocks reserved.
-    reserved: u32,
+    /// Which they are.
+    extents: Extents,
     /// Lists of blocks by largest free run (one more than its order) and fullness.
     lists: [[u32; LEVELS]; 11],
     /// For each largest run, a bit for each level whose list is not empty.
     nonempty: [u8; 11],
+    /// The blocks with dirty pages, in order of their stamps, and how many they are.
+    oldest: u32,
+    youngest: u32,
+    dirty_blocks: usize,
     free_pages: usize,
     dirty_pages: usize,
 }
@@ -88,16 +139,16 @@ pub struct ZoneStats {
 
 /// The zone of the process.
 pub(crate) struct Zone {
-    source: source_cell::SourceCell,
+    supply: BootCell<Supply>,
     nodes: AtomicU32,
-    blocks: AtomicUsize,
-    class: AtomicUsize,
-    heads: AtomicUsize,
+    /// Starts of the tables, in the order of [`Table::ALL`].
+    tables: [AtomicUsize; Table::ALL.len()],
     /// The object map; 0 while there is none.
     objects: AtomicUsize,
-    /// First usable byte and end of an arena that does not start or end on a block; 0 and MAX otherwise.
+    /// First usable byte and end of a zone that does not start or end on a block.
     usable_from: AtomicUsize,
     usable_to: AtomicUsize,
+    frontier: SpinLock<Frontier>,
     node: [SpinLock<NodeBlocks>; MAX_NODES],
     /// Runs that purges have in hand at this moment: see [`Zone::take_after_all`].
     in_hand: AtomicU32,
@@ -114,40 +165,14 @@ pub(crate) struct Zone {
 /// Why the layers above are asked for memory they could do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Only fresh memory would do, beside so many bytes that the zone has.
+    /// Only fresh memory would do, beside so many bytes that the node has.
     Growth(usize),
-    /// A request is about to fail. Whoever asks holds no lock.
+    /// A request is about to fail. The thread that asks holds no lock.
     Last,
 }
 
 /// Makes memory free; true if there was some.
 pub(crate) type BeforeGrowth = fn(Need) -> bool;
-
-mod source_cell {
-    use crate::page::PageSource;
-    use core::cell::UnsafeCell;
-
-    /// The page source, set once before the zone is published.
-    pub(super) struct SourceCell(UnsafeCell<Option<&'static dyn PageSource>>);
-
-    // SAFETY: written once by the initialising thread before any other thread can see the zone
-    // (initialisation is serialised by the boot state), read-only after.
-    unsafe impl Sync for SourceCell {}
-
-    impl SourceCell {
-        pub(super) const fn new() -> Self {
-            SourceCell(UnsafeCell::new(None))
-        }
-        pub(super) fn get(&self) -> Option<&'static dyn PageSource> {
-            // SAFETY: see the Sync impl: no write happens after publication.
-            unsafe { *self.0.get() }
-        }
-        pub(super) fn set(&self, source: &'static dyn PageSource) {
-            // SAFETY: see the Sync impl: only the initialising thread is here.
-            unsafe { *self.0.get() = Some(source) }
-        }
-    }
-}
 
 /// The one zone of the process.
 pub(crate) static ZONE: Zone = Zone::new();
@@ -155,21 +180,21 @@ pub(crate) static ZONE: Zone = Zone::new();
 impl Zone {
     const fn new() -> Zone {
         Zone {
-            source: source_cell::SourceCell::new(),
+            supply: BootCell::new(),
             nodes: AtomicU32::new(0),
-            blocks: AtomicUsize::new(0),
-            class: AtomicUsize::new(0),
-            heads: AtomicUsize::new(0),
+            tables: [const { AtomicUsize::new(0) }; Table::ALL.len()],
             objects: AtomicUsize::new(0),
             usable_from: AtomicUsize::new(0),
             usable_to: AtomicUsize::new(usize::MAX),
+            frontier: SpinLock::new(Frontier::NEW),
             node: [const {
                 SpinLock::new(NodeBlocks {
-                    first: 0,
-                    committed: 0,
-                    reserved: 0,
+                    extents: Extents::NONE,
                     lists: [[NO_BLOCK; LEVELS]; 11],
                     nonempty: [0; 11],
+                    oldest: NO_BLOCK,
+                    youngest: NO_BLOCK,
+                    dirty_blocks: 0,
                     free_pages: 0,
                     dirty_pages: 0,
                 })
@@ -184,7 +209,7 @@ impl Zone {
 
     /// The page source; `None` before `init`.
     pub(crate) fn source(&self) -> Option<&'static dyn PageSource> {
-        self.source.get()
+        self.supply.get().map(|supply| supply.source())
     }
 
     /// Nodes of the zone.
@@ -200,7 +225,7 @@ impl Zone {
     /// Asks the layers above for memory they could do without; true when it is worth looking again.
     #[cold]
     fn ask_above(&self, node: NodeId) -> bool {
-        let committed = self.node[usize::from(node.0)].lock().committed as usize * BLOCK_SIZE;
+        let committed = self.node[usize::from(node.0)].lock().extents.blocks() as usize * BLOCK_SIZE;
         self.ask(Need::Growth(committed))
     }
 
@@ -232,141 +257,161 @@ impl Zone {
 
     /// Takes `pages` pages in a run where `place` wants it.
     pub(crate) fn alloc(&self, node: NodeId, pages: usize, place: Place) -> Option<Run> {
+        self.alloc_noting(node, pages, place, None)
+    }
+
+    /// As [`Self::alloc`], and notes which pages of the run are dirty.
+    pub(crate) fn alloc_noting(
+        &self,
+        node: NodeId,
+        pages: usize,
+        place: Place,
+        mut dirty: Option<&mut DirtyParts>,
+    ) -> Option<Run> {
         let lock = self.node.get(usize::from(node.0))?;
-        for grow in [false, true] {
-            if grow
-                && self.ask_above(node)
-                && let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, place, false)
-            {
-                return Some(run);
+        let mut take = |blocks: &mut NodeBlocks| {
+            let first = self.find(blocks, pages, place)?;
+            if let Some(dirty) = dirty.as_deref_mut() {
+                self.note_dirty(first, pages, dirty);
             }
-            if let Some(run) = self.alloc_locked(&mut lock.lock(), node, pages, place, grow) {
+            Some(self.take_run(blocks, first, pages))
+        };
+        if let Some(run) = take(&mut lock.lock()) {
+            return Some(run);
+        }
+        if self.ask_above(node)
+            && let Some(run) = take(&mut lock.lock())
+        {
+            return Some(run);
+        }
+        // Other threads may be quicker to take what this one's growth brought.
+        for _ in 0..ATTEMPTS {
+            let (want, seen) = {
+                let blocks = lock.lock();
+                (self.blocks_wanted(&blocks, pages, place), blocks.extents.blocks())
+            };
+            let mut blocks = self.grow(node, want, seen)?;
+            if let Some(run) = take(&mut blocks) {
                 return Some(run);
             }
         }
         None
     }
 
-    /// Takes runs of `order` until `want` are had or memory ends, under one lock; the number taken.
+    /// Notes the dirty ones of free pages. The caller holds the zone lock.
+    fn note_dirty(&self, first: usize, pages: usize, dirty: &mut DirtyParts) {
+        for (number, at, count) in parts(first, first + pages) {
+            let block = self.block(number);
+            let from_run = (number as usize * BLOCK_PAGES).wrapping_sub(first);
+            let mut from = at;
+            while let Some((start, length)) = block.dirty_among(from..at + count) {
+                from = start + length;
+                dirty.add(from_run.wrapping_add(start), from_run.wrapping_add(from));
+            }
+        }
+    }
+
+    /// Takes runs of `order` until there are `want` or memory ends, under one lock; returns the number taken.
     pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [Run]) -> usize {
         let Some(lock) = self.node.get(usize::from(node.0)) else { return 0 };
         let want = want.min(out.len());
-        let mut got = 0;
-        for grow in [false, true] {
-            if grow {
-                self.ask_above(node);
-            }
-            let mut blocks = lock.lock();
-            while got < want {
-                match self.alloc_locked(&mut blocks, node, order.pages(), Place::Aligned, grow) {
-                    Some(run) => out[got] = run,
-                    None => break,
+        let out = &mut out[..want];
+        let got = self.fill(&mut lock.lock(), order, out);
+        if got > 0 || want == 0 {
+            return got;
+        }
+        self.ask_above(node);
+        for _ in 0..ATTEMPTS {
+            let seen = {
+                let mut blocks = lock.lock();
+                let got = self.fill(&mut blocks, order, out);
+                if got > 0 {
+                    return got;
                 }
-                got += 1;
-            }
-            // Fresh memory only for who would go away with nothing.
+                blocks.extents.blocks()
+            };
+            // Fresh memory only for a thread that would go away with nothing.
+            let Some(mut blocks) = self.grow(node, 1, seen) else { return 0 };
+            let got = self.fill(&mut blocks, order, out);
             if got > 0 {
-                break;
+                return got;
             }
+        }
+        0
+    }
+
+    /// Fills `out` from its start with runs of `order`, as far as there are some; returns the number.
+    fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [Run]) -> usize {
+        let mut got = 0;
+        for run in out {
+            let Some(first) = self.find(blocks, order.pages(), Place::Aligned) else { break };
+            *run = self.take_run(blocks, first, order.pages());
+            got += 1;
         }
         got
     }
 
-    fn alloc_locked(
-        &self,
-        blocks: &mut NodeBlocks,
-        node: NodeId,
-        pages: usize,
-        place: Place,
-        grow: bool,
-    ) -> Option<Run> {
-        let long = place == Place::Anywhere && pages >= LONG_RUN;
-        if long || pages > BLOCK_PAGES {
-            let first = if long {
-                self.find_long(blocks, node, pages, grow)
-            } else {
-                self.find_blocks(blocks, node, pages, grow)
-            };
-            return Some(self.take_run(blocks, first?, pages));
-        }
-        if place == Place::Anywhere
+    /// The first page of a free run where `place` wants it.
+    fn find(&self, blocks: &NodeBlocks, pages: usize, place: Place) -> Option<usize> {
+        if place == Place::Anywhere && pages >= LONG_RUN {
+            self.fit(blocks, pages)
+        } else if pages > BLOCK_PAGES {
+            self.whole_blocks(blocks, pages)
+        } else if place == Place::Anywhere
             && let Some((number, first)) = blocks.pick_run(self, pages)
         {
-            return Some(self.take_run(blocks, number as usize * BLOCK_PAGES + first, pages));
+            Some(number as usize * BLOCK_PAGES + first)
+        } else {
+            let order = Order::for_bytes(pages * PAGE_SIZE).0;
+            let number = blocks.pick(order)?;
+            Some(number as usize * BLOCK_PAGES + self.block(number).find(order)?)
         }
-        let order = Order::for_bytes(pages * PAGE_SIZE).0;
-        let number = match blocks.pick(order) {
-            Some(number) => number,
-            None if grow => {
-                self.commit_more(blocks, node, 1)?;
-                blocks.pick(order)?
-            }
-            None => return None,
+    }
+
+    /// Blocks that the node must get for a run that it has no place for.
+    fn blocks_wanted(&self, blocks: &NodeBlocks, pages: usize, place: Place) -> usize {
+        let pages = if place == Place::Anywhere && pages >= LONG_RUN {
+            pages.saturating_sub(self.free_at_end(blocks))
+        } else {
+            pages
         };
-        let first = self.block(number).find(order)?;
-        Some(self.take_run(blocks, number as usize * BLOCK_PAGES + first, pages))
-    }
-
-    /// The first page for a long run that may lie anywhere.
-    fn find_long(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize, grow: bool) -> Option<usize> {
-        match self.fit(blocks, pages) {
-            None if grow => self.fit_at_end(blocks, pages, |blocks, want| self.commit_more(blocks, node, want)),
-            found => found,
-        }
-    }
-
-    /// The first page for a run of more than a block that starts at one.
-    fn find_blocks(&self, blocks: &mut NodeBlocks, node: NodeId, pages: usize, grow: bool) -> Option<usize> {
-        match self.adjacent_free(blocks, pages) {
-            None if grow => {
-                self.commit_more(blocks, node, pages.div_ceil(BLOCK_PAGES))?;
-                self.adjacent_free(blocks, pages)
-            }
-            found => found,
-        }
+        pages.div_ceil(BLOCK_PAGES).max(1)
     }
 
     /// Takes free pages from `page` on, in as many blocks as they lie in.
     fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> Run {
         let mut dirty = 0;
         for (number, at, count) in parts(page, page + pages) {
-            dirty += self.block(number).take(at, count);
-            self.relist(blocks, number);
+            dirty += self.take_in_block(blocks, number, at, count);
         }
-        blocks.dirty_pages -= dirty;
-        blocks.free_pages -= pages;
-        self.dirty.fetch_sub(dirty, Ordering::Relaxed);
         self.cold_taken.fetch_add(pages - dirty, Ordering::Relaxed);
         Run { first: PageIndex(page as u32), zeroed: dirty == 0 }
     }
 
-    /// The first page of `pages` free pages from a block's start on.
-    fn adjacent_free(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
-        let mut run = 0;
-        for number in blocks.first..blocks.first + blocks.committed {
-            let block = self.block(number);
-            let free = if block.free_count() == BLOCK_PAGES { BLOCK_PAGES } else { block.edges().0 };
-            if run + free >= pages {
-                return Some(number as usize * BLOCK_PAGES - run);
-            }
-            run = if free == BLOCK_PAGES { run + free } else { 0 };
-        }
-        None
+    /// Takes free pages of one block; returns how many were dirty.
+    fn take_in_block(&self, blocks: &mut NodeBlocks, number: u32, at: usize, count: usize) -> usize {
+        let dirty = self.block(number).take(at, count);
+        blocks.free_pages -= count;
+        blocks.dirty_pages -= dirty;
+        self.dirty.fetch_sub(dirty, Ordering::Relaxed);
+        self.relist(blocks, number);
+        dirty
     }
 
     /// Makes a run of `old` pages from `first` one of `new`, if the pages behind it are free.
     pub(crate) fn extend(&self, first: PageIndex, old: usize, new: usize) -> bool {
         let Some(lock) = self.node.get(usize::from(self.node_of(first).0)) else { return false };
         let mut blocks = lock.lock();
-        let end = first.0 as usize + new;
-        if end > (blocks.first + blocks.committed) as usize * BLOCK_PAGES {
+        let (start, end) = (first.0 as usize + old, first.0 as usize + new);
+        // The run and all that follows must lie in one stretch of the node's blocks.
+        let stretch = blocks.extents.around(first.0 / BLOCK_PAGES as u32);
+        if stretch.is_none_or(|stretch| end > stretch.end as usize * BLOCK_PAGES) {
             return false;
         }
-        let more = || parts(first.0 as usize + old, end);
-        if !more().all(|(number, at, count)| self.block(number).is_free(at, count)) {
+        if !parts(start, end).all(|(number, at, count)| self.block(number).is_free(at, count)) {
             return false;
         }
-        self.take_run(&mut blocks, first.0 as usize + old, new - old);
+        self.take_run(&mut blocks, start, new - old);
         true
     }
 
@@ -389,9 +434,7 @@ impl Zone {
     fn put_locked(&self, blocks: &mut NodeBlocks, first: PageIndex, pages: usize, dirty: bool) {
         let page = first.0 as usize;
         for (number, at, count) in parts(page, page + pages) {
-            let block = self.block(number);
-            block.put(at, count, dirty);
-            block.freed_at = self.tick.load(Ordering::Relaxed);
+            self.block(number).put(at, count, dirty);
             blocks.free_pages += count;
             if dirty {
                 blocks.dirty_pages += count;
@@ -404,12 +447,18 @@ impl Zone {
     /// The node that owns a page.
     #[inline]
     pub(crate) fn node_of(&self, page: PageIndex) -> NodeId {
-        let nodes = self.nodes();
-        if nodes <= 1 {
+        if self.nodes() <= 1 {
             return NodeId(0);
         }
-        let each = MEMMAP.nr_pages.load(Ordering::Relaxed) / BLOCK_PAGES / nodes;
-        NodeId((page.0 as usize / BLOCK_PAGES / each).min(nodes - 1) as u8)
+        NodeId(self.owner(page.0 / BLOCK_PAGES as u32).load(Ordering::Relaxed))
+    }
+
+    /// The table entry that holds the node of a block.
+    fn owner(&self, block: u32) -> &AtomicU8 {
+        let table = self.tables[Table::Owners as usize].load(Ordering::Relaxed) as *const AtomicU8;
+        // SAFETY: the table is committed for every block whose number is below the end of the zone as memmap knows it, and
+        // pages in circulation lie in such blocks.
+        unsafe { &*table.add(block as usize) }
     }
 
     /// Figures over all nodes.
@@ -417,7 +466,7 @@ impl Zone {
         let mut stats = ZoneStats::default();
         for node in &self.node[..self.nodes()] {
             let blocks = node.lock();
-            stats.committed += blocks.committed as usize * BLOCK_PAGES;
+            stats.committed += blocks.extents.blocks() as usize * BLOCK_PAGES;
             stats.free += blocks.free_pages;
             stats.dirty += blocks.dirty_pages;
         }
@@ -425,11 +474,13 @@ impl Zone {
     }
 
     /// Free pages that may be resident, without a lock.
+    #[cfg(feature = "os")]
     pub(crate) fn dirty_pages(&self) -> usize {
         self.dirty.load(Ordering::Relaxed)
     }
 
     /// Pages handed out so far that were not resident before; wraps around.
+    #[cfg(feature = "os")]
     pub(crate) fn cold_pages_taken(&self) -> usize {
         self.cold_taken.load(Ordering::Relaxed)
     }
@@ -444,23 +495,38 @@ impl Zone {
         self.node[..self.nodes()].iter().any(SpinLock::is_held)
     }
 
-    /// Visits every zone lock, for a fork.
+    /// Visits the growth lock and every zone lock, for a fork.
     pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
+        visit(self.frontier.word());
         self.node[..self.nodes()].iter().for_each(|node| visit(node.word()));
     }
 
     /// The state of a block.
     #[expect(clippy::mut_from_ref, reason = "the zone lock of the block's node makes the reference unique")]
     fn block(&self, number: u32) -> &mut Block {
-        let table = self.blocks.load(Ordering::Relaxed) as *mut Block;
-        // SAFETY: callers hold the zone lock of the block's node and the block is committed (or being
-        // committed under that lock), so its entry is writable and no other reference to it is alive; no
-        // caller keeps the reference across another call of `block` for the same number that it then uses.
+        let table = self.tables[Table::Blocks as usize].load(Ordering::Relaxed) as *mut Block;
+        // SAFETY: callers hold the zone lock of the block's node, whose extents have the block, so its entry is committed and
+        // no other reference to it is alive; no caller keeps the reference across another call of `block` for the same
+        // number that it then uses.
         unsafe { &mut *table.add(number as usize) }
     }
 
-    /// Moves a block to the list that its free runs and fullness call for.
+    /// Brings all lists and tables that know of a block up to date after its pages changed.
     fn relist(&self, blocks: &mut NodeBlocks, number: u32) {
+        let block = self.block(number);
+        if block.is_empty() != block.in_empties {
+            block.in_empties = !block.in_empties;
+            self.note_empty(number, block.in_empties);
+        }
+        let dirty = block.dirty_count() > 0;
+        if dirty != block.in_dirty {
+            if dirty {
+                block.stamp = self.tick.load(Ordering::Relaxed);
+                blocks.link_youngest(self, number);
+            } else {
+                blocks.unlink_dirty(self, number);
+            }
+        }
         let block = self.block(number);
         let level = block.fullness_level();
         let key = (block.max_order, level);
@@ -488,6 +554,3 @@ fn parts(from: usize, to: usize) -> impl Iterator<Item = (u32, usize, usize)> {
         part
     })
 }
-
-/// Free resident pages above which the reaper is woken: 2 MiB.
-const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;

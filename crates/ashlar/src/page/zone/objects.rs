@@ -3,64 +3,56 @@
 
 use core::ptr::NonNull;
 
+use super::grow::Frontier;
 use super::{MEMMAP, PageSource, Zone};
+use crate::page::layout::Supply;
 use crate::page::objmap::{self, GRAIN, OBJECTS};
-use crate::sync::{LockWord, Ordering};
+use crate::sync::Ordering;
 use crate::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
 
 /// Entries, and so bytes, of the map for one block.
 pub(super) const BLOCK_ENTRIES: usize = BLOCK_SIZE / GRAIN;
 
+/// Places that are proposed for a map that cannot have its own.
+const PROPOSALS: usize = 8;
+
 impl Zone {
     /// Makes the object map, if there is none; false when memory for it is refused. Called when malloc starts.
     pub(crate) fn start_objects(&self) -> bool {
-        self.for_each_lock(&mut LockWord::lock_for_fork);
-        let made = self.start_objects_locked();
-        self.for_each_lock(&mut LockWord::unlock_after_fork);
-        made
+        // So the zone does not grow meanwhile.
+        let mut frontier = self.frontier.lock();
+        self.objects.load(Ordering::Relaxed) != 0 || self.place_objects(&mut frontier).is_some()
     }
 
-    /// Under all zone locks, so that no block is committed meanwhile.
-    fn start_objects_locked(&self) -> bool {
-        if self.objects.load(Ordering::Relaxed) != 0 {
-            return true;
-        }
-        let Some(source) = self.source() else { return false };
-        let bytes = MEMMAP.nr_pages.load(Ordering::Relaxed) * PAGE_SIZE;
-        let size = align_up(bytes / GRAIN, source.page_size());
+    fn place_objects(&self, frontier: &mut Frontier) -> Option<()> {
+        let supply = self.supply.get()?;
+        let source = supply.source();
         let zone_base = MEMMAP.zone_base.load(Ordering::Relaxed);
-        let place = NonNull::new((zone_base / GRAIN) as *mut u8).filter(|&at| source.reserve_at(at, size));
-        let Some(at) = place.or_else(|| source.reserve(size, source.page_size())) else { return false };
-        // SAFETY: the whole range was just reserved.
-        if !unsafe { source.make_readable(at, size) } {
-            return false;
+        let size = align_up(frontier.limit() * BLOCK_ENTRIES, source.page_size());
+        let own = zone_base / GRAIN;
+        if supply.is_reserved() {
+            let at = NonNull::new(own as *mut u8).filter(|&at| source.reserve_at(at, size));
+            let at = at.or_else(|| source.reserve(size, source.page_size()))?;
+            self.try_place(frontier, supply, at.as_ptr() as usize)?;
+        } else {
+            let others = (0..PROPOSALS).filter_map(|_| source.propose(size, source.page_size()));
+            core::iter::once(own).chain(others).find_map(|at| self.try_place(frontier, supply, at))?;
         }
-        self.objects.store(at.as_ptr() as usize, Ordering::Relaxed);
-        for node in &self.node[..self.nodes()] {
-            // SAFETY: the caller holds every zone lock, so nobody else has a reference to what they guard.
-            let (first, count) = unsafe { ((*node.data_ptr()).first, (*node.data_ptr()).committed) };
-            if !self.commit_objects(source, first as usize, count as usize) {
-                self.objects.store(0, Ordering::Relaxed);
-                return false;
-            }
-        }
-        OBJECTS.publish(zone_base, bytes, at.as_ptr() as usize);
-        true
+        OBJECTS.publish(zone_base, self.objects.load(Ordering::Relaxed));
+        self.publish(frontier);
+        Some(())
     }
 
-    /// Makes the map writable for `count` blocks from `first`, if there is a map; false when memory is refused.
-    pub(super) fn commit_objects(&self, source: &dyn PageSource, first: usize, count: usize) -> bool {
-        let map = self.objects.load(Ordering::Relaxed);
-        if map == 0 || count == 0 {
-            return true;
+    /// Commits what the map needs first, at `at`; without memory there is no map.
+    fn try_place(&self, frontier: &mut Frontier, supply: Supply, at: usize) -> Option<()> {
+        self.objects.store(at, Ordering::Relaxed);
+        frontier.objects_committed = at;
+        let blocks = frontier.blocks().max(1).min(frontier.limit());
+        let committed = self.commit_objects(frontier, supply, blocks);
+        if committed.is_none() {
+            self.objects.store(0, Ordering::Relaxed);
         }
-        let size = source.page_size();
-        let start = (map + first * BLOCK_ENTRIES) & !(size - 1);
-        let end = align_up(map + (first + count) * BLOCK_ENTRIES, size);
-        NonNull::new(start as *mut u8).is_some_and(|at| {
-            // SAFETY: the map has entries for every block of the zone.
-            unsafe { source.commit(at, end - start) }
-        })
+        committed
     }
 
     /// Gives the memory of the map back that stands for nothing but `pages` free pages from `first`, which the caller

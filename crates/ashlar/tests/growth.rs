@@ -1,0 +1,122 @@
+//! How the zone grows: past what stands in its way, up to its bound, under limits that change.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{child, statm};
+
+const MIB: usize = 1 << 20;
+
+/// Allocates objects of `size` until memory ends or there are `most`.
+fn take(size: usize, most: usize) -> Vec<*mut u8> {
+    let all = core::iter::repeat_with(|| ashlar::kmalloc(size)).take_while(|at| !at.is_null());
+    all.take(most).collect()
+}
+
+fn give(all: Vec<*mut u8>) {
+    // SAFETY: live, each freed once.
+    all.into_iter().for_each(|at| unsafe { ashlar::kfree(at) });
+}
+
+#[test]
+fn a_zone_that_is_full_refuses_small_objects_and_maps_large_ones() {
+    let test = "a_zone_that_is_full_refuses_small_objects_and_maps_large_ones";
+    for options in ["zone=64M", "zone=64M,nodes=4", "zone=64M,percpu=lock"] {
+        let child = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
+            for _ in 0..3 {
+                let full = take(1000, 1 << 20);
+                assert!(full.len() > 48 * MIB / 1000 && full.len() <= 64 * MIB / 1000, "{} objects", full.len());
+                // Each has addresses of its own.
+                let large = take(3 * MIB, 20);
+                assert_eq!(large.len(), 20);
+                for &at in &large {
+                    // SAFETY: live memory of that size.
+                    unsafe { at.write_bytes(1, 3 * MIB) };
+                }
+                give(large);
+                give(full);
+            }
+            let stats = ashlar::zone_stats();
+            assert!(stats.committed * 4096 <= 64 * MIB, "{stats:?}");
+        });
+        if let Some(child) = child {
+            child.succeeded();
+        }
+    }
+}
+
+/// The end of the mapping that an address lies in.
+fn end_of_mapping(address: usize) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs");
+    let ranges = maps.lines().filter_map(|line| line.split(' ').next()?.split_once('-'));
+    let number = |text| usize::from_str_radix(text, 16).expect("an address");
+    let range = ranges.map(|(start, end)| number(start)..number(end)).find(|range| range.contains(&address));
+    range.expect("a mapping").end
+}
+
+#[test]
+fn the_zone_grows_around_mappings_in_its_way_and_leaves_them_alone() {
+    let test = "the_zone_grows_around_mappings_in_its_way_and_leaves_them_alone";
+    for options in ["", "nodes=3", "percpu=lock"] {
+        let child = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
+            let mut foreign = Vec::new();
+            let mut all = take(1000, 10);
+            for bytes in [4096, 5 * MIB, 300 * MIB, 4096] {
+                let end = end_of_mapping(*all.last().expect("some") as usize);
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+                let access = libc::PROT_READ | libc::PROT_WRITE;
+                // SAFETY: the flag lets it replace no mapping.
+                let at = unsafe { libc::mmap(end as *mut _, bytes, access, flags, -1, 0) };
+                // With several nodes another one may have grown there.
+                if at != libc::MAP_FAILED {
+                    // SAFETY: fresh memory of the test's own.
+                    unsafe { at.cast::<u8>().write(77) };
+                    foreign.push((at as usize, bytes));
+                }
+                all.extend(take(1000, 16 * MIB / 1000));
+                all.extend(take(5 * MIB, 3));
+            }
+            assert!(!foreign.is_empty() && all.len() > 60 * MIB / 1000);
+            for &at in &all {
+                // SAFETY: live, of that many bytes at least.
+                unsafe { at.write_bytes(1, 1000) };
+                assert!(foreign.iter().all(|&(start, bytes)| !(start..start + bytes).contains(&(at as usize))));
+            }
+            // What lies between is none of the allocator's.
+            for &(at, _) in &foreign {
+                // SAFETY: memory of the test's own.
+                assert_eq!(unsafe { (at as *const u8).read() }, 77);
+            }
+            let mut sorted = all.clone();
+            sorted.sort_unstable();
+            assert!(sorted.windows(2).all(|pair| pair[1] as usize - pair[0] as usize >= 1000));
+            give(all);
+        });
+        if let Some(child) = child {
+            child.succeeded();
+        }
+    }
+}
+
+#[test]
+fn addresses_that_are_not_used_count_for_nothing() {
+    let test = "addresses_that_are_not_used_count_for_nothing";
+    let child = child(test, test, &[], || {
+        let before = statm(0);
+        give(take(1000, 1000));
+        // A block, the tables for four, areas of the CPUs, metadata.
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let grown = statm(0) - before;
+        assert!(grown < 4 * MIB + 64 * 1024 * cpus.max(64), "{grown} bytes of addresses");
+        let all = take(1000, 100 * MIB / 1000);
+        assert!(statm(0) - before < 140 * MIB, "{} bytes for 100 MiB", statm(0) - before);
+        give(all);
+        // Locked as real-time programs do it: nothing is locked that is not used.
+        // SAFETY: locks what there is.
+        if unsafe { libc::mlockall(libc::MCL_CURRENT) } == 0 {
+            assert!(statm(1) < 400 * MIB, "{} bytes are locked", statm(1));
+        }
+    });
+    child.expect("the parent").succeeded();
+}
