@@ -124,6 +124,7 @@ pub unsafe fn after_in_child() {
         crate::background::after_fork_in_child();
         crate::cache::reaper::after_fork_in_child();
         ZONE.after_fork_in_child();
+        drain::after_fork_in_child();
         crate::boot::after_fork_in_child();
         crate::malloc::after_fork_in_child();
         end();
@@ -159,18 +160,30 @@ pub fn register() -> bool {
     unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) == 0 }
 }
 
-/// The calling thread's rseq area, where critical sections rely on one; null otherwise. What `vfork` needs: its child runs
-/// on the parent's thread pointer, and so in the parent's area, but without a registration, so nobody would abort its
-/// sections or keep its CPU number true. A `vfork` that unregisters the area before, and registers it again in
-/// the parent, has both go by the slow path meanwhile.
+/// What [`before_vfork`] took, for [`after_vfork`].
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
-pub fn rseq_area() -> *mut u8 {
+pub use crate::percpu::rseq::Registration;
+
+/// To be called before `vfork`. Its child runs on the parent's thread pointer, and so in the parent's rseq area, but the kernel
+/// registers that for the parent alone: nothing would abort the child's sections or keep its CPU number true. So the area is not
+/// registered until the parent is back, and both go by the slow path. Where that is refused, no section runs in any thread.
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+pub extern "C" fn before_vfork() -> Registration {
     if crate::percpu::mode() != crate::percpu::Mode::Rseq {
-        return core::ptr::null_mut();
+        return Registration::NONE;
     }
-    crate::percpu::rseq::area()
+    Registration::take().unwrap_or_else(|| {
+        drain::hold_gate();
+        Registration::NONE
+    })
 }
 
-/// The signature that rseq areas are registered with.
+/// To be called in the parent after `vfork`, with what [`before_vfork`] returned.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
-pub const RSEQ_SIGNATURE: u32 = crate::percpu::sections::SIGNATURE;
+pub extern "C" fn after_vfork(registration: Registration) {
+    if registration.is_some() {
+        registration.put_back();
+    } else if crate::percpu::mode() == crate::percpu::Mode::Rseq {
+        drain::release_gate();
+    }
+}

@@ -157,11 +157,12 @@ fn where_membarrier_is_refused_from_the_start_locks_are_used() {
 #[test]
 fn where_rseq_is_refused_locks_are_used() {
     let test = "where_rseq_is_refused_locks_are_used";
-    let child = child(test, test, &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")], || {
-        refuse(&[libc::SYS_rseq]);
-        tell("mode", ashlar::mode());
-        conformance::run();
-    });
+    let child =
+        child(test, test, &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0"), ("ASHLAR_OPTIONS", "percpu=rseq")], || {
+            refuse(&[libc::SYS_rseq]);
+            tell("mode", ashlar::mode());
+            conformance::run();
+        });
     assert_eq!(child.expect("the parent").succeeded().told("mode"), "lock");
 }
 

@@ -158,7 +158,7 @@ macro_rules! in_modes {
 
 in_modes! {
     children_of_busy_parents_live: 200 forks, [];
-    with_own_registration: 40 forks, [("GLIBC_TUNABLES", "glibc.pthread.rseq=0")];
+    with_own_registration: 40 forks, [("GLIBC_TUNABLES", "glibc.pthread.rseq=0"), ("ASHLAR_OPTIONS", "percpu=rseq")];
     with_locks: 80 forks, [("ASHLAR_OPTIONS", "percpu=lock")];
     with_four_nodes: 40 forks, [("ASHLAR_OPTIONS", "nodes=4")];
 }

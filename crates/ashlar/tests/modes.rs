@@ -31,13 +31,14 @@ macro_rules! modes {
 #[cfg(target_arch = "x86_64")]
 modes! {
     default_is_rseq: "rseq", [];
-    /// Without the C library's registration each thread makes its own at its first slow path.
-    own_registration_is_rseq: "rseq", [OWN_RSEQ];
-    /// The self-test must find that sections are aborted, also of a registration of our own.
+    /// A program whose C library is told not to register may want to do so itself.
+    a_declined_registration_is_left_to_the_program: "lock", [OWN_RSEQ];
+    /// The self-test must find that sections are aborted, also of a registration of our own, which each thread makes at its
+    /// first slow path.
     tested_rseq: "rseq", [("ASHLAR_OPTIONS", "percpu=rseq")];
     tested_own_registration: "rseq", [OWN_RSEQ, ("ASHLAR_OPTIONS", "percpu=rseq")];
     four_nodes: "rseq", [("ASHLAR_OPTIONS", "nodes=4")];
-    four_nodes_with_own_registration: "rseq", [OWN_RSEQ, ("ASHLAR_OPTIONS", "nodes=4")];
+    four_nodes_with_own_registration: "rseq", [OWN_RSEQ, ("ASHLAR_OPTIONS", "percpu=rseq,nodes=4")];
     no_sheaves: "rseq", [("ASHLAR_OPTIONS", "sheaf=0")];
     no_sheaves_on_four_nodes: "rseq", [("ASHLAR_OPTIONS", "sheaf=0,nodes=4")];
     /// Every operation but the first is at a boundary of a sheaf.

@@ -29,7 +29,12 @@ fn default() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn own_registration() {
-    stressed("own_registration", "rseq", SHORT, &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")]);
+    stressed(
+        "own_registration",
+        "rseq",
+        SHORT,
+        &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0"), ("ASHLAR_OPTIONS", "percpu=rseq")],
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@
 use super::area::{PERCPU, crossed, no_sheaves, null_top};
 use super::sheaf::Sheaf;
 use super::{Mode, lock, mode};
-use crate::sync::{Ordering, SpinLock, Visit};
+use crate::sync::{AtomicU32, Ordering, SpinLock, Visit};
 use crate::units::CpuId;
 
 static DRAIN: SpinLock<()> = SpinLock::new(());
@@ -74,9 +74,42 @@ pub(crate) fn drain_words(offsets: &[u16], empty: [usize; 2], mut take: impl FnM
                     }
                 }
             }
-            PERCPU.gate.store(PERCPU.gate_open.load(Ordering::Relaxed), Ordering::SeqCst);
+            open_gate();
             stopped || visit_each_cpu(cpus, offsets, empty, &mut take)
         }
+    }
+}
+
+/// How many callers keep the gate shut; see [`hold_gate`]. Changed under the drain lock.
+static HOLDS: AtomicU32 = AtomicU32::new(0);
+
+/// Opens the gate after a drain. The caller holds the drain lock.
+fn open_gate() {
+    if HOLDS.load(Ordering::Relaxed) == 0 {
+        PERCPU.gate.store(PERCPU.gate_open.load(Ordering::Relaxed), Ordering::SeqCst);
+    }
+}
+
+/// Keeps sections that begin from now on from running, in all threads, until [`release_gate`].
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+pub(crate) fn hold_gate() {
+    let _no_drain = DRAIN.lock();
+    HOLDS.store(HOLDS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    PERCPU.gate.store(0, Ordering::SeqCst);
+}
+
+/// Undoes one [`hold_gate`].
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+pub(crate) fn release_gate() {
+    let _no_drain = DRAIN.lock();
+    HOLDS.store(HOLDS.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+    open_gate();
+}
+
+/// In the child of a fork no other thread holds the gate.
+pub(crate) fn after_fork_in_child() {
+    if HOLDS.swap(0, Ordering::Relaxed) != 0 {
+        open_gate();
     }
 }
 

@@ -122,7 +122,7 @@ fn choose(wanted: Wanted) -> Mode {
         }
         Wanted::Auto | Wanted::Tested => {
             let believed = wanted == Wanted::Auto && rseq::is_described();
-            if rseq::init() && rseq::register_fence() && (believed || rseq::self_test()) {
+            if rseq::init(wanted == Wanted::Tested) && rseq::register_fence() && (believed || rseq::self_test()) {
                 Mode::Rseq
             } else {
                 Mode::Lock

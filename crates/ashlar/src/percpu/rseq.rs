@@ -1,9 +1,14 @@
 //! Finding, or making, this thread's rseq registration; and the proof that aborts happen.
 //!
-//! glibc 2.35 and later registers every thread and publishes where (`__rseq_offset`, `__rseq_size`); its
-//! registration is used as it is. Where nobody registered (older glibc, musl, the glibc tunable), each thread
-//! registers an area of our own in its static TLS, at its first slow path. Source: the ABI in
-//! `linux/rseq.h`, and glibc's manual, "Restartable Sequences".
+//! | C library | what is done |
+//! |---|---|
+//! | glibc 2.35 and later | it registers every thread and publishes where (`__rseq_offset`, `__rseq_size`): that is used as it is |
+//! | the same, told not to (`glibc.pthread.rseq=0`) | nothing: the program may want to register an area itself. With `percpu=rseq`, as below |
+//! | glibc before 2.35 | each thread registers an area of our own in its static TLS, at its first slow path |
+//! | musl | nothing: a detached thread unmaps its TLS and makes one more system call, after which the kernel writes there |
+//!
+//! glibc unmaps a thread's TLS when the kernel says that the thread is gone: so an area there may stay registered.
+//! Source: the ABI in `linux/rseq.h`, and glibc's manual, "Restartable Sequences".
 #![allow(unsafe_code, reason = "system calls and thread-local memory")]
 
 use core::arch::{asm, global_asm};
@@ -39,8 +44,9 @@ fn own_offset() -> isize {
     offset
 }
 
-/// Offset of the area that glibc registered, if it did.
-fn glibc_offset() -> Option<isize> {
+/// The registration that the C library tells of: offset from the thread pointer and size; the size is 0 where it was told not to
+/// register. `None` where it knows nothing of rseq.
+fn of_c_library() -> Option<(isize, u32)> {
     let (offset, size): (*const isize, *const u32);
     // SAFETY: reads two GOT entries: the symbols' addresses, or 0 where the C library has none.
     unsafe {
@@ -54,8 +60,7 @@ fn glibc_offset() -> Option<isize> {
         return None;
     }
     // SAFETY: the C library exports these two constants.
-    let (offset, size) = unsafe { (*offset, *size) };
-    (size != 0).then_some(offset)
+    Some(unsafe { (*offset, *size) })
 }
 
 /// This thread's rseq area at `offset`: `[cpu_id_start, cpu_id]`.
@@ -75,8 +80,11 @@ fn register_own() -> bool {
     let area = crate::os::thread::id().wrapping_add_signed(offset);
     // SAFETY: the area is 32 aligned bytes of this thread's static TLS, alive until the thread ends; the
     // kernel drops the registration at thread exit.
-    unsafe { syscall!(Sysno::rseq, area, 32, 0, SIGNATURE) }.is_ok()
+    unsafe { syscall!(Sysno::rseq, area, OWN_BYTES, 0, SIGNATURE) }.is_ok()
 }
+
+/// Bytes of our own area: those of the original ABI, which every kernel takes.
+const OWN_BYTES: u32 = 32;
 
 /// True when our own area is the one in use, so that threads must register themselves.
 static OWN: AtomicU32 = AtomicU32::new(0);
@@ -86,20 +94,62 @@ pub(crate) fn use_own_area() {
     PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
 }
 
-/// The calling thread's area.
-pub(crate) fn area() -> *mut u8 {
-    crate::os::thread::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8
+/// A thread's registration with the kernel, or what was one.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Registration {
+    /// The area; null for no registration.
+    area: *mut u8,
+    bytes: u32,
 }
 
-/// Finds or makes the calling thread's registration and publishes its offset. Called once, by the boot.
-pub(crate) fn init() -> bool {
-    if let Some(offset) = glibc_offset()
+impl Registration {
+    /// No registration.
+    pub(crate) const NONE: Registration = Registration { area: core::ptr::null_mut(), bytes: 0 };
+
+    /// Takes the calling thread's registration away. `None` when that fails: then the thread is registered as before.
+    ///
+    /// The kernel wants the size that was registered. glibc says how much of the area means something: 32 bytes, then the
+    /// kernel's feature size (20, 28, 33 by now), and registers that or 32, whichever is more.
+    pub(crate) fn take() -> Option<Registration> {
+        let area = crate::os::thread::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8;
+        let told = of_c_library().map_or(0, |(_, size)| size);
+        [told, feature_size(), 0].into_iter().map(|size| size.max(OWN_BYTES)).find_map(|bytes| {
+            // SAFETY: the kernel compares the address and the size with those of the registration, and forgets it.
+            unsafe { syscall!(Sysno::rseq, area, bytes, UNREGISTER, SIGNATURE) }.ok()?;
+            Some(Registration { area, bytes })
+        })
+    }
+
+    /// Registers the calling thread again.
+    pub(crate) fn put_back(self) {
+        if !self.area.is_null() {
+            // SAFETY: the area and the size that this thread was registered with before.
+            let _ = unsafe { syscall!(Sysno::rseq, self.area, self.bytes, 0, SIGNATURE) };
+        }
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_some(self) -> bool {
+        !self.area.is_null()
+    }
+}
+
+const UNREGISTER: u32 = 1;
+
+/// Finds or makes the calling thread's registration and publishes its offset; `asked` if the user wants rseq by name. Called
+/// once, by the boot.
+pub(crate) fn init(asked: bool) -> bool {
+    let told = of_c_library();
+    if let Some((offset, size)) = told
+        && size != 0
         && cpu_id(offset) >= 0
     {
         PERCPU.rseq_offset.store(offset, Ordering::Relaxed);
         return true;
     }
-    if register_own() {
+    let may_register = cfg!(not(target_env = "musl")) && (told.is_none() || asked);
+    if may_register && register_own() {
         OWN.store(1, Ordering::Relaxed);
         PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
         return true;
@@ -129,9 +179,14 @@ const EXPEDITED_RSEQ: u32 = 1 << 7;
 /// to. Its word that sections are aborted is then taken without the self-test, which costs a short-lived program on a
 /// busy machine several milliseconds.
 pub(crate) fn is_described() -> bool {
+    feature_size() != 0
+}
+
+/// Bytes of the area that this kernel uses; 0 if it does not tell.
+fn feature_size() -> u32 {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     // SAFETY: getauxval has no preconditions.
-    unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) != 0 }
+    unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) as u32 }
 }
 
 /// Registers the process for [`fence`]; false where the kernel (before 5.10) or a filter refuses.
