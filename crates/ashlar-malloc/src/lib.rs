@@ -36,6 +36,8 @@ extern crate std;
 ashlar::panic_handler!();
 
 #[cfg(target_arch = "x86_64")]
+mod apart;
+#[cfg(target_arch = "x86_64")]
 pub mod cxx;
 pub mod family;
 pub mod figures;

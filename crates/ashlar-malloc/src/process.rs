@@ -11,8 +11,6 @@ use syscalls::{Sysno, syscall};
 
 use crate::figures;
 use crate::text::to_stderr;
-#[cfg(target_arch = "x86_64")]
-use crate::weak::address_of;
 
 unsafe extern "C" {
     /// glibc and musl: `getenv` that knows set-user-ID.
@@ -25,7 +23,7 @@ extern "C" fn at_load() {
     crate::threads::prepare();
     read_wish();
     #[cfg(target_arch = "x86_64")]
-    ashlar::malloc::when_up(drop_what_lies_apart);
+    ashlar::malloc::when_up(crate::apart::drop_untouched);
 }
 
 /// Registers the fork handlers, once.
@@ -45,27 +43,6 @@ pub(crate) fn register_fork_handlers() {
     };
     if !registered {
         to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-core::arch::global_asm!(
-    ".weak ashlar_apart_code_start, ashlar_apart_code_end, ashlar_apart_tables_start, ashlar_apart_tables_end",
-    ".hidden ashlar_apart_code_start, ashlar_apart_code_end, ashlar_apart_tables_start, ashlar_apart_tables_end",
-);
-
-/// Makes the pages of code and tables that lie apart non-resident, of which start-up used some, as the kernel frees its init memory. Who
-/// needs one later has it read from the file again. Without a layout, as in a static library, there are none. What a debugger wrote into them, a breakpoint in start-up, is lost.
-#[cfg(target_arch = "x86_64")]
-fn drop_what_lies_apart() {
-    let code = address_of!("ashlar_apart_code_start") as usize..address_of!("ashlar_apart_code_end") as usize;
-    let tables = address_of!("ashlar_apart_tables_start") as usize..address_of!("ashlar_apart_tables_end") as usize;
-    for range in [code, tables] {
-        if range.start < range.end {
-            // SAFETY: the linker laid nothing into these pages but code and constants, which nobody writes. They are pages of the file, and what
-            // is dropped of those is read again. This function does not lie there. A refusal does no harm.
-            let _ = unsafe { syscall!(Sysno::madvise, range.start, range.len(), libc::MADV_DONTNEED) };
-        }
     }
 }
 

@@ -77,6 +77,13 @@ fn handlers_that_allocate_interrupt_the_fast_path_without_harm() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+fn handlers_that_jump_out_of_a_fast_path_lose_one_block_and_no_more() {
+    let program = build("cc", "c/longjmps.c", &["-ldl"]);
+    well(&preloaded(&program, ""), "rseq");
+}
+
+#[test]
 fn libraries_that_allocate_come_and_go() {
     let program = build("cc", "c/loads.c", &["-ldl"]);
     let (c, cxx) = (build_library("cc", "c/plugin.c"), build_library("c++", "c/plugin.cc"));

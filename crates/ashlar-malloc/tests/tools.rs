@@ -50,6 +50,26 @@ fn gdb_steps_over_and_into_allocation() {
     assert!(told.contains("\nwell\n") && told.contains("exited normally"), "{told}\n{}", text(&out.stderr));
 }
 
+/// The function lies among what start-up drops.
+#[test]
+fn a_breakpoint_that_was_set_before_the_start_stays() {
+    let program = build("cc", "c/stats.c", &["-g", "-O0"]);
+    let script = format!(
+        "set pagination off\nset confirm off\nset startup-with-shell off\nset debuginfod enabled off\n\
+         set environment LD_PRELOAD={}\nbreak *_start\nrun\nbreak malloc_info\ncontinue\n",
+        library().display()
+    );
+    let file = program.with_extension("before.gdb");
+    std::fs::write(&file, script).expect("a file");
+    let Some(out) = tool(Command::new("gdb").args(["-nx", "-batch", "-x"]).arg(&file).arg(&program)) else { return };
+    let told = text(&out.stdout);
+    if told.contains("not permitted") || text(&out.stderr).contains("not permitted") {
+        return skipped("gdb may not trace here");
+    }
+    let hit = told.lines().any(|line| line.starts_with("Breakpoint ") && line.contains("in malloc_info ()"));
+    assert!(hit, "{told}\n{}", text(&out.stderr));
+}
+
 #[test]
 fn valgrind_runs_the_library_by_locks() {
     let program = build("cc", "c/busy.c", &[]);
