@@ -11,7 +11,6 @@
 use core::arch::{global_asm, naked_asm};
 use core::ffi::c_void;
 
-use crate::family::aligned_alloc;
 use crate::text::to_stderr;
 use crate::weak::address_of;
 use ashlar::malloc as inner;
@@ -161,7 +160,7 @@ pub extern "C" fn _Znam(size: usize) -> *mut c_void {
 }
 
 extern "C" fn aligned(size: usize, align: usize) -> *mut c_void {
-    aligned_alloc(align, size)
+    inner::malloc_aligned(align, size).cast()
 }
 
 /// `delete` in all its forms: what comes after the pointer (size, alignment, nothrow) is not needed.

@@ -68,9 +68,8 @@ fn totals() -> Totals {
     }
 }
 
-/// `mallinfo2(3)`.
-#[unsafe(no_mangle)]
-pub extern "C" fn mallinfo2() -> MallInfo2 {
+/// The body of `mallinfo2`, under a name that no program replaces.
+fn info() -> MallInfo2 {
     let t = totals();
     let arena = t.held_pages * PAGE;
     MallInfo2 {
@@ -84,10 +83,26 @@ pub extern "C" fn mallinfo2() -> MallInfo2 {
     }
 }
 
+/// `mallinfo2(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> MallInfo2 {
+    info()
+}
+
 /// `mallinfo(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> MallInfo {
-    let i = mallinfo2();
+    info_in_ints()
+}
+
+/// glibc's own name of [`mallinfo`].
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_mallinfo() -> MallInfo {
+    info_in_ints()
+}
+
+fn info_in_ints() -> MallInfo {
+    let i = info();
     let fields =
         [i.arena, i.ordblks, i.smblks, i.hblks, i.hblkhd, i.usmblks, i.fsmblks, i.uordblks, i.fordblks, i.keepcost];
     MallInfo(fields.map(|n| c_int::try_from(n).unwrap_or(c_int::MAX)))
