@@ -38,6 +38,9 @@ use classes::{CLASSES, Code, NAME, STEP, aligned_class, class_of, name_of_class,
 #[doc(hidden)]
 pub use entry::parts;
 pub use entry::{free, malloc};
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub use entry::{open_derived_allocs, open_derived_frees};
 pub use resize::realloc;
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];

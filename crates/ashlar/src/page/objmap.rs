@@ -36,7 +36,7 @@
 
 use core::ops::Range;
 
-use crate::sync::{AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{AtomicU8, AtomicUsize, Bound, Ordering};
 
 /// Bytes that one entry stands for: the alignment of malloc's objects.
 pub(crate) const GRAIN: usize = 16;
@@ -85,8 +85,9 @@ pub struct ObjectMap {
     pub(crate) first: AtomicUsize,
     /// Entries in the map.
     pub(crate) entries: AtomicUsize,
-    /// Entries that `free` may use on its fast path: all, or none where frees must look at the node first.
-    pub(crate) fast_entries: AtomicUsize,
+    /// Entries that `free` may use on its fast path: all, or none where frees must look at the node
+    /// first. The derived forms are those of C++'s `delete`.
+    pub(crate) fast_entries: Bound,
     /// What leads from the place of an entry to where it is: 0 where the map has its place.
     bias: AtomicUsize,
     /// What leads from a code to the slot of its cache on CPU 0: slots are 16 bytes and codes even, so eight times the
@@ -98,7 +99,7 @@ pub struct ObjectMap {
 pub static OBJECTS: ObjectMap = ObjectMap {
     first: AtomicUsize::new(0),
     entries: AtomicUsize::new(0),
-    fast_entries: AtomicUsize::new(0),
+    fast_entries: Bound::new(),
     bias: AtomicUsize::new(0),
     slots: AtomicUsize::new(0),
 };
@@ -122,7 +123,7 @@ impl ObjectMap {
     pub(crate) fn open(&self, slots: usize, frees: bool) {
         self.slots.store(slots, Ordering::Relaxed);
         if frees {
-            self.fast_entries.store(self.entries.load(Ordering::Relaxed), Ordering::Release);
+            self.fast_entries.raise(self.entries.load(Ordering::Relaxed));
         }
     }
 
@@ -179,7 +180,7 @@ mod tests {
         ObjectMap {
             first: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
-            fast_entries: AtomicUsize::new(0),
+            fast_entries: Bound::new(),
             bias: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),
         }
