@@ -3,7 +3,7 @@
 //! At load the fork handlers are registered. The C library calls the handlers of `prepare` in reverse order of
 //! registration and the others in order, and this library comes up before the program: so all locks are taken after
 //! every other handler ran, and released before any other runs, and all of them may allocate. Allocation before
-//! this constructor needs none of it. What start-up used of the library and nobody needs any more is dropped when that is over. At exit the
+//! this constructor needs none of it. Then replaced forms of new and delete are looked for. What start-up used of the library and nobody needs any more is dropped when that is over. At exit the
 //! table that `ASHLAR_STATS` asks for is printed.
 
 use core::ffi::c_char;
@@ -23,6 +23,8 @@ extern "C" fn at_load() {
     if !ashlar::fork::register() {
         to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
     }
+    #[cfg(target_arch = "x86_64")]
+    crate::cxx::look_for_replacements();
     read_wish();
     #[cfg(target_arch = "x86_64")]
     ashlar::malloc::when_up(drop_what_lies_apart);
