@@ -12,9 +12,7 @@
 //! No call in here goes through an exported name, because a program may define that name itself, for
 //! example by `__libc_malloc`. Exported functions call `ashlar::malloc` or the private module `rules`.
 //!
-//! `free` never changes `errno`. `malloc_usable_size` is exact: the bytes may be used. `mallopt` knows
-//! `M_ARENA_MAX` and `M_ARENA_TEST`, whose limits are kept whatever they are, as there are no arenas; to all else it
-//! answers 0, for "not set": what can be tuned is in `ASHLAR_OPTIONS`.
+//! `free` never changes `errno`. `malloc_usable_size` is exact: the bytes may be used.
 
 use core::ffi::{c_int, c_void};
 
@@ -243,14 +241,6 @@ pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     let pages = ashlar::reap();
     set_errno(before);
     c_int::from(pages > 0)
-}
-
-/// `mallopt(3)`; see the module.
-#[unsafe(no_mangle)]
-pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
-    const M_ARENA_TEST: c_int = -7;
-    const M_ARENA_MAX: c_int = -8;
-    c_int::from(matches!(parameter, M_ARENA_TEST | M_ARENA_MAX) && value > 0)
 }
 
 /// glibc's own names, by which programs that define `malloc` and its relatives call the C library's.

@@ -3,8 +3,10 @@
 //! At load the fork handlers are registered. The C library calls the handlers of `prepare` in reverse order of
 //! registration and the others in order, and this library comes up before the program: so all locks are taken after
 //! every other handler ran, and released before any other runs, and all of them may allocate. Allocation before
-//! this constructor needs none of it. Then replaced forms of new and delete are looked for. What start-up used of the library and nobody needs any more is dropped when that is over. At exit the
-//! table that `ASHLAR_STATS` asks for is printed.
+//! this constructor needs none of it.
+//!
+//! Then replaced forms of new and delete are looked for. What start-up used of the library and no call
+//! needs any more is dropped when that is over. At exit the table that `ASHLAR_STATS` asks for is printed.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
