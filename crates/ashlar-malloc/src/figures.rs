@@ -201,6 +201,14 @@ fn resident() -> (usize, usize) {
     (field(b"VmRSS:"), field(b"VmHWM:"))
 }
 
+/// Calls of `dlopen` in which a flag was left out.
+fn deepbind_dropped() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    return crate::deepbind::dropped();
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
 /// Prints the table, as text or as one line of JSON.
 pub(crate) fn print(fd: c_int, as_json: bool) {
     let mut out = Text::new(|bytes: &[u8]| to_fd(fd, bytes));
@@ -224,6 +232,10 @@ fn table(out: &mut impl Write) -> fmt::Result {
         t.direct >> 10,
         t.metadata >> 10
     )?;
+    match deepbind_dropped() {
+        0 => {}
+        times => writeln!(out, "dlopen: RTLD_DEEPBIND left out {times} times")?,
+    }
     writeln!(
         out,
         "{:<24} {:>10} {:>10} {:>8} {:>10} {:>8} {:>8}",
@@ -267,14 +279,15 @@ fn json(out: &mut impl Write) -> fmt::Result {
     write!(
         out,
         "{{\"ashlar\":\"{}\",\"mode\":\"{}\",\"fast_paths\":{},\"rss_kib\":{rss},\"peak_kib\":{peak},\"used_bytes\":{},\"held_bytes\":{},\
-         \"mapped_bytes\":{},\"metadata_bytes\":{},\"caches\":[",
+         \"mapped_bytes\":{},\"metadata_bytes\":{},\"deepbind_dropped\":{},\"caches\":[",
         ashlar::VERSION,
         ashlar::malloc::mode(),
         ashlar::malloc::has_fast_paths(),
         t.used,
         t.held_pages * PAGE,
         t.direct,
-        t.metadata
+        t.metadata,
+        deepbind_dropped()
     )?;
     let mut comma = "";
     each_cache(|cache| {

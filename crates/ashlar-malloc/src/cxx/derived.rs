@@ -1,27 +1,30 @@
-//! Forms of new and delete that have to call another form: `[new.delete.single]` and `[new.delete.array]`
-//! of the C++ standard.
+//! Forms of new and delete that have to call another form: `[new.delete.single]` and
+//! `[new.delete.array]` of the C++ standard.
 //!
 //! | form | calls |
 //! |---|---|
 //! | `delete(void*, size_t)`, `delete(void*, nothrow)`, `delete[](void*)` | `delete(void*)` |
 //! | `delete[](void*, size_t)`, `delete[](void*, nothrow)` | `delete[](void*)` |
-//! | `delete(void*, size_t, align)`, `delete(void*, align, nothrow)`, `delete[](void*, align)` | `delete(void*, align)` |
-//! | `delete[](void*, size_t, align)`, `delete[](void*, align, nothrow)` | `delete[](void*, align)` |
+//! | `delete(void*, size_t, align)`, `delete(void*, align, nothrow)` | `delete(void*, align)` |
+//! | `delete[](void*, align)` | `delete(void*, align)` |
+//! | `delete[](void*, size_t, align)` | `delete[](void*, align)` |
+//! | `delete[](void*, align, nothrow)` | `delete[](void*, align)` |
 //! | `new[](size_t)` | `new(size_t)` |
 //! | `new[](size_t, align)` | `new(size_t, align)` |
 //!
-//! A program that replaces a form on the right finds its own called by those on the left. The call is a
-//! jump through the GOT, where the dynamic linker, or the linker of a static program, put the form that
-//! counts: the program's, or ours. A jump leaves no frame here, so exceptions pass.
+//! A program that replaces a form on the right finds its own called by those on the left. The call
+//! is a jump through the GOT, where the dynamic linker, or the linker of a static program, put the
+//! form that counts: the program's, or ours. A jump leaves no frame here, so exceptions pass.
 //!
-//! A program that replaces nothing pays nothing: [`look_for_replacements`] compares the GOT with our own
-//! forms, once, at load. Where they are the same, derived forms have the fast paths of malloc themselves
-//! (see [`ashlar::free_fast_path!`] on the bound of derived forms). Before, and where a form is replaced,
-//! each call takes the jump. What is loaded later changes nothing: the GOT is bound at load, and the
-//! names of this library come before those of a library that `dlopen` brings.
+//! A program that replaces nothing pays nothing: [`look_for_replacements`] compares the GOT with
+//! our own forms, once, at load. Where they are the same, derived forms have the fast paths of
+//! malloc themselves (see [`ashlar::free_fast_path!`] on the bound of derived forms). Before, and
+//! where a form is replaced, each call takes the jump. What is loaded later changes nothing: the
+//! GOT is bound at load, and the names of this library come before those of a library that `dlopen`
+//! brings.
 //!
-//! Not seen is a form that is replaced out of sight of the dynamic linker, in a library that is linked
-//! with `-Bsymbolic` or hides it. The C++ library does not see it either.
+//! Not seen is a form that is replaced out of sight of the dynamic linker, in a library that is
+//! linked with `-Bsymbolic` or hides it. The C++ library does not see it either.
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::c_void;
@@ -49,8 +52,9 @@ jumps! {
     to_delete_array: "_ZdaPv";
     to_aligned_delete: "_ZdlPvSt11align_val_t";
     to_aligned_delete_array: "_ZdaPvSt11align_val_t";
-    // The alignment is the third argument of the caller and the second of the form. Of a closed fast
-    // path only the compare with its bound ran before, so it is still there; ours does not need it.
+    // The alignment is the third argument of the caller and the second of the form. Of a closed
+    // fast path only the compare with its bound ran before, so it is still there; ours does not
+    // need it.
     drop_size_to_aligned_delete: "_ZdlPvSt11align_val_t", "mov rsi, rdx";
     drop_size_to_aligned_delete_array: "_ZdaPvSt11align_val_t", "mov rsi, rdx";
 }
@@ -69,8 +73,8 @@ pub extern "C" fn _Znam(size: usize) -> *mut c_void {
     ashlar::malloc_fast_path!(DERIVED, to_new)
 }
 
-/// Forms of `delete`, and where they jump. What comes after the pointer (size, alignment, nothrow) is
-/// for the replaced forms.
+/// Forms of `delete`, and where they jump. What comes after the pointer (size, alignment, nothrow)
+/// is for the replaced forms.
 macro_rules! derived_deletes {
     ($($name:ident: $to:ident $(, $line:literal)*;)*) => {$(
         /// An operator delete.
@@ -104,7 +108,8 @@ global_asm!(
     ".hidden ashlar_own_aligned_delete, ashlar_own_aligned_delete_array",
 );
 
-/// Whether the name, bound as a caller elsewhere would find it, is our own form, whose second label is hidden.
+/// Whether the name, bound as a caller elsewhere would find it, is our own form, whose second label
+/// is hidden.
 macro_rules! is_ours {
     ($name:literal, $own:literal) => {{
         let own: *const c_void;
@@ -120,7 +125,9 @@ macro_rules! is_ours {
     }};
 }
 
-/// Lets derived forms serve calls themselves where the program replaces no form that they have to call.
+/// Lets derived forms serve calls themselves where the program replaces no form that they have to
+/// call. Start-up code, so it lies apart (see `layout.ld`).
+#[inline(never)]
 pub(crate) fn look_for_replacements() {
     if is_ours!("_Znwm", "ashlar_own_new") {
         ashlar::malloc::open_derived_allocs();

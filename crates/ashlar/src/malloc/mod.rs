@@ -23,6 +23,7 @@ use core::ptr::NonNull;
 use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{self, Origin, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
+pub use crate::options::DeepBind;
 use crate::page::direct::{self, Fill};
 use crate::page::objmap::OBJECTS;
 use crate::page::zone::ZONE;
@@ -82,6 +83,13 @@ pub fn when_up(then: fn()) {
 pub fn mode() -> percpu::Mode {
     ensure();
     percpu::mode()
+}
+
+/// What the option `deepbind` has for a `dlopen` that stands before the C library's. Starts what
+/// malloc needs if it is not up: options are read then.
+pub fn deepbind() -> DeepBind {
+    ensure();
+    crate::boot::options().deepbind
 }
 
 /// Makes sure that malloc can have caches; false when memory for that is refused.
