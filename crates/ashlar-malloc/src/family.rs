@@ -9,8 +9,9 @@
 //! | `posix_memalign` | memory of its own | returns `EINVAL` | returns `ENOMEM`; `errno` and the result stay |
 //! | `valloc` `pvalloc` | memory of its own, a page | | null, `ENOMEM` |
 //!
-//! No call in here goes through an exported name, because a program may define that name itself, for
-//! example by `__libc_malloc`. Exported functions call `ashlar::malloc` or the private module `rules`.
+//! No call in here goes through an exported name, because a program may define that name itself,
+//! for example by `__libc_malloc`. Exported functions call `ashlar::malloc` or the private module
+//! `rules`.
 //!
 //! `free` never changes `errno`. `malloc_usable_size` is exact: the bytes may be used.
 
@@ -243,7 +244,8 @@ pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     c_int::from(pages > 0)
 }
 
-/// glibc's own names, by which programs that define `malloc` and its relatives call the C library's.
+/// glibc's own names, by which programs that define `malloc` and its relatives call the C
+/// library's.
 macro_rules! glibc_names {
     ($($name:ident of $of:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {$(
         #[doc = concat!("glibc's own name of [`", stringify!($of), "`].")]

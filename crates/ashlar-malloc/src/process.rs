@@ -5,8 +5,9 @@
 //! every other handler ran, and released before any other runs, and all of them may allocate. Allocation before
 //! this constructor needs none of it.
 //!
-//! Then replaced forms of new and delete are looked for. What start-up used of the library and no call
-//! needs any more is dropped when that is over. At exit the table that `ASHLAR_STATS` asks for is printed.
+//! Then replaced forms of new and delete are looked for. What start-up used of the library and no
+//! call needs any more is dropped when that is over. At exit the table that `ASHLAR_STATS` asks for
+//! is printed.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};

@@ -9,8 +9,8 @@ use std::process::Command;
 
 use common::{archive, build, library, on_library, shared_flags, well};
 
-/// Forms of new and delete that others call as the C++ standard demands, whether the program replaced
-/// them or not: `new`, `delete` and `delete[]`, and the same for alignments but `new[]`.
+/// Forms of new and delete that others call as the C++ standard demands, whether the program
+/// replaced them or not: `new`, `delete` and `delete[]`, and the same for alignments but `new[]`.
 const CALLED_BY_NAME: &[&str] = if cfg!(target_arch = "x86_64") {
     &["_ZdaPv", "_ZdaPvSt11align_val_t", "_ZdlPv", "_ZdlPvSt11align_val_t", "_Znwm", "_ZnwmSt11align_val_t"]
 } else {
@@ -71,8 +71,8 @@ fn programs_that_are_linked_with_the_library_do_so_too() {
     let all = ["-DOWN_MALLOC", "-DOWN_CALLOC", "-DOWN_REALLOC", "-DOWN_FREE"];
     let dynamic: Vec<&str> = all.into_iter().chain(shared.iter().map(String::as_str)).collect();
     runs(&build("cc", "c/wraps.c", &dynamic), &["linked"]);
-    // The archive defines all of them in one object, as glibc's does, so the linker has to be told that
-    // the program's definitions count.
+    // The archive defines all of them in one object, as glibc's does, so the linker has to be told
+    // that the program's definitions count.
     let archive = archive();
     for own in all.iter().map(core::slice::from_ref).chain([&all[..]]) {
         let flags: Vec<&str> = own.iter().copied().chain(["-static", "-Wl,-z,muldefs", &archive]).collect();

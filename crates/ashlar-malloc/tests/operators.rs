@@ -10,7 +10,8 @@ use std::process::Command;
 
 use common::{archive, build, on_library, preloaded, text, well};
 
-/// Operators that `c/operators_replaced.cc` can replace: new, new[], the same for alignments, and those of delete.
+/// Operators that `c/operators_replaced.cc` can replace: new, new[], the same for alignments, and
+/// those of delete.
 const REPLACED: usize = 8;
 
 /// The program that calls all forms, and the replaced operators, as objects.
@@ -104,7 +105,8 @@ fn it_is_the_same_where_sections_are_protected_by_locks() {
 fn it_is_the_same_in_static_programs() {
     let objects = Objects::compile();
     let archive = archive();
-    // The archive has all forms in one object, so the linker has to be told that the program's count.
+    // The archive has all forms in one object, so the linker has to be told that the program's
+    // count.
     let with_library = ["-static", &archive, "-Wl,-z,muldefs"];
     let singly = (0..REPLACED).map(|one| 1 << one);
     for subset in [0, 0b0001_0001, 0b1111_1111].into_iter().chain(singly) {

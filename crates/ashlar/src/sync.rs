@@ -269,17 +269,18 @@ impl Once {
     }
 }
 
-/// A bound that fast paths compare with, in two copies: for functions on their own, and for *derived* forms.
+/// A bound that fast paths compare with, in two copies: for functions on their own, and for
+/// *derived* forms.
 ///
-/// A derived form is a function that has to call another one, which a program may replace: C++ demands
-/// that of most forms of `delete`. It may do the work itself only where nothing is replaced. Its copy
-/// of the bound is 0, which sends every call to the other function, until [`Self::open_derived`]. From
-/// then on both copies are equal, whichever thread raises the bound.
+/// A derived form is a function that has to call another one, which a program may replace: C++
+/// demands that of most forms of `delete`. It may do the work itself only where nothing is
+/// replaced. Its copy of the bound is 0, which sends every call to the other function, until
+/// [`Self::open_derived`]. From then on both copies are equal, whichever thread raises the bound.
 ///
-/// Proof: a thread that raises the bound stores it before it looks at the flag, and a thread that opens
-/// sets the flag before it loads the bound. Both touch the flag by read-modify-write, so one of the two
-/// sees what the other did before, and copies the bound. Bounds only grow, so copies are made by
-/// `fetch_max`: a late copy of a smaller value changes nothing.
+/// Proof: a thread that raises the bound stores it before it looks at the flag, and a thread that
+/// opens sets the flag before it loads the bound. Both touch the flag by read-modify-write, so one
+/// of the two sees what the other did before, and copies the bound. Bounds only grow, so copies are
+/// made by `fetch_max`: a late copy of a smaller value changes nothing.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Bound {
@@ -316,8 +317,8 @@ impl Bound {
         self.derived.load(Ordering::Relaxed)
     }
 
-    /// Raises the bound to `bound`, which is no smaller than before. What a thread needs that is below it
-    /// was written before this call.
+    /// Raises the bound to `bound`, which is no smaller than before. What a thread needs that is
+    /// below it was written before this call.
     pub(crate) fn raise(&self, bound: usize) {
         self.own.store(bound, Ordering::Release);
         if self.open.fetch_or(0, Ordering::AcqRel) != 0 {

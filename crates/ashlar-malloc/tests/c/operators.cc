@@ -1,5 +1,6 @@
-// Calls every form of operators new and delete, and what containers make of them. Prints the replaced
-// functions that ran for each: the same trace as with the C++ library's own operators, if all is well.
+// Calls every form of operators new and delete, and what containers make of them. Prints the
+// replaced functions that ran for each: the same trace as with the C++ library's own operators, if
+// all is well.
 #include "operators.h"
 #include <cstdint>
 #include <cstdio>

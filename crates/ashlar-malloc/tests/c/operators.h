@@ -1,4 +1,5 @@
-// What programs that replace operators new and delete share: a trace of the replaced functions that ran.
+// What programs that replace operators new and delete share: a trace of the replaced functions that
+// ran.
 #include <cstddef>
 #include <new>
 

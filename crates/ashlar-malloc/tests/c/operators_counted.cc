@@ -1,5 +1,5 @@
-// Counts the machine instructions of one call of each form of new and delete, by the trap flag. Prints
-// a line for each. For one thread, with the options percpu=emulate,reaper=off.
+// Counts the machine instructions of one call of each form of new and delete, by the trap flag.
+// Prints a line for each. For one thread, with the options percpu=emulate,reaper=off.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

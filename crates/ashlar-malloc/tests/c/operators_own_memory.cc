@@ -1,5 +1,6 @@
-// Replaces operator new(size_t) and operator delete(void*) and no other form, with memory that is not
-// malloc's: all other forms have to come here. As a program, and as a library with a function `plugin`.
+// Replaces operator new(size_t) and operator delete(void*) and no other form, with memory that is
+// not malloc's: all other forms have to come here. As a program, and as a library with a function
+// `plugin`.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

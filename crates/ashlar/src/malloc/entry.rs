@@ -51,7 +51,8 @@ impl Limit {
     }
 }
 
-/// Lets functions that have the text of `malloc` with the bound of derived forms serve calls themselves.
+/// Lets functions that have the text of `malloc` with the bound of derived forms serve calls
+/// themselves.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[doc(hidden)]
 pub fn open_derived_allocs() {
@@ -66,8 +67,8 @@ pub fn open_derived_frees() {
 }
 
 /// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path of it, and a jump to `$slow`, of the
-/// same type, where that has nothing. `$bound` is `OWN`, or `DERIVED` for a function that has to call
-/// `$slow` unless [`open_derived_allocs`] was called. Lines that follow come before the text.
+/// same type, where that has nothing. `$bound` is `OWN`, or `DERIVED` for a function that has to
+/// call `$slow` unless [`open_derived_allocs`] was called. Lines that follow come before the text.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! malloc_fast_path {
@@ -128,8 +129,8 @@ macro_rules! enter_object {
 }
 
 /// The body of a naked function `unsafe extern "C" fn(*mut u8)` that is `free`. With arguments, as
-/// [`malloc_fast_path!`]: a derived form jumps to `$slow` with all its arguments as they were unless
-/// [`open_derived_frees`] was called, and after that with the first one.
+/// [`malloc_fast_path!`]: a derived form jumps to `$slow` with all its arguments as they were
+/// unless [`open_derived_frees`] was called, and after that with the first one.
 #[cfg(not(ashlar_unchecked))]
 #[doc(hidden)]
 #[macro_export]
