@@ -201,7 +201,7 @@ mod unchecked {
         };
         // No bound: the lab's programs replace nothing.
         ($bound:ident, $slow:path $(, $line:literal)*) => {
-            $crate::kfree_fast_path!($crate::malloc::parts::free_slow $(, $line)*)
+            $crate::kfree_fast_path!($slow $(, $line)*)
         };
     }
 }
