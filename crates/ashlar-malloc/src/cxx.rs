@@ -5,16 +5,20 @@
 //! without one (it would have to be loaded by `dlopen`), the end is a message and SIGABRT. A handler may throw, and
 //! exceptions cannot pass Rust frames: so these are assembly, which unwinders pass.
 //!
+//! Most forms have to call another one, which the program may replace: those are in `derived`.
+//!
 //! The nothrow forms of `new` are not here, on purpose: the C++ library's call the throwing ones, which are here, and
 //! catch what they throw; that is what the standard asks, and only C++ can do it.
+
+mod derived;
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::c_void;
 
-use crate::family::aligned_alloc;
 use crate::text::to_stderr;
 use crate::weak::address_of;
 use ashlar::malloc as inner;
+pub use derived::*;
 
 global_asm!(
     ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv",
@@ -140,50 +144,46 @@ operator_new!(
     #[unsafe(no_mangle)]
     _ZnwmSt11align_val_t(_size, _align) by aligned
 );
-operator_new!(
-    /// `operator new[](size_t, std::align_val_t)`.
-    #[unsafe(no_mangle)]
-    _ZnamSt11align_val_t(_size, _align) by aligned
-);
 
 /// `operator new(size_t)`.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub extern "C" fn _Znwm(size: usize) -> *mut c_void {
-    ashlar::malloc_fast_path!(new_slow)
-}
-
-/// `operator new[](size_t)`.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub extern "C" fn _Znam(size: usize) -> *mut c_void {
-    ashlar::malloc_fast_path!(new_slow)
+    ashlar::malloc_fast_path!(OWN, new_slow, ".globl ashlar_own_new", ".hidden ashlar_own_new", "ashlar_own_new:")
 }
 
 extern "C" fn aligned(size: usize, align: usize) -> *mut c_void {
-    aligned_alloc(align, size)
+    inner::malloc_aligned(align, size).cast()
 }
 
-/// `delete` in all its forms: what comes after the pointer (size, alignment, nothrow) is not needed.
-macro_rules! operator_delete {
-    ($($name:ident,)*) => {$(
-        /// An operator delete.
-        ///
-        /// # Safety
-        /// As for [`free`](crate::family::free).
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(ptr: *mut c_void) {
-            ashlar::free_fast_path!()
-        }
-    )*};
+/// `operator delete(void*)`.
+///
+/// # Safety
+/// As for [`free`](crate::family::free).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ZdlPv(ptr: *mut c_void) {
+    ashlar::free_fast_path!(
+        OWN,
+        inner::parts::free_slow,
+        ".globl ashlar_own_delete",
+        ".hidden ashlar_own_delete",
+        "ashlar_own_delete:"
+    )
 }
 
-operator_delete! {
-    _ZdlPv, _ZdaPv,
-    _ZdlPvm, _ZdaPvm,
-    _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t,
-    _ZdlPvmSt11align_val_t, _ZdaPvmSt11align_val_t,
-    _ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t,
-    _ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_tRKSt9nothrow_t,
+/// `operator delete(void*, std::align_val_t)`. The alignment is not needed.
+///
+/// # Safety
+/// As for [`free`](crate::family::free).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ZdlPvSt11align_val_t(ptr: *mut c_void, _align: usize) {
+    ashlar::free_fast_path!(
+        OWN,
+        inner::parts::free_slow,
+        ".globl ashlar_own_aligned_delete",
+        ".hidden ashlar_own_aligned_delete",
+        "ashlar_own_aligned_delete:"
+    )
 }

@@ -9,14 +9,15 @@
 //! | `posix_memalign` | memory of its own | returns `EINVAL` | returns `ENOMEM`; `errno` and the result stay |
 //! | `valloc` `pvalloc` | memory of its own, a page | | null, `ENOMEM` |
 //!
-//! `free` never changes `errno`. `malloc_usable_size` is exact: the bytes may be used. `mallopt` knows
-//! `M_ARENA_MAX` and `M_ARENA_TEST`, whose limits are kept whatever they are, as there are no arenas; to all else it
-//! answers 0, for "not set": what can be tuned is in `ASHLAR_OPTIONS`.
+//! No call in here goes through an exported name, because a program may define that name itself,
+//! for example by `__libc_malloc`. Exported functions call `ashlar::malloc` or the private module
+//! `rules`.
+//!
+//! `free` never changes `errno`. `malloc_usable_size` is exact: the bytes may be used.
 
 use core::ffi::{c_int, c_void};
 
 use ashlar::malloc as inner;
-use libc::{EINVAL, ENOMEM};
 
 const PAGE: usize = 4096;
 
@@ -67,6 +68,73 @@ pub unsafe extern "C" fn free(ptr: *mut c_void) {
     unsafe { inner::free(ptr.cast()) }
 }
 
+/// The bodies of exported functions, under names that no program replaces: what C asks of arguments
+/// and `errno` beyond `ashlar::malloc`.
+mod rules {
+    use core::ffi::{c_int, c_void};
+
+    use ashlar::malloc as inner;
+    use libc::{EINVAL, ENOMEM};
+
+    use super::{PAGE, errno, set_errno};
+
+    fn refused(code: c_int) -> *mut c_void {
+        set_errno(code);
+        core::ptr::null_mut()
+    }
+
+    fn page_size() -> usize {
+        // SAFETY: sysconf has no preconditions.
+        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE)
+    }
+
+    pub(super) fn memalign(align: usize, size: usize) -> *mut c_void {
+        match align.checked_next_power_of_two() {
+            Some(align) => inner::malloc_aligned(align, size).cast(),
+            None => refused(EINVAL),
+        }
+    }
+
+    /// # Safety
+    /// `result` may be written.
+    pub(super) unsafe fn posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int {
+        if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
+            return EINVAL;
+        }
+        let before = errno();
+        let ptr = inner::malloc_aligned(align, size);
+        if ptr.is_null() {
+            set_errno(before);
+            return ENOMEM;
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { *result = ptr.cast() };
+        0
+    }
+
+    pub(super) fn valloc(size: usize) -> *mut c_void {
+        inner::malloc_aligned(page_size(), size).cast()
+    }
+
+    pub(super) fn pvalloc(size: usize) -> *mut c_void {
+        let page = page_size();
+        match size.max(1).checked_next_multiple_of(page) {
+            Some(bytes) => inner::malloc_aligned(page, bytes).cast(),
+            None => refused(ENOMEM),
+        }
+    }
+
+    /// # Safety
+    /// As for `inner::realloc`.
+    pub(super) unsafe fn reallocarray(ptr: *mut c_void, count: usize, size: usize) -> *mut c_void {
+        match count.checked_mul(size) {
+            // SAFETY: the same contract.
+            Some(bytes) => unsafe { inner::realloc(ptr.cast(), bytes).cast() },
+            None => refused(ENOMEM),
+        }
+    }
+}
+
 /// `calloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
@@ -79,10 +147,6 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// As for [`free`]; on success the old pointer is dead.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(ptr: *mut c_void, size: usize) -> *mut c_void {
-    // Some programs (lua) have no other malloc: theirs should be as short as `malloc` is.
-    if ptr.is_null() {
-        return malloc(size);
-    }
     // SAFETY: the same contract.
     unsafe { inner::realloc(ptr.cast(), size).cast() }
 }
@@ -93,14 +157,8 @@ pub unsafe extern "C" fn realloc(ptr: *mut c_void, size: usize) -> *mut c_void {
 /// As for [`realloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(ptr: *mut c_void, count: usize, size: usize) -> *mut c_void {
-    match count.checked_mul(size) {
-        // SAFETY: the same contract.
-        Some(bytes) => unsafe { realloc(ptr, bytes) },
-        None => {
-            set_errno(ENOMEM);
-            core::ptr::null_mut()
-        }
-    }
+    // SAFETY: the same contract.
+    unsafe { rules::reallocarray(ptr, count, size) }
 }
 
 /// `aligned_alloc(3)`: any size, and alignments that are powers of two.
@@ -112,13 +170,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
 /// `memalign(3)`; as glibc's, it takes the next power of two for an alignment that is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    match align.checked_next_power_of_two() {
-        Some(align) => aligned_alloc(align, size),
-        None => {
-            set_errno(EINVAL);
-            core::ptr::null_mut()
-        }
-    }
+    rules::memalign(align, size)
 }
 
 /// `posix_memalign(3)`.
@@ -127,42 +179,20 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 /// `result` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
-        return EINVAL;
-    }
-    let before = errno();
-    let ptr = aligned_alloc(align, size);
-    if ptr.is_null() {
-        set_errno(before);
-        return ENOMEM;
-    }
-    // SAFETY: by the caller's promise.
-    unsafe { *result = ptr };
-    0
+    // SAFETY: the same contract.
+    unsafe { rules::posix_memalign(result, align, size) }
 }
 
 /// `valloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(size: usize) -> *mut c_void {
-    aligned_alloc(page_size(), size)
+    rules::valloc(size)
 }
 
 /// `pvalloc(3)`: whole pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    let page = page_size();
-    match size.max(1).checked_next_multiple_of(page) {
-        Some(bytes) => aligned_alloc(page, bytes),
-        None => {
-            set_errno(ENOMEM);
-            core::ptr::null_mut()
-        }
-    }
-}
-
-fn page_size() -> usize {
-    // SAFETY: sysconf has no preconditions.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE)
+    rules::pvalloc(size)
 }
 
 /// `malloc_usable_size(3)`.
@@ -182,7 +212,7 @@ pub unsafe extern "C" fn malloc_usable_size(ptr: *mut c_void) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(ptr: *mut c_void, _size: usize) {
     // SAFETY: the same contract.
-    unsafe { free(ptr) }
+    unsafe { inner::free(ptr.cast()) }
 }
 
 /// C23's `free_aligned_sized`.
@@ -192,7 +222,7 @@ pub unsafe extern "C" fn free_sized(ptr: *mut c_void, _size: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(ptr: *mut c_void, _align: usize, _size: usize) {
     // SAFETY: the same contract.
-    unsafe { free(ptr) }
+    unsafe { inner::free(ptr.cast()) }
 }
 
 /// The old name of `free` that glibc 2.25 and earlier had.
@@ -202,7 +232,7 @@ pub unsafe extern "C" fn free_aligned_sized(ptr: *mut c_void, _align: usize, _si
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(ptr: *mut c_void) {
     // SAFETY: the same contract.
-    unsafe { free(ptr) }
+    unsafe { inner::free(ptr.cast()) }
 }
 
 /// `malloc_trim(3)`: gives everything free back to the system; 1 if that was anything. The pad is kept for nobody.
@@ -214,39 +244,35 @@ pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     c_int::from(pages > 0)
 }
 
-/// `mallopt(3)`; see the module.
-#[unsafe(no_mangle)]
-pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
-    const M_ARENA_TEST: c_int = -7;
-    const M_ARENA_MAX: c_int = -8;
-    c_int::from(matches!(parameter, M_ARENA_TEST | M_ARENA_MAX) && value > 0)
-}
-
-/// glibc's own names, which programs that wrap `malloc` call.
+/// glibc's own names, by which programs that define `malloc` and its relatives call the C
+/// library's.
 macro_rules! glibc_names {
-    ($($name:ident = $of:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {$(
+    ($($name:ident of $of:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {$(
         #[doc = concat!("glibc's own name of [`", stringify!($of), "`].")]
         ///
         /// # Safety
         /// As for the function of that name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
-            // Some of them are safe; as a pointer none is.
-            let of: unsafe extern "C" fn($($type),*) -> $result = $of;
+        pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
+            // Some of the bodies are safe.
+            #[allow(unused_unsafe, clippy::allow_attributes, reason = "true of some names only")]
             // SAFETY: the same contract.
-            unsafe { of($($arg),*) }
+            unsafe { $body }
         }
     )*};
 }
 
 glibc_names! {
-    __libc_malloc = malloc(size: usize) -> *mut c_void;
-    __libc_calloc = calloc(count: usize, size: usize) -> *mut c_void;
-    __libc_realloc = realloc(ptr: *mut c_void, size: usize) -> *mut c_void;
-    __libc_free = free(ptr: *mut c_void) -> ();
-    __libc_cfree = free(ptr: *mut c_void) -> ();
-    __libc_memalign = memalign(align: usize, size: usize) -> *mut c_void;
-    __libc_valloc = valloc(size: usize) -> *mut c_void;
-    __libc_pvalloc = pvalloc(size: usize) -> *mut c_void;
-    __posix_memalign = posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int;
+    __libc_malloc of malloc(size: usize) -> *mut c_void = inner::malloc(size).cast();
+    __libc_calloc of calloc(count: usize, size: usize) -> *mut c_void = inner::calloc(count, size).cast();
+    __libc_realloc of realloc(ptr: *mut c_void, size: usize) -> *mut c_void = inner::realloc(ptr.cast(), size).cast();
+    __libc_reallocarray of reallocarray(ptr: *mut c_void, count: usize, size: usize) -> *mut c_void =
+        rules::reallocarray(ptr, count, size);
+    __libc_free of free(ptr: *mut c_void) = inner::free(ptr.cast());
+    __libc_cfree of cfree(ptr: *mut c_void) = inner::free(ptr.cast());
+    __libc_memalign of memalign(align: usize, size: usize) -> *mut c_void = rules::memalign(align, size);
+    __libc_valloc of valloc(size: usize) -> *mut c_void = rules::valloc(size);
+    __libc_pvalloc of pvalloc(size: usize) -> *mut c_void = rules::pvalloc(size);
+    __posix_memalign of posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int =
+        rules::posix_memalign(result, align, size);
 }

@@ -70,9 +70,8 @@ fn totals() -> Totals {
     }
 }
 
-/// `mallinfo2(3)`.
-#[unsafe(no_mangle)]
-pub extern "C" fn mallinfo2() -> MallInfo2 {
+/// The body of `mallinfo2`, under a name that no program replaces.
+fn info() -> MallInfo2 {
     let t = totals();
     let arena = t.held_pages * PAGE;
     MallInfo2 {
@@ -86,10 +85,26 @@ pub extern "C" fn mallinfo2() -> MallInfo2 {
     }
 }
 
+/// `mallinfo2(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> MallInfo2 {
+    info()
+}
+
 /// `mallinfo(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> MallInfo {
-    let i = mallinfo2();
+    info_in_ints()
+}
+
+/// glibc's own name of [`mallinfo`].
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_mallinfo() -> MallInfo {
+    info_in_ints()
+}
+
+fn info_in_ints() -> MallInfo {
+    let i = info();
     let fields =
         [i.arena, i.ordblks, i.smblks, i.hblks, i.hblkhd, i.usmblks, i.fsmblks, i.uordblks, i.fordblks, i.keepcost];
     MallInfo(fields.map(|n| c_int::try_from(n).unwrap_or(c_int::MAX)))
@@ -188,6 +203,14 @@ fn resident() -> (usize, usize) {
     (field(b"VmRSS:"), field(b"VmHWM:"))
 }
 
+/// Calls of `dlopen` in which a flag was left out.
+fn deepbind_dropped() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    return crate::deepbind::dropped();
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
 /// Prints the table, as text or as one line of JSON.
 pub(crate) fn print(fd: c_int, as_json: bool) {
     let mut out = Text::new(|bytes: &[u8]| to_fd(fd, bytes));
@@ -211,6 +234,10 @@ fn table(out: &mut impl Write) -> fmt::Result {
         t.direct >> 10,
         t.metadata >> 10
     )?;
+    match deepbind_dropped() {
+        0 => {}
+        times => writeln!(out, "dlopen: RTLD_DEEPBIND left out {times} times")?,
+    }
     writeln!(
         out,
         "{:<24} {:>10} {:>10} {:>8} {:>10} {:>8} {:>8}",
@@ -254,14 +281,15 @@ fn json(out: &mut impl Write) -> fmt::Result {
     write!(
         out,
         "{{\"ashlar\":\"{}\",\"mode\":\"{}\",\"fast_paths\":{},\"rss_kib\":{rss},\"peak_kib\":{peak},\"used_bytes\":{},\"held_bytes\":{},\
-         \"mapped_bytes\":{},\"metadata_bytes\":{},\"caches\":[",
+         \"mapped_bytes\":{},\"metadata_bytes\":{},\"deepbind_dropped\":{},\"caches\":[",
         ashlar::VERSION,
         ashlar::malloc::mode(),
         ashlar::malloc::has_fast_paths(),
         t.used,
         t.held_pages * PAGE,
         t.direct,
-        t.metadata
+        t.metadata,
+        deepbind_dropped()
     )?;
     let mut comma = "";
     each_cache(|cache| {

@@ -6,6 +6,9 @@
 //!
 //! * [`family`]: `malloc` and its relatives, with the argument, `errno` and size rules of glibc's manual.
 //! * [`cxx`]: operators new and delete (x86-64; elsewhere the C++ library's own, which call `malloc`).
+//!   A program that replaces some finds them called by the other forms, as the standard says.
+//! * [`deepbind`]: `dlopen` without `RTLD_DEEPBIND` (x86-64).
+//! * [`mallopt`]: answers as glibc's, and changes nothing.
 //! * `process`: what happens at load, fork and exit; `vfork`: the C library's, made safe for critical sections.
 //! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`, and the table of `ASHLAR_STATS`.
 //!
@@ -39,8 +42,11 @@ ashlar::panic_handler!();
 mod apart;
 #[cfg(target_arch = "x86_64")]
 pub mod cxx;
+#[cfg(target_arch = "x86_64")]
+pub mod deepbind;
 pub mod family;
 pub mod figures;
+pub mod mallopt;
 mod process;
 mod text;
 #[cfg(target_arch = "x86_64")]

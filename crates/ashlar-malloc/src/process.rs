@@ -1,8 +1,9 @@
 //! Load, fork and exit.
 //!
 //! The fork handlers are registered at load, or by the first thread if that comes earlier: a program with one thread
-//! needs none. What start-up used of the library and nobody needs any more is dropped when that is over. At exit the
-//! table that `ASHLAR_STATS` asks for is printed.
+//! needs none. Then replaced forms of new and delete are looked for. What start-up used of the library and no
+//! call needs any more is dropped when that is over. At exit the table that `ASHLAR_STATS` asks for
+//! is printed.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -21,6 +22,8 @@ extern "C" fn at_load() {
     register_fork_handlers();
     #[cfg(target_arch = "x86_64")]
     crate::threads::prepare();
+    #[cfg(target_arch = "x86_64")]
+    crate::cxx::look_for_replacements();
     read_wish();
     #[cfg(target_arch = "x86_64")]
     ashlar::malloc::when_up(crate::apart::drop_untouched);

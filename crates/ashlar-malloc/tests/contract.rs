@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{archive, build, library, preloaded, well};
+use std::process::Command;
+
+use common::{archive, build, library, on_library, preloaded, text, well};
 
 /// Builds a program that has the archive inside and needs no shared library.
 fn built_static(compiler: &str, source: &str) -> std::path::PathBuf {
@@ -21,7 +23,7 @@ fn c_programs_find_what_the_manual_says() {
 #[test]
 fn a_static_program_finds_the_same() {
     let program = built_static("cc", "c/contract.c");
-    well(&std::process::Command::new(&program).output().expect("it runs"), "static");
+    well(&Command::new(&program).output().expect("it runs"), "static");
 }
 
 #[test]
@@ -32,7 +34,22 @@ fn cxx_programs_find_what_the_standard_says() {
         well(&preloaded(&program, options), options);
     }
     let program = built_static("c++", "c/cxx.cc");
-    well(&std::process::Command::new(&program).output().expect("it runs"), "static");
+    well(&Command::new(&program).output().expect("it runs"), "static");
+}
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn mallopt_answers_as_glibcs_does() {
+    let program = build("cc", "c/mallopt.c", &[]);
+    let answers = |command: &mut Command| {
+        let out = command.output().expect("it runs");
+        assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+        text(&out.stdout)
+    };
+    let expected = answers(&mut Command::new(&program));
+    assert!(expected.contains("key 1:") && expected.contains("161=0/0"), "{expected}");
+    assert_eq!(answers(&mut on_library(&program, "")), expected);
+    assert_eq!(answers(&mut Command::new(built_static("cc", "c/mallopt.c"))), expected);
 }
 
 #[test]

@@ -22,9 +22,10 @@ pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
 #[doc(hidden)]
 #[macro_export]
 macro_rules! kfree_fast_path {
-    ($slow:path) => {
+    ($slow:path $(, $line:literal)*) => {
         // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset.
         core::arch::naked_asm!(
+            $($line,)*
             ".cfi_startproc",
             "mov rax, rdi",
             "sub rax, [rip + {memmap} + {zone}]",

@@ -29,37 +29,58 @@
 #![allow(unsafe_code, reason = "naked functions")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::Bound;
 
 /// What sizes must be below to take the fast path. 0 until malloc's caches exist: no section may run before the boot.
+/// The derived form is C++'s `new[]`.
 #[repr(transparent)]
 #[derive(Debug)]
-pub struct Limit(AtomicUsize);
+pub struct Limit(Bound);
 
 /// The one limit of the process.
-pub static LIMIT: Limit = Limit(AtomicUsize::new(0));
+pub static LIMIT: Limit = Limit(Bound::new());
 
 impl Limit {
     /// Lets sizes up to `most` take the fast path.
     pub(crate) fn open(&self, most: usize) {
-        self.0.store(most + 1, Ordering::Release);
+        self.0.raise(most + 1);
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
+        self.0.get() != 0
     }
 }
 
+/// Lets functions that have the text of `malloc` with the bound of derived forms serve calls
+/// themselves.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub fn open_derived_allocs() {
+    LIMIT.0.open_derived();
+}
+
+/// The same for `free`.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub fn open_derived_frees() {
+    parts::OBJECTS.fast_entries.open_derived();
+}
+
 /// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path of it, and a jump to `$slow`, of the
-/// same type, where that has nothing.
+/// same type, where that has nothing. `$bound` is `OWN`, or `DERIVED` for a function that has to
+/// call `$slow` unless [`open_derived_allocs`] was called. Lines that follow come before the text.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! malloc_fast_path {
     ($slow:path) => {
+        $crate::malloc_fast_path!(OWN, $slow)
+    };
+    ($bound:ident, $slow:path $(, $line:literal)*) => {
         // rdi: size. rsi: size in steps, then entry. rdx: offset of the rseq area. rcx: scratch, then area of the CPU, then place of the entry. rax: object.
         core::arch::naked_asm!(
+            $($line,)*
             ".cfi_startproc",
-            "cmp rdi, [rip + {limit}]",
+            "cmp rdi, [rip + {limit} + {bound}]",
             "jae {slow}",
             "lea esi, [rdi + {step} - 1]",
             "shr esi, {steps}",
@@ -80,6 +101,7 @@ macro_rules! malloc_fast_path {
             ".cfi_endproc",
             ".p2align 6",
             limit = sym $crate::malloc::parts::LIMIT,
+            bound = const $crate::malloc::parts::$bound,
             step = const $crate::malloc::parts::STEP,
             steps = const $crate::malloc::parts::STEP.ilog2(),
             size_entries = const $crate::malloc::parts::SIZE_ENTRIES,
@@ -106,22 +128,28 @@ macro_rules! enter_object {
     };
 }
 
-/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that is `free`.
+/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that is `free`. With arguments, as
+/// [`malloc_fast_path!`]: a derived form jumps to `$slow` with all its arguments as they were
+/// unless [`open_derived_frees`] was called, and after that with the first one.
 #[cfg(not(ashlar_unchecked))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! free_fast_path {
     () => {
+        $crate::free_fast_path!(OWN, $crate::malloc::parts::free_slow)
+    };
+    ($bound:ident, $slow:path $(, $line:literal)*) => {
         // rdi: object. r8: place of its entry. rsi: its entry. rax: number of the entry, then top. rdx: offset of the rseq area. rcx:
         // scratch, then area of the CPU.
         core::arch::naked_asm!(
+            $($line,)*
             ".cfi_startproc",
             "mov r8, rdi",
             "ror r8, {grain}",
             "mov rax, r8",
             "ror r8w, {turn}",
             "sub rax, [rip + {objects} + {first}]",
-            "cmp rax, [rip + {objects} + {entries}]",
+            "cmp rax, [rip + {objects} + {entries} + {bound}]",
             "jae {slow}",
             "movzx esi, byte ptr [r8]",
             "mov rdx, [rip + {percpu} + {rseq}]",
@@ -141,6 +169,7 @@ macro_rules! free_fast_path {
             objects = sym $crate::malloc::parts::OBJECTS,
             first = const $crate::malloc::parts::FIRST,
             entries = const $crate::malloc::parts::ENTRIES,
+            bound = const $crate::malloc::parts::$bound,
             slots = const $crate::malloc::parts::SLOTS,
             grain = const $crate::malloc::parts::GRAIN,
             turn = const $crate::malloc::parts::TURN,
@@ -148,7 +177,7 @@ macro_rules! free_fast_path {
             rseq = const $crate::malloc::parts::RSEQ,
             gate = const $crate::malloc::parts::GATE,
             shift = const $crate::malloc::parts::AREA_SHIFT,
-            slow = sym $crate::malloc::parts::free_slow,
+            slow = sym $slow,
         )
     };
 }
@@ -170,6 +199,10 @@ mod unchecked {
         () => {
             $crate::kfree_fast_path!($crate::malloc::parts::free_slow)
         };
+        // No bound: the lab's programs replace nothing.
+        ($bound:ident, $slow:path $(, $line:literal)*) => {
+            $crate::kfree_fast_path!($slow $(, $line)*)
+        };
     }
 }
 
@@ -182,11 +215,14 @@ pub mod parts {
     pub use crate::malloc::{free_slow, malloc_slow};
     pub use crate::page::objmap::OBJECTS;
     use crate::page::objmap::ObjectMap;
+    use crate::sync::Bound;
     use core::mem::offset_of;
 
     pub const STEP: usize = crate::malloc::classes::STEP;
     pub const FIRST: usize = offset_of!(ObjectMap, first);
     pub const ENTRIES: usize = offset_of!(ObjectMap, fast_entries);
+    pub const OWN: usize = Bound::OWN;
+    pub const DERIVED: usize = Bound::DERIVED;
     pub const SLOTS: usize = offset_of!(ObjectMap, slots);
     pub const SIZE_ENTRIES: usize = crate::percpu::area::SIZE_ENTRIES - crate::malloc::SLOT_OF_CODE_0;
     pub const GRAIN: u32 = crate::page::objmap::GRAIN.ilog2();

@@ -25,6 +25,7 @@ use core::ptr::NonNull;
 use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{self, Origin, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
+pub use crate::options::DeepBind;
 use crate::page::direct::{self, Fill};
 use crate::page::objmap::OBJECTS;
 use crate::page::zone::ZONE;
@@ -40,6 +41,9 @@ use classes::{CLASSES, Code, NAME, STEP, aligned_class, class_of, name_of_class,
 #[doc(hidden)]
 pub use entry::parts;
 pub use entry::{free, malloc};
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub use entry::{open_derived_allocs, open_derived_frees};
 pub use resize::realloc;
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
@@ -81,6 +85,13 @@ pub fn when_up(then: fn()) {
 pub fn mode() -> percpu::Mode {
     ensure();
     percpu::mode()
+}
+
+/// What the option `deepbind` has for a `dlopen` that stands before the C library's. Starts what
+/// malloc needs if it is not up: options are read then.
+pub fn deepbind() -> DeepBind {
+    ensure();
+    crate::boot::options().deepbind
 }
 
 /// Makes sure that malloc can have caches; false when memory for that is refused.

@@ -21,11 +21,13 @@
 //! * [`queues`]: array caches, shared arrays and alien caches of SLAB.
 //! * [`quarantine`]: corrupt slabs against frees and refills.
 //! * [`barn`]: the exchange of sheaves.
+//! * [`bound`]: the two copies of a fast path's bound.
 //! * [`gate`]: the gate that a fork closes.
 //! * [`stop`]: the stop protocol of a drain, in the abstract.
 
 mod barn;
 mod bench;
+mod bound;
 mod free_refill;
 mod frozen;
 mod full_partial;

@@ -34,6 +34,19 @@ pub(crate) enum Reaper {
     Nothing,
 }
 
+/// What becomes of `RTLD_DEEPBIND` in calls of `dlopen`, where the malloc library stands before the
+/// C library's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DeepBind {
+    /// It is left out.
+    Drop,
+    /// The same, and the first time a line on standard error says so.
+    Warn,
+    /// It stays.
+    Keep,
+}
+
 /// All options with their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -71,6 +84,8 @@ pub(crate) struct Options {
     /// Whether frees of the engine `slab` to other nodes go there one by one.
     pub(crate) noaliencache: bool,
     pub(crate) on_error: OnError,
+    /// For the malloc library alone.
+    pub(crate) deepbind: DeepBind,
 }
 
 impl Options {
@@ -95,6 +110,7 @@ impl Options {
         merge: true,
         noaliencache: false,
         on_error: OnError::Abort,
+        deepbind: DeepBind::Drop,
     };
 }
 
@@ -122,7 +138,7 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is none, and leaves that option as it was.
 /// Most programs have no text.
@@ -215,6 +231,14 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 _ => return Err("on_error=abort or on_error=quarantine"),
             }
         }
+        "deepbind" => {
+            options.deepbind = match value {
+                "drop" => DeepBind::Drop,
+                "warn" => DeepBind::Warn,
+                "keep" => DeepBind::Keep,
+                _ => return Err("deepbind=drop, deepbind=warn or deepbind=keep"),
+            }
+        }
         _ => return Err(KEYS),
     }
     Ok(())
@@ -282,6 +306,7 @@ mod tests {
             ("barn=99999999999999999999", "barn=99999999999999999999"),
             ("sheaf", "sheaf"),
             ("nomerge=on", "nomerge without a value"),
+            ("deepbind=on", "deepbind=drop"),
             ("cache", "cache.NAME.KEY"),
             ("min_order=5", "min_order"),
         ] {

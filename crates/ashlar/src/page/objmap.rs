@@ -36,7 +36,7 @@
 
 use core::ops::Range;
 
-use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Bound, Ordering};
 
 /// Bytes that one entry stands for: the alignment of malloc's objects.
 pub(crate) const GRAIN: usize = 16;
@@ -85,8 +85,9 @@ pub struct ObjectMap {
     pub(crate) first: AtomicUsize,
     /// Entries in the map so far.
     pub(crate) entries: AtomicUsize,
-    /// Entries that `free` may use on its fast path: all, or none where frees must look at the node first.
-    pub(crate) fast_entries: AtomicUsize,
+    /// Entries that `free` may use on its fast path: all, or none where frees must look at the node
+    /// first. The derived forms are those of C++'s `delete`.
+    pub(crate) fast_entries: Bound,
     /// What leads from the place of an entry to where it is: 0 where the map has its place.
     bias: AtomicUsize,
     /// What leads from a code to the slot of its cache on CPU 0: slots are 16 bytes and codes even, so eight times the
@@ -100,7 +101,7 @@ pub struct ObjectMap {
 pub static OBJECTS: ObjectMap = ObjectMap {
     first: AtomicUsize::new(0),
     entries: AtomicUsize::new(0),
-    fast_entries: AtomicUsize::new(0),
+    fast_entries: Bound::new(),
     bias: AtomicUsize::new(0),
     slots: AtomicUsize::new(0),
     frees_open: AtomicBool::new(false),
@@ -120,7 +121,7 @@ impl ObjectMap {
         debug_assert!(bytes.is_multiple_of(STRETCH), "whole blocks");
         self.entries.store(bytes / GRAIN, Ordering::Release);
         if self.frees_open.load(Ordering::Relaxed) {
-            self.fast_entries.store(bytes / GRAIN, Ordering::Release);
+            self.fast_entries.raise(bytes / GRAIN);
         }
     }
 
@@ -135,7 +136,7 @@ impl ObjectMap {
         self.slots.store(slots, Ordering::Relaxed);
         if frees {
             self.frees_open.store(true, Ordering::Relaxed);
-            self.fast_entries.store(self.entries.load(Ordering::Relaxed), Ordering::Release);
+            self.fast_entries.raise(self.entries.load(Ordering::Relaxed));
         }
     }
 
@@ -192,7 +193,7 @@ mod tests {
         ObjectMap {
             first: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
-            fast_entries: AtomicUsize::new(0),
+            fast_entries: Bound::new(),
             bias: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),
             frees_open: AtomicBool::new(false),

@@ -188,6 +188,70 @@ impl Once {
     }
 }
 
+/// A bound that fast paths compare with, in two copies: for functions on their own, and for
+/// *derived* forms.
+///
+/// A derived form is a function that has to call another one, which a program may replace: C++
+/// demands that of most forms of `delete`. It may do the work itself only where nothing is
+/// replaced. Its copy of the bound is 0, which sends every call to the other function, until
+/// [`Self::open_derived`]. From then on both copies are equal, whichever thread raises the bound.
+///
+/// Proof: a thread that raises the bound stores it before it looks at the flag, and a thread that
+/// opens sets the flag before it loads the bound. Both touch the flag by read-modify-write, so one
+/// of the two sees what the other did before, and copies the bound. Bounds only grow, so copies are
+/// made by `fetch_max`: a late copy of a smaller value changes nothing.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Bound {
+    own: AtomicUsize,
+    derived: AtomicUsize,
+    /// 1 when derived forms may do the work themselves.
+    open: AtomicUsize,
+}
+
+#[cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(dead_code, reason = "no macro needs it"))]
+impl Bound {
+    /// Offsets of the two copies, for assembly.
+    pub(crate) const OWN: usize = core::mem::offset_of!(Bound, own);
+    pub(crate) const DERIVED: usize = core::mem::offset_of!(Bound, derived);
+
+    #[cfg(not(ashlar_loom))]
+    pub(crate) const fn new() -> Bound {
+        Bound { own: AtomicUsize::new(0), derived: AtomicUsize::new(0), open: AtomicUsize::new(0) }
+    }
+
+    #[cfg(ashlar_loom)]
+    pub(crate) fn new() -> Bound {
+        Bound { own: AtomicUsize::new(0), derived: AtomicUsize::new(0), open: AtomicUsize::new(0) }
+    }
+
+    /// The bound of functions on their own.
+    pub(crate) fn get(&self) -> usize {
+        self.own.load(Ordering::Relaxed)
+    }
+
+    /// The bound of derived forms.
+    #[cfg(any(test, ashlar_loom))]
+    pub(crate) fn derived(&self) -> usize {
+        self.derived.load(Ordering::Relaxed)
+    }
+
+    /// Raises the bound to `bound`, which is no smaller than before. What a thread needs that is
+    /// below it was written before this call.
+    pub(crate) fn raise(&self, bound: usize) {
+        self.own.store(bound, Ordering::Release);
+        if self.open.fetch_or(0, Ordering::AcqRel) != 0 {
+            self.derived.fetch_max(bound, Ordering::Release);
+        }
+    }
+
+    /// Lets derived forms do the work themselves, now and whenever the bound is raised.
+    pub(crate) fn open_derived(&self) {
+        self.open.fetch_or(1, Ordering::AcqRel);
+        self.derived.fetch_max(self.own.load(Ordering::Acquire), Ordering::Release);
+    }
+}
+
 /// Asks for the cache line of an address that will soon be read or written. A hint: any address may be given.
 #[inline(always)]
 pub(crate) fn prefetch(address: usize) {
@@ -202,7 +266,25 @@ pub(crate) fn prefetch(address: usize) {
 
 #[cfg(all(test, not(ashlar_loom)))]
 mod tests {
-    use super::Once;
+    use super::{Bound, Once};
+
+    #[test]
+    fn derived_forms_have_no_bound_before_they_are_opened_and_the_same_after() {
+        let bound = Bound::new();
+        bound.raise(5);
+        assert_eq!((bound.get(), bound.derived()), (5, 0));
+        bound.open_derived();
+        assert_eq!((bound.get(), bound.derived()), (5, 5));
+        bound.raise(9);
+        assert_eq!((bound.get(), bound.derived()), (9, 9));
+        bound.open_derived();
+        assert_eq!((bound.get(), bound.derived()), (9, 9));
+        let early = Bound::new();
+        early.open_derived();
+        assert_eq!((early.get(), early.derived()), (0, 0));
+        early.raise(7);
+        assert_eq!((early.get(), early.derived()), (7, 7));
+    }
 
     #[test]
     fn what_is_made_once_is_made_once_and_what_failed_only_if_it_can_be_made_again() {

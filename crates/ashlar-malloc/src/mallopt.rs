@@ -1,0 +1,40 @@
+//! `mallopt`: answers as glibc's, and changes nothing.
+//!
+//! Programs set limits of glibc's malloc at their start, and some end when that fails. What the
+//! keys ask for is kept without them, or has nothing to refer to:
+//!
+//! | key | here |
+//! |---|---|
+//! | `M_ARENA_MAX` `M_ARENA_TEST` | kept, whatever the limit is: there are no arenas |
+//! | `M_TRIM_THRESHOLD` `M_TOP_PAD` | free memory goes back after the time of the option `decay` |
+//! | `M_MMAP_THRESHOLD` `M_MMAP_MAX` | objects above 32 MiB are mappings of their own |
+//! | `M_MXFAST` | there are no fastbins |
+//! | `M_CHECK_ACTION` | nothing, as in glibc since 2.26; see the option `on_error` |
+//! | `M_PERTURB` | not honoured: memory has the contents that it happens to have |
+//! | all others | nothing, as in glibc |
+//!
+//! `M_PERTURB` fills what is allocated and what is freed, to show uses of either. The fast paths
+//! have no place for that, and a program under test has better tools: valgrind, which the library
+//! runs under.
+
+use core::ffi::c_int;
+
+const M_MXFAST: c_int = 1;
+/// The largest value of `M_MXFAST` that glibc takes.
+const MAX_FAST: c_int = (80 * size_of::<usize>() / 4) as c_int;
+
+fn answer(parameter: c_int, value: c_int) -> c_int {
+    c_int::from(parameter != M_MXFAST || (0..=MAX_FAST).contains(&value))
+}
+
+/// `mallopt(3)`: 1, or 0 for a value that glibc refuses; see the module.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
+    answer(parameter, value)
+}
+
+/// glibc's own name of [`mallopt`].
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_mallopt(parameter: c_int, value: c_int) -> c_int {
+    answer(parameter, value)
+}
