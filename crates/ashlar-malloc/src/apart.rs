@@ -18,14 +18,50 @@ global_asm!(
 );
 
 const PAGE: usize = 4096;
+/// Stretches of pages that are dropped at most.
+const STRETCHES: usize = 16;
 /// Pages whose entries are read at a time.
 const AT_ONCE: usize = 64;
 /// Bits of an entry: the page is in memory; it is one of a file.
 const PRESENT: u64 = 1 << 63;
 const OF_FILE: u64 = 1 << 61;
 
+/// Stretches of pages that were not written to.
+struct Untouched {
+    stretches: [Range<usize>; STRETCHES],
+    count: usize,
+}
+
+impl Untouched {
+    /// Adds pages behind all others; further stretches than have a place here just stay resident.
+    fn add(&mut self, pages: Range<usize>) {
+        if let Some(last) = self.stretches[..self.count].last_mut()
+            && last.end == pages.start
+        {
+            last.end = pages.end;
+        } else if let Some(place) = self.stretches.get_mut(self.count) {
+            *place = pages;
+            self.count += 1;
+        }
+    }
+}
+
 /// Makes pages of code and tables that lie apart non-resident. Without a layout, as in a static library, there are none.
 pub(crate) fn drop_untouched() {
+    let mut untouched = Untouched { stretches: [const { 0..0 }; STRETCHES], count: 0 };
+    // This lies apart itself: it must have returned before its page goes.
+    find_untouched(&mut untouched);
+    for pages in &untouched.stretches[..untouched.count] {
+        // SAFETY: the linker laid nothing into these pages but code and constants, and none of them was written to since it was
+        // read from the file, from which it is read again. This function does not lie there. A refusal does no harm.
+        let _ = unsafe { syscall!(Sysno::madvise, pages.start, pages.len(), libc::MADV_DONTNEED) };
+    }
+}
+
+/// Finds the pages that lie apart and were not written to.
+#[cold]
+#[inline(never)]
+fn find_untouched(untouched: &mut Untouched) {
     let code = address_of!("ashlar_apart_code_start") as usize..address_of!("ashlar_apart_code_end") as usize;
     let tables = address_of!("ashlar_apart_tables_start") as usize..address_of!("ashlar_apart_tables_end") as usize;
     if code.is_empty() {
@@ -37,15 +73,15 @@ pub(crate) fn drop_untouched() {
     let Ok(map) = map else { return };
     for range in [code, tables] {
         for start in range.clone().step_by(AT_ONCE * PAGE) {
-            drop_part(map, start..range.end.min(start + AT_ONCE * PAGE));
+            look_at(map, start..range.end.min(start + AT_ONCE * PAGE), untouched);
         }
     }
     // SAFETY: opened above.
     let _ = unsafe { syscall!(Sysno::close, map) };
 }
 
-/// [`drop_untouched`] for at most [`AT_ONCE`] pages.
-fn drop_part(map: usize, range: Range<usize>) {
+/// [`find_untouched`] among at most [`AT_ONCE`] pages.
+fn look_at(map: usize, range: Range<usize>, untouched: &mut Untouched) {
     let mut entries = [0u64; AT_ONCE];
     let pages = range.len().div_ceil(PAGE);
     let (bytes, offset) = (pages * size_of::<u64>(), range.start / PAGE * size_of::<u64>());
@@ -54,14 +90,10 @@ fn drop_part(map: usize, range: Range<usize>) {
     if read != Ok(bytes) {
         return;
     }
-    let mut start = range.start;
-    for written in entries[..pages].split(|entry| entry & PRESENT != 0 && entry & OF_FILE == 0) {
-        let bytes = written.len() * PAGE;
-        if bytes > 0 {
-            // SAFETY: the linker laid nothing into these pages but code and constants, and none of them was written to since it
-            // was read from the file, from which it is read again. This function does not lie there. A refusal does no harm.
-            let _ = unsafe { syscall!(Sysno::madvise, start, bytes, libc::MADV_DONTNEED) };
+    for (number, entry) in entries[..pages].iter().enumerate() {
+        if entry & PRESENT == 0 || entry & OF_FILE != 0 {
+            let start = range.start + number * PAGE;
+            untouched.add(start..start + PAGE);
         }
-        start += bytes + PAGE;
     }
 }

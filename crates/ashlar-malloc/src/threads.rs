@@ -38,6 +38,7 @@ static LIVE: AtomicU32 = AtomicU32::new(0);
 /// The C library's `pthread_create`, once it was looked up.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
+#[inline(never)]
 fn real() -> Option<CreateThread> {
     let mut found = REAL.load(Ordering::Relaxed).cast_const();
     if found.is_null() {

@@ -76,7 +76,6 @@ fn what_few_programs_use_lies_apart() {
         "6ashlar3api10zone_stats",
         "6ashlar6percpu5drain",
         "12find_in_slab",
-        "8registry8Registry5merge",
     ] {
         lies(function, &apart);
     }

@@ -11,6 +11,9 @@
 
 enum { COUNT = 3000, PAGE = 4096 };
 
+/* The threads end together: one that is alone gives memory back by its calls, which is what lies apart. */
+static pthread_barrier_t both_done;
+
 static void *work(void *unused) {
     static __thread void *kept[COUNT];
     for (int round = 0; round < 3; round++) {
@@ -25,11 +28,13 @@ static void *work(void *unused) {
             free(kept[i]);
         }
     }
+    pthread_barrier_wait(&both_done);
     return unused;
 }
 
 int main(void) {
     pthread_t thread;
+    if (pthread_barrier_init(&both_done, NULL, 2)) return 1;
     if (pthread_create(&thread, NULL, work, NULL)) return 1;
     work(NULL);
     pthread_join(thread, NULL);

@@ -1,5 +1,7 @@
 //! The background thread.
 
+use core::ffi::CStr;
+
 use super::{TICK_MS, WANTED, job};
 use crate::os::thread::{self as os_thread, Create};
 use crate::sync::{AtomicU32, Ordering, relax, wait_while};
@@ -87,8 +89,11 @@ pub(super) fn after_fork_in_child() {
     STATE.store(NONE, Ordering::Relaxed);
 }
 
+/// A variable, because string constants lie apart in the malloc library (`layout.ld`).
+static NAME: [u8; 14] = *b"ashlar-reaper\0";
+
 extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
-    os_thread::begin(c"ashlar-reaper");
+    os_thread::begin(CStr::from_bytes_with_nul(&NAME).unwrap_or_default());
     TID.store(os_thread::current(), Ordering::Relaxed);
     while wait_for_work() {
         while sleep_a_tick() {

@@ -217,9 +217,6 @@ fn create_or_merge(
     origin: Origin,
     slot: Option<u16>,
 ) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
-    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
-        return Err(CreateError::Name);
-    }
     let options = crate::boot::options();
     let (rule, cpus) = crate::boot::order_rule();
     let chosen = if origin == Origin::Program { crate::boot::own_engine(name) } else { None };
@@ -232,18 +229,6 @@ fn create_or_merge(
     let mut geometry = Geometry::new(size, args.align, args.hwcache_align, constructed && !is_slab, rule, cpus)?;
     if is_slab {
         geometry = slab::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
-    }
-    if args.sheaf_capacity.is_some_and(|n| n == 0 || n > MAX_SHEAF_CAPACITY) {
-        return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
-    }
-    for (which, value) in [
-        (Tunable::MinPartial, args.min_partial),
-        (Tunable::CpuPartial, args.cpu_partial),
-        (Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio),
-    ] {
-        if value.is_some_and(|value| value > which.range().1) {
-            return Err(CreateError::Option(which.expected()));
-        }
     }
     // What the user wants of this cache, what its maker wants, what the user wants of all.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
@@ -274,6 +259,26 @@ fn create_or_merge(
         merge: merge::rule(args, origin, &options, &own),
         slot,
     })
+}
+
+/// Refuses what no cache of a program's can be called or have.
+fn check_wishes(name: &str, args: &CacheArgs) -> Result<(), CreateError> {
+    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+        return Err(CreateError::Name);
+    }
+    if args.sheaf_capacity.is_some_and(|n| n == 0 || n > MAX_SHEAF_CAPACITY) {
+        return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
+    }
+    for (which, value) in [
+        (Tunable::MinPartial, args.min_partial),
+        (Tunable::CpuPartial, args.cpu_partial),
+        (Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio),
+    ] {
+        if value.is_some_and(|value| value > which.range().1) {
+            return Err(CreateError::Option(which.expected()));
+        }
+    }
+    Ok(())
 }
 
 /// Creates a cache of the library's own, which is never merged, at `slot` if the caller has claimed one for it.
@@ -315,6 +320,7 @@ impl KmemCache {
         if !crate::boot::ensure() {
             return Err(CreateError::OutOfMemory);
         }
+        check_wishes(name, args)?;
         let (raw, alias) = create_or_merge(name, size, args, Origin::Program, None)?;
         Ok(KmemCache { raw, hot: Hot::of(raw), alias })
     }

@@ -138,17 +138,10 @@ pub(crate) fn before_growth(need: Need) -> bool {
     }
     let found = match need {
         Need::Growth(committed) => {
-            let mut held = 0;
-            registry::try_for_each(|cache| held += engine::held_bytes(cache));
-            let released = held > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release);
+            let released = held_bytes() > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release);
             hollow_out(committed) || released
         }
-        Need::Last => {
-            let mut cached = 0;
-            // The registry lock may be held for a moment by anybody, or by who asks.
-            sync::wait_while(|| !registry::try_for_each(|cache| cached += empty(cache)));
-            cached > 0
-        }
+        Need::Last => empty_all(),
     };
     let listed = pages::drain();
     BUSY.store(0, Ordering::Release);
@@ -184,6 +177,23 @@ fn hollow_out(committed: usize) -> bool {
     registry::try_for_each(|cache| _ = engine::hollow(cache));
     LEFT.store(sparse(), Ordering::Relaxed);
     came
+}
+
+/// Bytes of free objects in stores of all caches, as far as nobody holds the registry lock.
+fn held_bytes() -> usize {
+    let mut held = 0;
+    registry::try_for_each(|cache| held += engine::held_bytes(cache));
+    held
+}
+
+/// Empties all caches; true if there was something in one.
+#[cold]
+#[inline(never)]
+fn empty_all() -> bool {
+    let mut cached = 0;
+    // The registry lock may be held for a moment by anybody, or by who asks.
+    sync::wait_while(|| !registry::try_for_each(|cache| cached += empty(cache)));
+    cached > 0
 }
 
 /// Brings a cache's free objects home and gives its empty slabs back; how many objects.

@@ -271,10 +271,13 @@ pub(crate) fn with_lock<R>(look: impl FnOnce() -> R) -> R {
 
 /// As [`for_each`], if nobody holds the lock; false, and nothing done, otherwise. For allocation paths, which may run
 /// inside something that holds it.
-pub(crate) fn try_for_each(each: impl FnMut(&'static RawCache)) -> bool {
-    let Some(registry) = REGISTRY.try_lock() else { return false };
-    registry.live().for_each(each);
-    true
+pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
+    fn one_for_all(each: &mut dyn FnMut(&'static RawCache)) -> bool {
+        let Some(registry) = REGISTRY.try_lock() else { return false };
+        registry.live().for_each(each);
+        true
+    }
+    one_for_all(&mut each)
 }
 
 /// The cache that owns an address, if it is an address in a slab.

@@ -15,7 +15,7 @@
 use core::ptr::NonNull;
 
 use crate::page::zone::ZONE;
-use crate::sync::gate::Gate;
+use crate::sync::gate::{Gate, Inside};
 use crate::sync::{AtomicUsize, Ordering, relax, thread_id};
 use crate::units::{align_up, checked_align_up};
 
@@ -27,14 +27,23 @@ const PATIENCE: u32 = 110;
 
 /// Runs `usual` inside the gate. Where another thread's fork keeps the gate closed for longer than a moment, runs `instead`.
 pub(super) fn pass<R>(usual: impl FnOnce() -> R, instead: impl FnOnce() -> R) -> R {
+    match enter() {
+        Some(_inside) => usual(),
+        None => instead(),
+    }
+}
+
+/// Goes in; `None` if the gate stays closed for longer than a moment. One copy for all who pass.
+#[inline(never)]
+fn enter() -> Option<Inside<'static>> {
     let me = thread_id();
     for waited in 0..PATIENCE {
-        if let Some(_inside) = GATE.enter(me) {
-            return usual();
+        if let Some(inside) = GATE.enter(me) {
+            return Some(inside);
         }
         relax(waited);
     }
-    instead()
+    None
 }
 
 /// Addresses that were freed beside a fork; 0 for none. Where all places are taken a block is lost.

@@ -34,6 +34,7 @@ pub(super) enum Found {
 
 impl Found {
     /// Bytes that may be used.
+    #[inline(never)]
     pub(super) fn bytes(&self) -> usize {
         match *self {
             Found::Object(code) => size_of_class(code.class()),

@@ -195,6 +195,7 @@ pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
 ///
 /// # Safety
 /// Nobody else uses the mapping during the call; on success the old address is dead.
+#[inline(never)]
 pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<u8>> {
     let source = ZONE.source()?;
     let new_bytes = checked_align_up(new_bytes, source.page_size())?;
@@ -217,6 +218,8 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
 
 /// Reports an address that `function` was given, and that neither the zone holds nor a mapping starts at. Walks the
 /// whole table: misuse is rare, and most programs end with its first report.
+#[cold]
+#[inline(never)]
 pub(crate) fn report_stray(function: &str, address: usize) {
     let table = TABLE.lock();
     let around = HEADS.iter().flat_map(nodes_from).find_map(|node| {

@@ -59,6 +59,8 @@ pub(crate) fn bump(counter: &AtomicUsize) {
 
 /// One step of waiting: spin first, then yield the CPU, then sleep; `waited` counts the steps so far.
 #[cfg(not(ashlar_loom))]
+#[cold]
+#[inline(never)]
 pub(crate) fn relax(waited: u32) {
     if waited < 64 {
         core::hint::spin_loop();

@@ -39,15 +39,23 @@ pub(super) fn trim(now_ms: u32) {
     if dirty < bound && !look_at_barns {
         return;
     }
-    let mut held = 0;
-    registry::try_for_each(|cache| held += engine::held_bytes(cache));
+    let held = super::held_bytes();
     let stats = ZONE.stats();
     let in_use = ((stats.committed - stats.free) * PAGE_SIZE).saturating_sub(held);
-    if dirty + held < bound.max(in_use / 8) || BUSY.swap(1, Ordering::Acquire) != 0 {
+    if dirty + held >= bound.max(in_use / 8) {
+        give_back(now_ms, bound, held > dirty / 2);
+    }
+}
+
+/// Gives free pages back, and what barns hold if `barns`.
+#[cold]
+#[inline(never)]
+fn give_back(now_ms: u32, bound: usize, barns: bool) {
+    if BUSY.swap(1, Ordering::Acquire) != 0 {
         return;
     }
     adapt(now_ms, bound);
-    if held > dirty / 2 {
+    if barns {
         registry::try_for_each(engine::release);
     }
     let (given, _) = ZONE.purge(Purge::All);

@@ -130,6 +130,7 @@ fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) ->
 }
 
 /// See [`super::alloc`].
+#[inline(never)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let home = if ZONE.nodes() > 1 { PERCPU.node_of(percpu::this_cpu()) } else { NodeId(0) };
     alloc_on(cache, home)
@@ -146,6 +147,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 }
 
 /// See [`super::free`].
+#[inline(never)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);

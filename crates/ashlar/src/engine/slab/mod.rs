@@ -369,6 +369,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
 }
 
 /// See [`super::held_bytes`]: shared arrays, alien caches and free slabs.
+#[inline(never)]
 pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     let objects = |node: &state::Node| {
         let aliens: usize = node.aliens.iter().map(|alien| alien.lock().avail()).sum();

@@ -84,9 +84,15 @@ fn tick_now() {
     let walk: Walk = unsafe { core::mem::transmute::<usize, Walk>(walk) };
     walk(|cache| {
         if cache.engine == Engine::Slab {
-            round(cache, this_cpu(), now());
+            round_here(cache);
         }
     });
+}
+
+/// The round of this CPU that is due.
+#[inline(never)]
+fn round_here(cache: &'static RawCache) {
+    round(cache, this_cpu(), now());
 }
 
 /// Registers the walk over all caches.

@@ -93,6 +93,8 @@ pub(crate) fn flush_to(cache: &'static RawCache, objects: &[usize], sink: &mut i
 impl<S: Sink> Batch<'_, S> {
     fn run(&mut self) {
         let mut groups = [EMPTY; GROUPS];
+        // A bit for each group that has an object.
+        let mut filled = 0u32;
         let order = self.cache.geometry.order.0;
         for (position, &object) in self.objects.iter().enumerate() {
             if let Some(&later) = self.objects.get(position + AHEAD) {
@@ -107,14 +109,14 @@ impl<S: Sink> Batch<'_, S> {
                 groups[slot] = Group { page, ..EMPTY };
             }
             let group = &mut groups[slot];
+            filled |= 1 << slot;
             self.next[position] = group.first;
             group.first = position as u8;
             group.count += 1;
         }
-        for group in groups {
-            if group.count > 0 {
-                self.publish(group);
-            }
+        while filled != 0 {
+            self.publish(groups[filled.trailing_zeros() as usize]);
+            filled &= filled - 1;
         }
         self.discard_all();
     }

@@ -78,17 +78,32 @@ fn shortest<'a>(blocks: impl Iterator<Item = (u32, &'a Block)>, pages: usize) ->
 impl Zone {
     /// The first page of the shortest stretch of free pages that holds `pages` of them.
     pub(super) fn fit(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
-        let all = blocks.extents.blocks();
-        if all > MOST_BLOCKS && pages > BLOCK_PAGES {
-            return self.fit_around_empties(blocks, pages).or_else(|| self.fit_at_end(blocks, pages));
+        if blocks.extents.blocks() > MOST_BLOCKS {
+            return self.fit_in_many(blocks, pages);
         }
+        self.shortest(blocks, pages)
+    }
+
+    /// [`Self::fit`] in more blocks than it would look at.
+    #[cold]
+    #[inline(never)]
+    fn fit_in_many(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
+        let found = if pages > BLOCK_PAGES {
+            self.fit_around_empties(blocks, pages)
+        } else {
+            self.shortest(blocks, pages).or_else(|| {
+                let (number, first) = blocks.pick_run(self, pages)?;
+                Some(number as usize * BLOCK_PAGES + first)
+            })
+        };
+        found.or_else(|| self.fit_at_end(blocks, pages))
+    }
+
+    /// [`shortest`] of the node's first [`MOST_BLOCKS`].
+    #[inline(never)]
+    fn shortest(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let some = blocks.extents.numbers().take(MOST_BLOCKS as usize).map(|number| (number, &*self.block(number)));
-        let found = shortest(some, pages);
-        if found.is_some() || all <= MOST_BLOCKS {
-            return found;
-        }
-        let listed = blocks.pick_run(self, pages).map(|(number, first)| number as usize * BLOCK_PAGES + first);
-        listed.or_else(|| self.fit_at_end(blocks, pages))
+        shortest(some, pages)
     }
 
     /// [`Self::fit`] for more than a block, by runs of empty blocks and what is free before and behind them.
@@ -124,6 +139,8 @@ impl Zone {
     }
 
     /// The first page of `pages` free pages, more than a block has, from a block's start on.
+    #[cold]
+    #[inline(never)]
     pub(super) fn whole_blocks(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let (whole, rest) = ((pages / BLOCK_PAGES) as u32, pages % BLOCK_PAGES);
         let runs = blocks.extents.iter().flat_map(|stretch| self.empty_runs(stretch).map(move |run| (stretch, run)));

@@ -57,7 +57,7 @@ impl Frontier {
 }
 
 impl Zone {
-    /// Takes over its part of the layout, for `nodes` nodes. Called once, by the boot; commits nothing.
+    /// Takes over its part of the layout, for `nodes` nodes. Called once, by the boot; commits no pages.
     pub(crate) fn init(&self, layout: &Layout, nodes: usize) {
         let base = layout.zone.start & !(BLOCK_SIZE - 1);
         // SAFETY: the boot runs once, and no other thread knows of the zone yet.
@@ -71,6 +71,13 @@ impl Zone {
         frontier.limit = (layout.zone.end - base).div_ceil(BLOCK_SIZE) as u32;
         frontier.committed = layout.tables;
         self.nodes.store(nodes as u32, Ordering::Relaxed);
+        for node in &self.node[..nodes] {
+            let mut blocks = node.lock();
+            // Where there is no memory for it now, the first growth tries again.
+            if let Some(array) = extents::array(blocks.extents.room_wanted()) {
+                blocks.extents.move_to(array);
+            }
+        }
         let [heads, class, ..] = layout.tables;
         MEMMAP.publish(base, class, heads);
     }
@@ -92,7 +99,8 @@ impl Zone {
         // Grow by an eighth at a time: few system calls, and few pages charged under strict overcommit.
         let want = u32::try_from(want).ok()?;
         let step = want.max((seen / 8).min(MAX_COMMIT_BLOCKS));
-        let more = [step, want].into_iter().find_map(|count| self.commit(&mut frontier, supply, node, count))?;
+        let more = self.commit(&mut frontier, supply, node, step);
+        let more = more.or_else(|| self.commit(&mut frontier, supply, node, want))?;
         let mut blocks = lock.lock();
         if let Some(array) = array {
             blocks.extents.move_to(array);
@@ -115,6 +123,7 @@ impl Zone {
     }
 
     /// Commits `count` blocks for a node, with what tables they need, and publishes their pages; which they are.
+    #[inline(never)]
     fn commit(&self, frontier: &mut Frontier, supply: Supply, node: NodeId, count: u32) -> Option<Stretch> {
         let nodes = self.nodes();
         let mut detour = 1;
@@ -146,6 +155,8 @@ impl Zone {
     }
 
     /// The first of `count` block numbers that are set aside for a node of several, of fresh ones if need be.
+    #[cold]
+    #[inline(never)]
     fn numbers_for(&self, frontier: &mut Frontier, node: NodeId, count: u32) -> Option<u32> {
         let aside = frontier.set_aside[usize::from(node.0)];
         if aside.len() >= count {
@@ -210,7 +221,9 @@ impl Zone {
         }
         // SAFETY: blocks behind the end of the zone, so nothing was committed there.
         unsafe { supply.commit(from, to)? };
-        if let Some(at) = NonNull::new(from as *mut u8) {
+        if self.nodes() > 1
+            && let Some(at) = NonNull::new(from as *mut u8)
+        {
             // SAFETY: the zone's own range, just committed.
             unsafe { supply.source().bind(at, to - from, node) };
         }
@@ -231,6 +244,7 @@ impl Zone {
 ///
 /// # Safety
 /// As for [`Supply::commit`], of the range behind `done`.
+#[inline(never)]
 unsafe fn commit_up_to(supply: Supply, start: usize, done: &mut usize, need: usize, good: usize) -> Option<()> {
     let page = supply.source().page_size();
     let [need, good] = [need, good.max(need)].map(|bytes| align_up(start + bytes, page));

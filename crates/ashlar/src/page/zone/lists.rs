@@ -7,17 +7,14 @@ use crate::units::{BLOCK_ORDER, BLOCK_PAGES};
 impl NodeBlocks {
     /// The fullest block that has a free run of `order`.
     pub(super) fn pick(&self, order: u8) -> Option<u32> {
-        let mut best: Option<(u32, usize)> = None;
-        for run in usize::from(order) + 1..=usize::from(BLOCK_ORDER) + 1 {
-            let levels = self.nonempty[run];
-            if levels != 0 {
-                let level = levels.trailing_zeros();
-                if best.is_none_or(|(l, _)| level < l) {
-                    best = Some((level, run));
-                }
-            }
+        let large_enough = usize::from(order) + 1;
+        let levels = self.nonempty[large_enough..].iter().fold(0, |all, levels| all | levels);
+        if levels == 0 {
+            return None;
         }
-        best.map(|(level, run)| self.lists[run][level as usize])
+        let level = levels.trailing_zeros();
+        let run = large_enough + self.nonempty[large_enough..].iter().position(|levels| levels >> level & 1 != 0)?;
+        Some(self.lists[run][level as usize])
     }
 
     /// A block and the first page in it of a run of `pages` free pages, wherever such a run starts. Looks at the fullest

@@ -268,7 +268,6 @@ impl Zone {
         place: Place,
         mut dirty: Option<&mut DirtyParts>,
     ) -> Option<Run> {
-        let lock = self.node.get(usize::from(node.0))?;
         let mut take = |blocks: &mut NodeBlocks| {
             let first = self.find(blocks, pages, place)?;
             if let Some(dirty) = dirty.as_deref_mut() {
@@ -276,26 +275,39 @@ impl Zone {
             }
             Some(self.take_run(blocks, first, pages))
         };
-        if let Some(run) = take(&mut lock.lock()) {
-            return Some(run);
-        }
-        if self.ask_above(node)
-            && let Some(run) = take(&mut lock.lock())
-        {
-            return Some(run);
+        let mut run = None;
+        self.take_or_grow(node, &|blocks| self.blocks_wanted(blocks, pages, place), &mut |blocks| {
+            run = take(blocks);
+            run.is_some()
+        });
+        run
+    }
+
+    /// Calls `take` with the blocks of a node until it is true: after the layers above gave what they could do without, and after the
+    /// node got as many blocks as `wanted` says. False without memory.
+    #[inline(never)]
+    fn take_or_grow(
+        &self,
+        node: NodeId,
+        wanted: &dyn Fn(&NodeBlocks) -> usize,
+        take: &mut dyn FnMut(&mut NodeBlocks) -> bool,
+    ) -> bool {
+        let Some(lock) = self.node.get(usize::from(node.0)) else { return false };
+        if take(&mut lock.lock()) || (self.ask_above(node) && take(&mut lock.lock())) {
+            return true;
         }
         // Other threads may be quicker to take what this one's growth brought.
         for _ in 0..ATTEMPTS {
             let (want, seen) = {
                 let blocks = lock.lock();
-                (self.blocks_wanted(&blocks, pages, place), blocks.extents.blocks())
+                (wanted(&blocks), blocks.extents.blocks())
             };
-            let mut blocks = self.grow(node, want, seen)?;
-            if let Some(run) = take(&mut blocks) {
-                return Some(run);
+            let Some(mut blocks) = self.grow(node, want, seen) else { return false };
+            if take(&mut blocks) {
+                return true;
             }
         }
-        None
+        false
     }
 
     /// Notes the dirty ones of free pages. The caller holds the zone lock.
@@ -312,32 +324,18 @@ impl Zone {
     }
 
     /// Takes runs of `order` until there are `want` or memory ends, under one lock; returns the number taken.
+    #[inline(never)]
     pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [Run]) -> usize {
-        let Some(lock) = self.node.get(usize::from(node.0)) else { return 0 };
         let want = want.min(out.len());
-        let out = &mut out[..want];
-        let got = self.fill(&mut lock.lock(), order, out);
-        if got > 0 || want == 0 {
-            return got;
-        }
-        self.ask_above(node);
-        for _ in 0..ATTEMPTS {
-            let seen = {
-                let mut blocks = lock.lock();
-                let got = self.fill(&mut blocks, order, out);
-                if got > 0 {
-                    return got;
-                }
-                blocks.extents.blocks()
-            };
+        let mut got = 0;
+        if want > 0 {
             // Fresh memory only for a thread that would go away with nothing.
-            let Some(mut blocks) = self.grow(node, 1, seen) else { return 0 };
-            let got = self.fill(&mut blocks, order, out);
-            if got > 0 {
-                return got;
-            }
+            self.take_or_grow(node, &|_| 1, &mut |blocks| {
+                got = self.fill(blocks, order, &mut out[..want]);
+                got > 0
+            });
         }
-        0
+        got
     }
 
     /// Fills `out` from its start with runs of `order`, as far as there are some; returns the number.
@@ -379,6 +377,7 @@ impl Zone {
     }
 
     /// Takes free pages from `page` on, in as many blocks as they lie in.
+    #[inline(never)]
     fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> Run {
         let mut dirty = 0;
         for (number, at, count) in parts(page, page + pages) {
@@ -389,6 +388,7 @@ impl Zone {
     }
 
     /// Takes free pages of one block; returns how many were dirty.
+    #[inline(never)]
     fn take_in_block(&self, blocks: &mut NodeBlocks, number: u32, at: usize, count: usize) -> usize {
         let dirty = self.block(number).take(at, count);
         blocks.free_pages -= count;
@@ -421,6 +421,7 @@ impl Zone {
     }
 
     /// Gives several runs of one node back under one lock; as [`Self::free`].
+    #[inline(never)]
     pub(crate) fn free_many(&self, runs: &[(PageIndex, usize)]) -> bool {
         let Some(&(first, _)) = runs.first() else { return false };
         let node = self.node_of(first);
@@ -431,6 +432,7 @@ impl Zone {
         blocks.dirty_pages >= DIRTY_WORTH_REAPING
     }
 
+    #[inline(never)]
     fn put_locked(&self, blocks: &mut NodeBlocks, first: PageIndex, pages: usize, dirty: bool) {
         let page = first.0 as usize;
         for (number, at, count) in parts(page, page + pages) {
