@@ -12,6 +12,8 @@
 use crate::units::{BLOCK_PAGES, PageIndex};
 
 const WORDS: usize = BLOCK_PAGES / 64;
+/// One in every byte of a word.
+const EACH_BYTE: u64 = u64::from_ne_bytes([1; 8]);
 /// Bits at multiples of 2^k, for k of 0 to 6: where a run of order k may start inside a word.
 static STARTS: [u64; 7] = [
     !0,
@@ -325,12 +327,11 @@ impl Block {
         (unit > first).then_some((first * granule, (unit - first) * granule))
     }
 
+    /// The words that are wholly free, as bits.
     fn full_words(&self) -> u8 {
-        let mut full = 0;
-        for (i, &order) in self.word_order.iter().enumerate() {
-            full |= u8::from(order == 7) << i;
-        }
-        full
+        // No order is above 7, so that one more has the bit of 8 in full words only; the product gathers these bits.
+        let full = (u64::from_le_bytes(self.word_order) + EACH_BYTE) >> 3 & EACH_BYTE;
+        (full.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
     }
 
     fn refresh(&mut self, first_word: usize, last_word: usize) {

@@ -7,14 +7,9 @@ use crate::units::{BLOCK_ORDER, BLOCK_PAGES};
 impl NodeBlocks {
     /// The fullest block that has a free run of `order`.
     pub(super) fn pick(&self, order: u8) -> Option<u32> {
-        let large_enough = usize::from(order) + 1;
-        let levels = self.nonempty[large_enough..].iter().fold(0, |all, levels| all | levels);
-        if levels == 0 {
-            return None;
-        }
-        let level = levels.trailing_zeros();
-        let run = large_enough + self.nonempty[large_enough..].iter().position(|levels| levels >> level & 1 != 0)?;
-        Some(self.lists[run][level as usize])
+        let long_enough = !0 << (order + 1);
+        let (level, runs) = self.nonempty.iter().enumerate().find(|(_, runs)| *runs & long_enough != 0)?;
+        Some(self.lists[(runs & long_enough).trailing_zeros() as usize][level])
     }
 
     /// A block and the first page in it of a run of `pages` free pages, wherever such a run starts. Looks at the fullest
@@ -51,7 +46,7 @@ impl NodeBlocks {
             zone.block(head).prev = number;
         }
         self.lists[usize::from(run)][usize::from(level)] = number;
-        self.nonempty[usize::from(run)] |= 1 << level;
+        self.nonempty[usize::from(level)] |= 1 << run;
     }
 
     pub(super) fn unlink(&mut self, zone: &Zone, number: u32, (run, level): (u8, u8)) {
@@ -67,7 +62,7 @@ impl NodeBlocks {
         } else {
             self.lists[usize::from(run)][usize::from(level)] = next;
             if next == NO_BLOCK {
-                self.nonempty[usize::from(run)] &= !(1 << level);
+                self.nonempty[usize::from(level)] &= !(1 << run);
             }
         }
     }

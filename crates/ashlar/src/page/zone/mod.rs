@@ -107,8 +107,8 @@ struct NodeBlocks {
     extents: Extents,
     /// Lists of blocks by largest free run (one more than its order) and fullness.
     lists: [[u32; LEVELS]; 11],
-    /// For each largest run, a bit for each level whose list is not empty.
-    nonempty: [u8; 11],
+    /// For each level, a bit for each largest run whose list is not empty.
+    nonempty: [u16; LEVELS],
     /// The blocks with dirty pages, in order of their stamps, and how many they are.
     oldest: u32,
     youngest: u32,
@@ -191,7 +191,7 @@ impl Zone {
                 SpinLock::new(NodeBlocks {
                     extents: Extents::NONE,
                     lists: [[NO_BLOCK; LEVELS]; 11],
-                    nonempty: [0; 11],
+                    nonempty: [0; LEVELS],
                     oldest: NO_BLOCK,
                     youngest: NO_BLOCK,
                     dirty_blocks: 0,
