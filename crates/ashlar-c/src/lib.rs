@@ -8,7 +8,7 @@
 //! * [`cache`]: `kmem_cache_*`. [`sheaf`]: prefilled sheaves. [`kmalloc`]: objects of any size. [`strings`]: copies.
 //! * [`numa`]: memory of a given node.
 //! * [`figures`]: what is the library's own: options, counters, mode.
-//! * `process`: fork. `report`: errno, and lines on standard error.
+//! * `report`: errno, and lines on standard error.
 //!
 //! No function here is named as one of the C library's: a program keeps its `malloc` and gets slabs beside it. Nothing
 //! unwinds into C: a panic is a line on standard error and the end of the program, and no path that a program can reach has one.
@@ -27,7 +27,6 @@ pub mod figures;
 pub mod flags;
 pub mod kmalloc;
 pub mod numa;
-mod process;
 mod report;
 pub mod sheaf;
 pub mod strings;

@@ -10,7 +10,7 @@ use core::ops::Range;
 
 use syscalls::{Sysno, syscall};
 
-use crate::weak::address_of;
+use ashlar::address_of;
 
 global_asm!(
     ".weak ashlar_apart_code_start, ashlar_apart_code_end, ashlar_apart_tables_start, ashlar_apart_tables_end",

@@ -16,7 +16,7 @@ use core::arch::{global_asm, naked_asm};
 use core::ffi::c_void;
 
 use crate::text::to_stderr;
-use crate::weak::address_of;
+use ashlar::address_of;
 use ashlar::malloc as inner;
 pub use derived::*;
 

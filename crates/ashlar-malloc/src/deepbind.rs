@@ -29,7 +29,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use ashlar::malloc::DeepBind;
 
 use crate::text::{Text, to_stderr};
-use crate::weak::address_of;
+use ashlar::address_of;
 
 core::arch::global_asm!(".weak dlsym, ___dlopen");
 

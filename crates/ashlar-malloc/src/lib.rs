@@ -53,5 +53,3 @@ mod text;
 pub mod threads;
 #[cfg(target_arch = "x86_64")]
 pub mod vfork;
-#[cfg(target_arch = "x86_64")]
-mod weak;

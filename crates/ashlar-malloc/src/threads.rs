@@ -20,7 +20,7 @@ use ashlar::{CreateThread, ThreadEntry};
 use libc::{pthread_attr_t, pthread_key_t, pthread_t};
 
 use crate::process;
-use crate::weak::address_of;
+use ashlar::address_of;
 
 // `__pthread_create` is there in static programs only: under the other name the linker finds this library's.
 global_asm!(".weak __pthread_create, dlsym");

@@ -1,17 +1,17 @@
 //! Fork: the child finds every structure whole, and no thread waits for a fork for ever.
 //!
 //! ## Before
-//! [`prepare`] closes the [`GATE`] of malloc and waits until no other thread is in a slow path of malloc; then it takes all locks,
+//! [`prepare`] closes the gate of malloc (`GATE`) and waits until no other thread is in a slow path of malloc; then it takes all locks,
 //! in lock order. The first is for malloc, the second for the slow paths of caches and kmalloc, which do not pass the gate.
 //!
 //! ## Between
 //! The C library goes on to take its own locks, and other libraries have handlers that take theirs. A thread may hold one of
 //! these and allocate or free. If it waited for this fork, and the fork for its lock, both would hang. So a thread that
-//! finds the gate closed waits for a moment, and then does without the allocator: see [`beside_fork`]. Caches and kmalloc
+//! finds the gate closed waits for a moment, and then does without the allocator: see `beside_fork`. Caches and kmalloc
 //! have no such way: the C library never calls them.
 //!
 //! The thread that forks may itself allocate, in handlers that run between or in a signal handler, and fork again: gate and locks let it
-//! pass (see [`crate::sync`]). So the order in which handlers were registered does not matter.
+//! pass (see `sync`). So the order in which handlers were registered does not matter.
 //!
 //! ## After
 //! Parent and child release the locks and open the gate. What threads freed meanwhile is freed now. Critical sections
@@ -133,10 +133,15 @@ pub unsafe fn after_in_child() {
 }
 
 /// Has the C library call the three functions above at each fork from now on; false when it has no memory for that.
-/// The handlers of `prepare` run in reverse order of registration and the others in order: the earlier these are
-/// registered, the shorter other threads have to do without the allocator.
+/// Done once, when the library is loaded, or by an earlier call: the handlers of `prepare` run in reverse order of
+/// registration and the others in order, and the earlier these are registered, the shorter other threads have to do
+/// without the allocator.
 #[cfg(feature = "os")]
 pub fn register() -> bool {
+    static DONE: AtomicU32 = AtomicU32::new(0);
+    if DONE.swap(1, Ordering::AcqRel) != 0 {
+        return true;
+    }
     extern "C" fn before() {
         prepare();
     }
@@ -157,7 +162,11 @@ pub fn register() -> bool {
         ) -> core::ffi::c_int;
     }
     // SAFETY: the handlers are functions of this library; where that can be unloaded, the C library forgets them then.
-    unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) == 0 }
+    let registered = unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) == 0 };
+    if !registered {
+        DONE.store(0, Ordering::Release);
+    }
+    registered
 }
 
 /// What [`before_vfork`] took, for [`after_vfork`].

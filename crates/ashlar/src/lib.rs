@@ -22,7 +22,7 @@
 //! | 4 | `engine` | strategies; `slub`: barns, partial slabs, refill and flush |
 //! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
 //! | 6 | `kmalloc` `malloc` `prefill` `numa` | size classes and large objects; C's allocator; reserves; memory of a node |
-//! | 7 | `global` `fork` `probe` `boot` | faces, fork handlers, locks seen from outside, start |
+//! | 7 | `global` `fork` `load` `probe` `boot` | faces, fork handlers, locks seen from outside, start |
 //!
 //! ## Lock order
 //! registry lock, drain lock, CPU locks (mode `lock` only), list_lock or barn lock (never both, but for fork, which
@@ -78,6 +78,8 @@ pub mod fork;
 mod global;
 #[cfg(not(ashlar_loom))]
 mod kmalloc;
+#[cfg(all(feature = "os", not(any(ashlar_loom, miri))))]
+mod load;
 #[cfg(not(ashlar_loom))]
 pub mod malloc;
 #[cfg(all(ashlar_loom, test))]

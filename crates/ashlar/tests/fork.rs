@@ -116,18 +116,26 @@ fn forks(count: usize) {
                     // SAFETY: fresh.
                     unsafe { fill(at, size, i as u64) };
                 }
-                ashlar::fork::prepare();
+                // By the C library, whose handlers were registered at load, and by the bare system call.
+                let bare = round % 2 == 1;
+                if bare {
+                    ashlar::fork::prepare();
+                }
                 // SAFETY: the child only runs `grandchild`, which takes no lock but the allocator's, and ends.
-                let pid = unsafe { libc::fork() };
+                let pid = unsafe { if bare { libc::syscall(libc::SYS_fork) as libc::pid_t } else { libc::fork() } };
                 if pid == 0 {
                     // SAFETY: `prepare` was called above, by the thread that forked; `_exit` ends the child.
                     unsafe {
-                        ashlar::fork::after_in_child();
+                        if bare {
+                            ashlar::fork::after_in_child();
+                        }
                         libc::_exit(grandchild(&live));
                     }
                 }
-                // SAFETY: `prepare` was called above.
-                unsafe { ashlar::fork::after_in_parent() };
+                if bare {
+                    // SAFETY: `prepare` was called above.
+                    unsafe { ashlar::fork::after_in_parent() };
+                }
                 assert!(pid > 0, "fork failed");
                 assert_eq!(wait(pid), 0, "wait status of child {round}");
                 for (i, (at, size)) in live.into_iter().enumerate() {

@@ -29,7 +29,7 @@
 use core::arch::{global_asm, naked_asm};
 use core::ffi::c_void;
 
-use crate::weak::address_of;
+use ashlar::address_of;
 
 /// Jumps to the form that counts; the lines come before the jump.
 macro_rules! jumps {

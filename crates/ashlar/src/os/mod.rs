@@ -7,13 +7,20 @@
 //! that is about to be cancelled. So system calls are made by the bare instruction (crate
 //! `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of the C library only functions are
 //! used that promise the same (`getauxval`, `clock_gettime`, `sched_getcpu`, `sysconf`). The exceptions are in
-//! [`thread`], which only a program's own call to start or stop the background thread reaches, and `abort`.
+//! [`thread`], which only a program's own call to start or stop the background thread reaches, in `loader`, which
+//! only runs while the library is loaded, and `abort`.
 #![allow(unsafe_code, reason = "system calls")]
 
+#[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
+mod loader;
 mod mem;
 pub(crate) mod thread;
 mod topology;
+#[cfg(target_arch = "x86_64")]
+mod weak;
 
+#[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
+pub(crate) use loader::stay_loaded;
 pub(crate) use mem::LinuxSource;
 pub(crate) use topology::{SYSTEM, read_topology};
 

@@ -47,15 +47,8 @@ fn own_offset() -> isize {
 /// The registration that the C library tells of: offset from the thread pointer and size; the size is 0 where it was told not to
 /// register. `None` where it knows nothing of rseq.
 fn of_c_library() -> Option<(isize, u32)> {
-    let (offset, size): (*const isize, *const u32);
-    // SAFETY: reads two GOT entries: the symbols' addresses, or 0 where the C library has none.
-    unsafe {
-        asm!(
-            "mov {0}, [rip + __rseq_offset@GOTPCREL]",
-            "mov {1}, [rip + __rseq_size@GOTPCREL]",
-            out(reg) offset, out(reg) size, options(nostack, readonly)
-        );
-    }
+    let offset = crate::address_of!("__rseq_offset").cast::<isize>();
+    let size = crate::address_of!("__rseq_size").cast::<u32>();
     if offset.is_null() || size.is_null() {
         return None;
     }

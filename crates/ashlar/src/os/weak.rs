@@ -1,6 +1,9 @@
-//! Symbols that a program, or the linker, may have or not.
+//! Symbols that a program, the C library or the linker may have or not.
 
-/// The address that a GOT entry holds: null where nobody defines the symbol, which is declared weak by `.weak` in assembly.
+/// The address that a GOT entry holds: null where nobody defines the symbol, which is declared weak by `.weak` in
+/// assembly.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: *const core::ffi::c_void;
@@ -15,4 +18,3 @@ macro_rules! address_of {
         address
     }};
 }
-pub(crate) use address_of;
