@@ -417,15 +417,16 @@ fn what_mlockall_locks_is_what_the_page_says() {
 #[test]
 fn under_a_limit_of_addresses_there_are_as_many_small_objects_as_with_the_c_library() {
     let (limited, program) = (build("cc", "c/limited.c", &[]), build("cc", "c/process.c", &[]));
-    for mib in [64_usize, 256] {
+    const MIB: usize = 1 << 20;
+    for mib in [64, 256] {
         let run = |command: &mut Command| {
-            let out = command.arg("as").arg((mib << 20).to_string()).arg(&program).arg("small").output();
+            let out = command.arg("as").arg((mib * MIB).to_string()).arg(&program).arg("small").output();
             let out = out.expect("it runs");
             if out.status.code() == Some(NOT_HERE) {
                 return None;
             }
             assert!(out.status.success(), "{}", text(&out.stderr));
-            Some(text(&out.stdout).trim().parse::<usize>().expect("a number") * 64 >> 20)
+            Some(text(&out.stdout).trim().parse::<usize>().expect("a number") * 64 / MIB)
         };
         let Some(without) = run(&mut Command::new(&limited)) else { return skipped("limits may not be changed") };
         let with = run(&mut on_library(&limited, "")).expect("it ran before");

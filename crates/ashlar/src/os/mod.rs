@@ -5,9 +5,11 @@
 //! ## What may be called from here
 //! An allocation may come from inside the C library, from a thread that holds one of its locks, and from a thread
 //! that is about to be cancelled. So system calls are made by the bare instruction (crate
-//! `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of the C library only functions are
-//! used that promise the same (`getauxval`, `clock_gettime`, `sched_getcpu`, `sysconf`). The exceptions are in
-//! [`thread`], which only a program's own call to start or stop the background thread reaches, and `abort`.
+//! `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of the C
+//! library only functions are used that are no cancellation points and take no lock: `getauxval`,
+//! `clock_gettime`, `sched_getcpu` and `sysconf`, and at start-up `getenv`, `getrlimit` and `sysinfo`.
+//! The exceptions are in [`thread`], which only a program's own call to start or stop the background
+//! thread reaches, and `abort`. `docs/process.md` lists all of them.
 #![allow(unsafe_code, reason = "system calls")]
 
 mod mem;
