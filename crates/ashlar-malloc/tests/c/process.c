@@ -57,6 +57,20 @@ static void *waits(void *arg) {
     return arg;
 }
 
+/* Waits until a thread has the name, or the number of threads is right; a second at most. */
+static void wait_for(const char *name, int number) {
+    char names[64][16], file[64], found[64];
+    for (int look = 0; look < 50; look++, usleep(20000)) {
+        int n = numbers("/proc/self/task", names, 64);
+        if (n == number) return;
+        for (int i = 0; name && i < n; i++) {
+            snprintf(file, sizeof file, "/proc/self/task/%s/status", names[i]);
+            value(file, "Name:", found);
+            if (!strcmp(found, name)) return;
+        }
+    }
+}
+
 /* `what: N` for the number of threads; then a line for each but the first two: name, SigBlk, scheduling policy. */
 static void tell(const char *what) {
     char names[64][16], file[64], name[64], mask[64];
@@ -86,11 +100,11 @@ static void threads(void) {
     pthread_barrier_init(&barrier, NULL, 2);
     MUST(pthread_create(&thread, NULL, waits, NULL) == 0);
     pthread_barrier_wait(&barrier);
-    /* Its name comes a moment after pthread_create. */
-    usleep(100000);
+    wait_for("ashlar-reaper", 0);
     tell("threaded");
     pthread_barrier_wait(&barrier);
     MUST(pthread_join(thread, NULL) == 0);
+    wait_for(NULL, 1);
     tell("joined");
 }
 
