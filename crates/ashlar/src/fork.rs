@@ -1,17 +1,19 @@
 //! Fork: the child finds every structure whole, and no thread waits for a fork for ever.
 //!
 //! ## Before
-//! [`prepare`] closes the gate of malloc (`GATE`) and waits until no other thread is in a slow path of malloc; then it takes all locks,
-//! in lock order. The first is for malloc, the second for the slow paths of caches and kmalloc, which do not pass the gate.
+//! [`prepare`] closes the gate of malloc and waits until no other thread is in a slow path of malloc.
+//! Then it takes all locks, in lock order. The gate is for malloc. The locks are for the slow paths
+//! of caches and kmalloc, which do not pass the gate.
 //!
 //! ## Between
 //! The C library goes on to take its own locks, and other libraries have handlers that take theirs. A thread may hold one of
 //! these and allocate or free. If it waited for this fork, and the fork for its lock, both would hang. So a thread that
-//! finds the gate closed waits for a moment, and then does without the allocator: see `beside_fork`. Caches and kmalloc
-//! have no such way: the C library never calls them.
+//! finds the gate closed waits for a moment, and then does without the allocator: see the module
+//! `malloc::beside_fork`. Caches and kmalloc have no such way: the C library never calls them.
 //!
-//! The thread that forks may itself allocate, in handlers that run between or in a signal handler, and fork again: gate and locks let it
-//! pass (see `sync`). So the order in which handlers were registered does not matter.
+//! The thread that forks may itself allocate, in handlers that run between or in a signal handler,
+//! and fork again: gate and locks let it pass (see the module `sync`). So the order in which
+//! handlers were registered does not matter.
 //!
 //! ## After
 //! Parent and child release the locks and open the gate. What threads freed meanwhile is freed now. Critical sections

@@ -1,6 +1,6 @@
-/* A program that, once started, locks itself in: any system call that is not on the list kills it. The list is what
-   the allocator needs after its start (see the head of ashlar-malloc's lib.rs; the reaper, a thread, is off), write and
-   exit. Exit code 77: no filters. */
+/* A program that, once started, locks itself in: any system call that is not on the list kills it.
+   The list is what the allocator needs for allocation and free (docs/process.md has all calls),
+   without the background thread and fork, and write and exit. Exit code 77: no filters. */
 #include "must.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use built::built;
+pub(crate) use built::built;
 
 /// The shared library.
 pub(crate) fn library() -> PathBuf {

@@ -74,9 +74,10 @@ fn tick() -> bool {
 #[cfg(feature = "os")]
 mod trim;
 
-/// Starts the background thread, which gives free memory back to the system while the program sleeps; does nothing if it
-/// runs already. Without it the program's own calls do that work: `background` says what the thread is. It is lost
-/// in the child of a fork, and lives until [`stop_reaper`] otherwise.
+/// Starts the background thread, which gives free memory back to the system while the program
+/// sleeps; does nothing if it runs already. Without it the program's own calls do that work.
+/// `docs/process.md` describes the thread. It does not exist in the child of a fork, and runs until
+/// [`stop_reaper`] otherwise.
 ///
 /// Not to be called by a thread that holds a lock which an allocation may need, because the C library allocates to make a
 /// thread.

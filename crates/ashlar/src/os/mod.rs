@@ -5,10 +5,12 @@
 //! ## What may be called from here
 //! An allocation may come from inside the C library, from a thread that holds one of its locks, and from a thread
 //! that is about to be cancelled. So system calls are made by the bare instruction (crate
-//! `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of the C library only functions are
-//! used that promise the same (`getauxval`, `clock_gettime`, `sched_getcpu`, `sysconf`). The exceptions are in
-//! [`thread`], which only a program's own call to start or stop the background thread reaches, in `loader`, which
-//! only runs while the library is loaded, and `abort`.
+//! `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of the C
+//! library only functions are used that are no cancellation points and take no lock: `getauxval`,
+//! `clock_gettime`, `sched_getcpu` and `sysconf`, and at start-up `getenv`, `getrlimit` and `sysinfo`.
+//! The exceptions are in [`thread`], which only a program's own call to start or stop the background
+//! thread reaches, in `loader`, which runs while the library is loaded, and `abort`. `docs/process.md`
+//! lists all of them.
 #![allow(unsafe_code, reason = "system calls")]
 
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
