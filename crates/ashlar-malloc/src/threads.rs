@@ -104,18 +104,25 @@ fn ended() {
         // Another one lives; or this thread forked and is all that the child has.
         return;
     }
-    ashlar::stop_reaper();
-    // A thread that was made meanwhile found the background thread still there.
-    if LIVE.load(Ordering::Acquire) != 0 {
-        start_reaper();
-    }
+    follow_count();
 }
 
-fn start_reaper() {
-    if let Some(create) = real() {
-        // Without it the program's calls do its work.
-        // SAFETY: that is the C library's function.
-        let _ = unsafe { ashlar::start_reaper_by(create) };
+/// Starts the background thread or ends it, as the count of threads asks for. To be called after each change between none
+/// and some. Threads that change the count at the same time do this at the same time too: the last one to look finds the
+/// count as it stays.
+fn follow_count() {
+    loop {
+        let some = LIVE.load(Ordering::SeqCst) != 0;
+        if !some {
+            ashlar::stop_reaper();
+        } else if let Some(create) = real() {
+            // Without it the program's calls do its work.
+            // SAFETY: that is the C library's function.
+            let _ = unsafe { ashlar::start_reaper_by(create) };
+        }
+        if (LIVE.load(Ordering::SeqCst) != 0) == some {
+            return;
+        }
     }
 }
 
@@ -199,6 +206,7 @@ pub unsafe extern "C" fn pthread_create(
         ended();
         return error;
     }
-    start_reaper();
+    // The new thread may be through by now.
+    follow_count();
     0
 }
