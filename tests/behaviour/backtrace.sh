@@ -9,6 +9,8 @@
 list=no
 [ "$1" = --pids ] && list=yes && shift
 kind=$1 what=$2
+# Processes end while this reads of them.
+exec 3>&2 2>/dev/null
 unset LD_PRELOAD ASHLAR_OPTIONS GLIBC_TUNABLES LD_DEBUG LD_DEBUG_OUTPUT
 
 for dir in /proc/[0-9]*; do
@@ -16,7 +18,7 @@ for dir in /proc/[0-9]*; do
     [ "$pid" = $$ ] && continue
     case $kind in
     --group) [ "$(sed 's/.*) //' "$dir/stat" 2>/dev/null | cut -d' ' -f3)" = "$what" ] || continue ;;
-    --environ) tr '\0' '\n' <"$dir/environ" 2>/dev/null | grep -qF "$what" || continue ;;
+    --environ) tr '\0' '\n' 2>/dev/null <"$dir/environ" | grep -qF "$what" || continue ;;
     *) exit 2 ;;
     esac
     if [ $list = yes ]; then
@@ -34,5 +36,5 @@ for dir in /proc/[0-9]*; do
                 cat "$task/stack" 2>/dev/null
             done
         fi
-    } >&2
+    } >&3
 done

@@ -9,7 +9,7 @@ static void *runs(void *seed) {
     for (int i = 0; i < 5; i++) {
         work((unsigned long)seed + i, 500);
         free(malloc(3 << 20));
-        malloc_trim(0);
+        if ((unsigned long)seed == 1) malloc_trim(0);
     }
     __atomic_add_fetch(&reached, 1, __ATOMIC_SEQ_CST);
     pthread_testcancel();

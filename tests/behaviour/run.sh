@@ -24,16 +24,17 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-all_modes=glibc,rseq,lock,nodes,own,calls,off,slab,slob
+all_modes=glibc,rseq,lock,nodes,norseq,own,calls,off,slab,slob
 
-# The environment of a mode. "own" is ashlar's own registration of rseq.
+# The environment of a mode. "own" is ashlar's own registration of rseq; without it, "norseq", there are locks.
 settings() {
     case $1 in
     glibc) ;;
     rseq) echo "LD_PRELOAD=$library" ;;
     lock) echo "LD_PRELOAD=$library ASHLAR_OPTIONS=percpu=lock" ;;
     nodes) echo "LD_PRELOAD=$library ASHLAR_OPTIONS=nodes=4" ;;
-    own) echo "LD_PRELOAD=$library GLIBC_TUNABLES=glibc.pthread.rseq=0" ;;
+    norseq) echo "LD_PRELOAD=$library GLIBC_TUNABLES=glibc.pthread.rseq=0" ;;
+    own) echo "LD_PRELOAD=$library GLIBC_TUNABLES=glibc.pthread.rseq=0 ASHLAR_OPTIONS=percpu=rseq" ;;
     calls) echo "LD_PRELOAD=$library ASHLAR_OPTIONS=reaper=calls" ;;
     off) echo "LD_PRELOAD=$library ASHLAR_OPTIONS=reaper=off" ;;
     slab | slob) echo "LD_PRELOAD=$library ASHLAR_OPTIONS=engine=$1" ;;

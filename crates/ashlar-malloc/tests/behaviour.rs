@@ -50,6 +50,11 @@ fn promises_hold_by_restartable_sequences_of_our_own_registration() {
 }
 
 #[test]
+fn promises_hold_where_the_c_library_registers_no_sequences() {
+    all_in("norseq");
+}
+
+#[test]
 fn promises_hold_by_locks() {
     all_in("lock");
 }
