@@ -17,7 +17,7 @@
 # NAME             only the programs whose name contains one of these
 #
 # A program ends with 0 (ok), 77 (skipped: the system does not allow it), or with another code and
-# one line on standard error. Its watchdog ends it after 20 seconds, with all stacks ("hang").
+# one line on standard error. Its watchdog ends it after BEHAVIOUR_SECONDS (30), with all stacks ("hang").
 # What cannot pass in a mode stands in the file `exceptions`, with the reason.
 # Exit code: 0 if glibc and ashlar pass everything, 1 if not, 2 for a bad option. Peers do not count.
 set -u
@@ -152,7 +152,7 @@ fi
 run() {
     local mode=$1 name=$2 code word
     shift 2
-    env -u LD_PRELOAD -u ASHLAR_OPTIONS -u GLIBC_TUNABLES "$@" timeout -k 5 120 "$built/$name" \
+    env -u LD_PRELOAD -u ASHLAR_OPTIONS -u GLIBC_TUNABLES "$@" timeout -k 5 $((${BEHAVIOUR_SECONDS:-30} + 60)) "$built/$name" \
         </dev/null >"$work/$mode.$name.out" 2>"$work/$mode.$name.err"
     code=$?
     case $code in

@@ -1,6 +1,7 @@
 /* The watchdog of each program here: a process of its own, because a thread would change what is
-   tested. It starts before main, waits for the end of the program, and after WATCHDOG_SECONDS prints
-   the stack of every thread in the program's process group and kills the group. */
+   tested. It starts before main, waits for the end of the program, and after BEHAVIOUR_SECONDS (30 if
+   the environment does not say) prints the stack of every thread in the program's process group and
+   kills the group. */
 #ifndef WATCHDOG_H
 #define WATCHDOG_H
 #ifndef _GNU_SOURCE
@@ -17,9 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef WATCHDOG_SECONDS
-#define WATCHDOG_SECONDS 20
-#endif
 /* The script that prints the stacks; the runner sets the path. */
 #ifndef BACKTRACE
 #define BACKTRACE ""
@@ -29,12 +27,13 @@
 #endif
 
 extern char **environ;
+static int watchdog_seconds;
 
 /* Only system calls and no allocation: it runs in a child of the bare clone call. */
 static void watchdog_waits(pid_t program) {
     int fd = syscall(SYS_pidfd_open, program, 0);
     struct pollfd ended = {fd, POLLIN, 0};
-    if (fd < 0 || poll(&ended, 1, WATCHDOG_SECONDS * 1000) != 0) return;
+    if (fd < 0 || poll(&ended, 1, watchdog_seconds * 1000) != 0) return;
     static const char MESSAGE[] = "watchdog: still running, the stacks follow\n";
     if (write(2, MESSAGE, sizeof MESSAGE - 1) < 0) return;
     int kept = 0;
@@ -56,6 +55,8 @@ static void watchdog_waits(pid_t program) {
 
 __attribute__((constructor(101))) static void watchdog_starts(void) {
     pid_t program = getpid();
+    const char *seconds = getenv("BEHAVIOUR_SECONDS");
+    watchdog_seconds = seconds ? atoi(seconds) : 30;
     setpgid(0, 0);
     prctl(PR_SET_PTRACER, -1, 0, 0, 0);
     pid_t between = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);

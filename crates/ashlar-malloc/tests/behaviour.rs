@@ -14,6 +14,8 @@ fn runner() -> Command {
     if cfg!(debug_assertions) {
         command.env("BEHAVIOUR_DEBUG", "1");
     }
+    // Machines of CI may be busy.
+    command.env("BEHAVIOUR_SECONDS", "90");
     command.arg("--library").arg(common::library()).arg("--built").arg(built());
     command
 }
