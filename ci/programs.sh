@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
-# Real programs on ashlar: each runs without it, and with it in four modes; output and exit code must be equal.
+# Real programs on ashlar: each runs without it, and with it in four modes; output and exit code
+# must be equal.
 #
 #   ci/programs.sh [--all] [--no-install] [--quick] [--modes LIST] [NAME...]
 #
-# --all         everything, with missing programs installed, from Debian, as root: the default where apt-get exists
+# --all         everything, with missing programs installed from Debian, as root; this is the default
+#               where apt-get exists
 # --no-install  do not install missing programs
 # --quick       only what is there already and takes seconds: for CI
-# --modes LIST  of these, separated by commas: auto (restartable sequences), lock (percpu=lock), nodes (nodes=4), norseq
-#               (GLIBC_TUNABLES=glibc.pthread.rseq=0), and own (norseq with percpu=rseq); the default is the first four
+# --modes LIST  of these, separated by commas: auto (restartable sequences), lock (percpu=lock),
+#               nodes (nodes=4), norseq (GLIBC_TUNABLES=glibc.pthread.rseq=0), and own (norseq with
+#               percpu=rseq); the default is the first four
 # NAME          only the programs whose name contains one of these
 #
-# That the library was loaded is read from the dynamic linker's own log of every process (LD_DEBUG=files), which
-# must show that the program named by `-p` initialised it. What is not installed is skipped, and said so. What hangs is
-# ended, with the stacks of all its threads. The programs stand in ci/programs/list-*.sh.
-# Ends with a table and `N passed, M failed, K skipped`; exit code 0 exactly if none failed, 2 for a bad option.
+# That the library was loaded is read from the dynamic linker's own log of every process
+# (LD_DEBUG=files), which must show that the program named by `-p` initialised it. What is not
+# installed is skipped, and said so. What hangs is ended, with the stacks of all its threads. The
+# programs stand in ci/programs/list-*.sh.
+# Ends with a table and `N passed, M failed, K skipped`; exit code 0 exactly if none failed, 2 for a
+# bad option.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# gdb with a program that it starts: break, step, call a function that allocates, watch, go on. $1: the source.
+# gdb with a program that it starts: break, step, call a function that allocates, watch, go on. $1:
+# the source.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,5 +1,5 @@
-# How ci/programs.sh runs a program: without the library, then with it in each mode; what must be equal.
-# shellcheck shell=bash
+# How ci/programs.sh runs a program: without the library, then with it in each mode; what must be
+# equal. shellcheck shell=bash
 
 passed=0 failed=0 skipped=0 table=() runs=0
 
@@ -18,7 +18,8 @@ set_prefix() {
     esac
 }
 
-# Waits for the limit; then prints all stacks of the processes with this mark, and kills them. TERM ends it.
+# Waits for the limit; then prints all stacks of the processes with this mark, and kills them. TERM
+# ends it.
 watch_over() {
     local mark=$1 sleeping
     trap 'kill "$sleeping" 2>/dev/null; exit 0' TERM
@@ -38,14 +39,16 @@ end_all() {
     [ -z "$pids" ] || kill -KILL $pids 2>/dev/null
 }
 
-# One run of "$@" by mode $mode into $dir/$mode.{out,err,code,hang,log/*}; takes at most $limit seconds.
+# One run of "$@" by mode $mode into $dir/$mode.{out,err,code,hang,log/*}; takes at most $limit
+# seconds.
 run() {
     local log=$dir/$mode.log prefix mark watcher
     runs=$((runs + 1))
     mark=PROGRAMS_RUN=$$.$runs.
     rm -rf "$log" "$dir/$mode.hang" && mkdir -m 777 "$log"
     set_prefix "$mode"
-    # The log is a file of its own for each process. The plain run has it too, as it costs a file descriptor.
+    # The log is a file of its own for each process. The plain run has it too, as it costs a file
+    # descriptor.
     env "$mark" LD_DEBUG=files LD_DEBUG_OUTPUT="$log/ld" "${prefix[@]}" "$@" \
         <"$dir/in" >"$dir/$mode.out" 2>"$dir/$mode.err" &
     local program=$!
@@ -72,8 +75,8 @@ loaded() {
 }
 
 # check [-s] [-l SECONDS] [-n PROGRAM] [-p PROCESSES] [-i INPUT] NAME PROGRAM ARGS...
-# -s: not with --quick. -l: time limit. -n: programs that must be there too. -p: the processes that must load the library,
-# if not PROGRAM.
+# -s: not with --quick. -l: time limit. -n: programs that must be there too. -p: the processes that
+# must load the library, if not PROGRAM.
 check() {
     local slow=no limit=300 process='' needs='' input=/dev/null OPTIND option name want row file wanted=no code
     while getopts sl:n:p:i: option; do

@@ -23,7 +23,8 @@ export PYTHONMALLOC=malloc PYTHONHASHSEED=0
 py=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null || echo python3)
 
 check "python3" "$py" "$pieces/work.py"
-# The interpreter's own tests, where there is one that has them. Which of them fail is compared, not the time they took.
+# The interpreter's own tests, where there is one that has them. Which of them fail is compared, not
+# the time they took.
 for module in json sqlite3 threading subprocess multiprocessing_fork multiprocessing_spawn multiprocessing_forkserver; do
     for tester in /usr/bin/python3 "$py" none; do
         [ "$tester" = none ] || "$tester" -c "import test.test_$module" >/dev/null 2>&1 && break

@@ -1,10 +1,12 @@
 #!/bin/sh
-# A database of its own under mysqlslap, with queries whose answers are printed. As root it runs as the user mysql.
+# A database of its own under mysqlslap, with queries whose answers are printed. As root it runs as
+# the user mysql.
 set -eu
 if [ "$(id -u)" = 0 ]; then
     user=mysql
     id "$user" >/dev/null 2>&1 || user=nobody
-    # The log of the dynamic linker, if there is one, is made by root and must be writable for the user.
+    # The log of the dynamic linker, if there is one, is made by root and must be writable for the
+    # user.
     (umask 0 && exec setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups sh "$0")
     exit
 fi

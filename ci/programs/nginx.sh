@@ -1,5 +1,6 @@
 #!/bin/sh
-# A master and workers under load: files, compression, logs, a reload on the way. Prints what was served.
+# A master and workers under load: files, compression, logs, a reload on the way. Prints what was
+# served.
 set -eu
 dir=$(mktemp -d)
 chmod 755 "$dir"

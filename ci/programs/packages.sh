@@ -1,5 +1,5 @@
-# Debian's packages, one by one: a big one that cannot be had costs its own program only. A line is the package and a
-# program that tells whether it is there.
+# Debian's packages, one by one: a big one that cannot be had costs its own program only. A line is
+# the package and a program that tells whether it is there.
 # shellcheck shell=bash
 packages() {
     local name tool apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Copies a tree, changes it, copies again with deltas, and prints a digest of all names and contents.
+# Copies a tree, changes it, copies again with deltas, and prints a digest of all names and
+# contents.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

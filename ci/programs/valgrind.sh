@@ -1,5 +1,6 @@
 #!/bin/sh
-# A program under valgrind, without a tool and with memcheck, which has its own malloc. $1: the source.
+# A program under valgrind, without a tool and with memcheck, which has its own malloc. $1: the
+# source.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Edits a file without a window: substitutions, sort, undo, macros; prints the digest of the result. $1: the file.
+# Edits a file without a window: substitutions, sort, undo, macros; prints the digest of the result.
+# $1: the file.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,4 +1,4 @@
-/* Promise: alignments up to 1 GiB, of small and large objects, in threads, whose blocks are whole. */
+/* Promise: alignments up to 1 GiB work for small and large objects, in threads too. */
 #include "behaviour.h"
 
 static void *runs(void *unused) {

@@ -1,4 +1,5 @@
-/* Promise: a library that allocates comes and goes, its blocks outlive it, and memory is bounded. */
+/* Promise: a library that allocates is loaded and unloaded often; its blocks stay valid, and memory
+   does not grow. */
 /* beside: plugin */
 #include "behaviour.h"
 

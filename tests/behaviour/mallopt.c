@@ -1,4 +1,4 @@
-/* Promise: mallopt returns 1 for the known keys, as programs check, and work goes on. (tst-mallopt.) */
+/* Promise: mallopt returns 1 for the known keys, as programs check. (tst-mallopt.) */
 #include "behaviour.h"
 
 int main(void) {

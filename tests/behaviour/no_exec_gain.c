@@ -1,4 +1,4 @@
-/* Promise: under PR_SET_MDWE, where nothing writable becomes executable, malloc and threads work. */
+/* Promise: malloc and threads work under PR_SET_MDWE, where no writable page becomes executable. */
 #include "behaviour.h"
 
 #ifndef PR_SET_MDWE

@@ -1,4 +1,5 @@
-/* Promise: obstacks, hash tables and argument vectors of the C library work on malloc. (tst-obstack.) */
+/* Promise: obstacks, hash tables and argument vectors of the C library work on malloc.
+   (tst-obstack.) */
 #include "behaviour.h"
 #include <argz.h>
 #include <obstack.h>

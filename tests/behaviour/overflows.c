@@ -1,4 +1,4 @@
-/* Promise: a product that overflows is ENOMEM from calloc and reallocarray, and the old block stays.
+/* Promise: a product that overflows is ENOMEM from calloc and reallocarray; the old block stays.
    (glibc's tst-reallocarray.) */
 #include "behaviour.h"
 

@@ -1,4 +1,4 @@
-/* Promise: the C library's rseq area stays usable for the program: the CPU number in it is right. */
+/* Promise: the program may use the C library's rseq area: the CPU number in it stays right. */
 #include "behaviour.h"
 
 extern const ptrdiff_t __rseq_offset __attribute__((weak));

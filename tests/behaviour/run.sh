@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What malloc promises: compiles each program here and runs it on glibc, on ashlar in every mode, and
-# on other allocators. Ends with a table of which program passes where.
+# What malloc promises: compiles each program here and runs it on glibc, on ashlar in every mode,
+# and on other allocators. Ends with a table of which program passes where.
 #
 #   tests/behaviour/run.sh [--peers] [--library PATH] [--modes LIST] [--also NAME=PATH]...
 #                          [--built DIR] [--compile] [--jobs N] [--table FILE] [--list] [NAME...]
@@ -17,16 +17,18 @@
 # NAME             only the programs whose name contains one of these
 #
 # A program ends with 0 (ok), 77 (skipped: the system does not allow it), or with another code and
-# one line on standard error. Its watchdog ends it after BEHAVIOUR_SECONDS (30), with all stacks ("hang").
-# What cannot pass in a mode stands in the file `exceptions`, with the reason.
-# Exit code: 0 if glibc and ashlar pass everything, 1 if not, 2 for a bad option. Peers do not count.
+# one line on standard error. Its watchdog ends it after BEHAVIOUR_SECONDS (30), with all stacks
+# ("hang"). What cannot pass in a mode stands in the file `exceptions`, with the reason.
+# Exit code: 0 if glibc and ashlar pass everything, 1 if not, 2 for a bad option. Peers do not
+# count.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 all_modes=glibc,rseq,lock,nodes,norseq,own,calls,off,slab,slob
 
-# The environment of a mode. "own" is ashlar's own registration of rseq; without it, "norseq", there are locks.
+# The environment of a mode. "own" is ashlar's own registration of rseq; without it, "norseq", there
+# are locks.
 settings() {
     case $1 in
     glibc) ;;
@@ -173,7 +175,7 @@ for mode in ${columns[@]+"${columns[@]}"}; do
     for source in "${sources[@]}"; do
         printf 'run %s %s %s\n' "$mode" "$(basename "${source%.*}")" "$(settings "$mode")"
     done
-done | xargs -P "$jobs" -d '\n' -I{} bash -c '{}'
+done | xargs -P "$jobs" -d '\n' -I{} bash -c '{ {}; } 2>/dev/null'
 
 excepted() {
     local pattern="^$1 +$2( |\$)"
