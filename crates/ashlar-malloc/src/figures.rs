@@ -27,7 +27,7 @@ pub struct MallInfo2 {
     pub usmblks: usize,
     /// 0: there are no fastbins.
     pub fsmblks: usize,
-    /// Bytes in use.
+    /// Bytes in use, without mappings of single objects: programs add `hblkhd`, as with glibc.
     pub uordblks: usize,
     /// Bytes of `arena` that are free.
     pub fordblks: usize,
@@ -78,7 +78,7 @@ fn info() -> MallInfo2 {
         arena,
         ordblks: t.free_objects,
         hblkhd: t.direct,
-        uordblks: t.used + t.direct,
+        uordblks: t.used,
         fordblks: arena.saturating_sub(t.used),
         keepcost: t.dirty_pages * PAGE,
         ..MallInfo2::default()
