@@ -12,8 +12,11 @@ use crate::engine::MAX_NAME;
 use crate::error::{AllocError, CreateError, DestroyError};
 
 /// A type whose free objects stay constructed: made once when an object is carved, and used again and again.
-pub trait Constructed: Sized {
-    /// The value of an object that was never used.
+///
+/// A value is [`Send`] because each user of an object finds what the one before left in it, and that one may have been
+/// another thread.
+pub trait Constructed: Send + Sized {
+    /// Returns the value of an object that was never used.
     fn construct() -> Self;
 }
 
@@ -29,9 +32,14 @@ pub trait Constructed: Sized {
 /// ```
 pub struct Cache<T> {
     raw: KmemCache,
-    /// The cache hands out values of `T` and drops none itself.
-    marker: PhantomData<fn() -> T>,
+    marker: PhantomData<Keeps<T>>,
 }
+
+/// What a cache does with values: it takes them back and hands them out again, and drops none itself. So `T` must be
+/// exactly the same type on both sides, lifetimes included. Were a `Cache<&'static str>` also a `Cache<&'short str>`, a
+/// constructed object that took a short borrow would come out again after that borrow had ended. `CacheBox`, which
+/// borrows the cache, is invariant by this as well.
+type Keeps<T> = fn(T) -> T;
 
 impl<T> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,7 +103,8 @@ impl<T> Cache<T> {
     ///
     /// # Safety
     /// The memory came from this cache (also by [`CacheBox::into_raw`]), was not given back since, and nobody
-    /// uses it any more.
+    /// uses it any more. If [`constructed`](Cache::constructed) made the cache, it holds a valid `T`, which
+    /// [`get`](Cache::get) will hand out.
     #[inline(always)]
     pub unsafe fn free_uninit(&self, object: NonNull<MaybeUninit<T>>) {
         // SAFETY: the caller's promise is that of `KmemCache::free`.
@@ -125,7 +134,17 @@ impl<T: Constructed> Cache<T> {
     /// A cache whose free objects stay constructed. [`get`](Cache::get) hands them out as they were left.
     ///
     /// # Errors
-    /// See [`CreateError`]. A type that must be dropped is refused at compile time: free objects are never dropped.
+    /// See [`CreateError`]. A type that must be dropped is refused at compile time, because free objects are never dropped:
+    ///
+    /// ```compile_fail
+    /// struct Name(String);
+    /// impl ashlar::Constructed for Name {
+    ///     fn construct() -> Name {
+    ///         Name(String::new())
+    ///     }
+    /// }
+    /// let names = ashlar::Cache::<Name>::constructed("names");
+    /// ```
     pub fn constructed(name: &str) -> Result<Cache<T>, CreateError> {
         const { assert!(!core::mem::needs_drop::<T>(), "free objects of a constructed cache are never dropped") };
         let args = CacheArgs { ctor: Some(construct::<T>), ..Self::args() };
@@ -188,12 +207,20 @@ impl<T> DerefMut for CacheBox<'_, T> {
 impl<T> Drop for CacheBox<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the value is initialised and never touched again; its memory came from this cache.
-        unsafe {
-            if self.run_drop {
-                self.object.drop_in_place();
+        /// Gives the memory back, also when the value's own `drop` panics.
+        struct GiveBack<'b, T>(&'b Cache<T>, NonNull<T>);
+        impl<T> Drop for GiveBack<'_, T> {
+            #[inline]
+            fn drop(&mut self) {
+                // SAFETY: the memory came from this cache and is given back once, by the box that owned it. Its value is
+                // dropped and not used again; a value that was not to be dropped is a valid one of a constructed cache.
+                unsafe { self.0.free_uninit(self.1.cast()) };
             }
-            self.cache.free_uninit(self.object.cast());
+        }
+        let back = GiveBack(self.cache, self.object);
+        if self.run_drop {
+            // SAFETY: the box owns an initialised value, which is not used after this.
+            unsafe { back.1.drop_in_place() };
         }
     }
 }
