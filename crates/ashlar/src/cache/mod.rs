@@ -9,6 +9,7 @@
 mod defaults;
 mod info;
 mod merge;
+mod nesting;
 pub(crate) mod reaper;
 pub(crate) mod registry;
 mod tune;

@@ -7,7 +7,7 @@ use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-use super::{CacheArgs, CacheInfo, KmemCache};
+use super::{CacheArgs, CacheInfo, KmemCache, nesting};
 use crate::engine::MAX_NAME;
 use crate::error::{AllocError, CreateError, DestroyError};
 
@@ -17,6 +17,11 @@ use crate::error::{AllocError, CreateError, DestroyError};
 /// another thread.
 pub trait Constructed: Send + Sized {
     /// Returns the value of an object that was never used.
+    ///
+    /// The allocator calls this when it carves objects, for several at a time, in whichever thread needs one. It holds no
+    /// lock meanwhile, so this function may allocate, also from its own cache. But an object from there may need carving
+    /// too: a function that always takes one nests without end, and is ended with a line on standard error. A panic ends
+    /// the program as well.
     fn construct() -> Self;
 }
 
@@ -48,9 +53,12 @@ impl<T> fmt::Debug for Cache<T> {
 }
 
 unsafe extern "C" fn construct<T: Constructed>(object: *mut u8) {
+    let nested = nesting::enter::<T>();
+    let value = T::construct();
+    drop(nested);
     // SAFETY: the cache was made for objects of T's size and alignment, and hands each to this function
     // before anyone else sees it.
-    unsafe { object.cast::<T>().write(T::construct()) };
+    unsafe { object.cast::<T>().write(value) };
 }
 
 impl<T> Cache<T> {
