@@ -5,15 +5,15 @@ mod common;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::os::unix::process::ExitStatusExt;
-use std::sync::OnceLock;
+use std::sync::{Arc, Barrier, OnceLock};
 
-use ashlar::{Cache, Constructed, Engine};
+use ashlar::{Cache, CacheArgs, Constructed, Engine, MAX_CACHES};
 use common::{Child, child};
 
 /// Runs `body` in a child for every engine, protected either way, and hands what became of it to `judge`.
 fn each(test: &str, body: fn(), judge: impl Fn(Child)) {
     for engine in Engine::ALL {
-        for percpu in ["auto", "lock"] {
+        for percpu in ["auto", "auto,nodes=4", "lock"] {
             let options = format!("engine={},percpu={percpu}", engine.id());
             if let Some(child) = child(test, &options, &[("ASHLAR_OPTIONS", &options)], body) {
                 judge(child);
@@ -145,4 +145,149 @@ fn objects_keep_what_was_left_in_them() {
         assert_eq!(most > 1001, !engine.starts_with("slob"), "{most}");
     };
     each("objects_keep_what_was_left_in_them", body, quiet);
+}
+
+/// Names of the caches that the program has.
+fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    ashlar::for_each_cache(|info| names.push(info.name().to_string()));
+    ashlar::for_each_alias(|info| names.push(info.name().to_string()));
+    names.sort();
+    names
+}
+
+struct Twenty([u64; 20]);
+
+impl Constructed for Twenty {
+    fn construct() -> Self {
+        Twenty([20; 20])
+    }
+}
+
+#[test]
+fn caches_that_drop_are_gone() {
+    const ROUNDS: usize = 10_000;
+    const { assert!(ROUNDS > 2 * MAX_CACHES) };
+    let body = || {
+        let alone = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let mut after_warm_up = (Vec::new(), 0, 0);
+        for round in 0..ROUNDS {
+            let name = format!("round-{round}");
+            if round % 2 == 0 {
+                let cache = Cache::<[u64; 20]>::with_args(&name, &alone).expect("a cache");
+                let boxes: Vec<_> = (0..50).map(|i| cache.alloc([i; 20]).expect("memory")).collect();
+                assert!(boxes.iter().enumerate().all(|(i, b)| **b == [i as u64; 20]));
+            } else {
+                let cache = Cache::<Twenty>::constructed(&name).expect("a cache");
+                let boxes: Vec<_> = (0..50).map(|_| cache.get().expect("memory")).collect();
+                assert!(boxes.iter().all(|b| b.0 == [20; 20]));
+            }
+            // What is there after a while is all that there ever is.
+            if round == 100 {
+                after_warm_up = (names(), ashlar::metadata_bytes(), pages());
+            }
+        }
+        let (names_then, metadata, pages_then) = after_warm_up;
+        assert_eq!(names(), names_then);
+        assert!(!names_then.iter().any(|name| name.starts_with("round-")));
+        assert!(ashlar::metadata_bytes() <= metadata + (64 << 10), "{metadata} to {}", ashlar::metadata_bytes());
+        assert!(pages() <= pages_then + 64, "{pages_then} to {}", pages());
+    };
+    each("caches_that_drop_are_gone", body, quiet);
+}
+
+/// Pages of the zone that are in use.
+fn pages() -> usize {
+    let stats = ashlar::zone_stats();
+    stats.committed - stats.free
+}
+
+#[test]
+fn the_last_of_several_threads_ends_the_cache() {
+    let body = || {
+        for round in 0..200 {
+            let cache = Arc::new(Cache::<Twenty>::constructed("shared").expect("a cache"));
+            let start = Arc::new(Barrier::new(4));
+            let threads: Vec<_> = (0..3)
+                .map(|thread| {
+                    let (cache, start) = (cache.clone(), start.clone());
+                    std::thread::spawn(move || {
+                        let boxes: Vec<_> = (0..100).map(|_| cache.get().expect("memory")).collect();
+                        start.wait();
+                        // The handle of the main thread drops about now, with boxes in use here.
+                        if round % 3 == thread {
+                            std::thread::yield_now();
+                        }
+                        assert!(boxes.iter().all(|b| b.0 == [20; 20]));
+                    })
+                })
+                .collect();
+            start.wait();
+            drop(cache);
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            assert!(!names().contains(&"shared".to_string()), "round {round}");
+        }
+    };
+    each("the_last_of_several_threads_ends_the_cache", body, quiet);
+}
+
+#[test]
+fn boxes_move_between_threads_and_go_back_from_there() {
+    let body = || {
+        let cache = Cache::<Vec<u64>>::new("moved").expect("a cache");
+        std::thread::scope(|scope| {
+            let (into, out) = std::sync::mpsc::sync_channel(100);
+            let cache = &cache;
+            scope.spawn(move || {
+                for i in 0..10_000 {
+                    into.send(cache.alloc(vec![i; 3]).expect("memory")).expect("a receiver");
+                }
+            });
+            scope.spawn(move || out.iter().enumerate().for_each(|(i, b)| assert_eq!(**b, [i as u64; 3])));
+        });
+        drop(cache);
+        assert!(!names().contains(&"moved".to_string()));
+    };
+    each("boxes_move_between_threads_and_go_back_from_there", body, quiet);
+}
+
+#[test]
+fn a_forgotten_box_keeps_the_cache() {
+    let body = || {
+        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let cache = Cache::<[u64; 20]>::with_args("kept", &args).expect("a cache");
+        let raw = cache.alloc([5; 20]).expect("memory").into_raw();
+        core::mem::forget(cache.alloc([6; 20]).expect("memory"));
+        drop(cache);
+        // SAFETY: the object was never given back, and so its cache stays.
+        assert_eq!(unsafe { raw.read() }, [5; 20]);
+        assert!(names().contains(&"kept".to_string()));
+    };
+    each("a_forgotten_box_keeps_the_cache", body, |child| {
+        let line = "ashlar: cache kept: destroyed while 2 objects are in use: it stays\n";
+        assert_eq!(child.succeeded().stderr, line);
+    });
+}
+
+#[test]
+fn merged_caches_end_one_by_one() {
+    let body = || {
+        let [one, two] = ["merged-one", "merged-two"].map(|name| Cache::<[u32; 33]>::new(name).expect("a cache"));
+        let kept = two.alloc([2; 33]).expect("memory");
+        drop(one);
+        assert_eq!(*kept, [2; 33]);
+        assert!(names().iter().any(|name| name.starts_with("merged-two")));
+        drop(kept);
+        drop(two);
+        assert!(!names().iter().any(|name| name.starts_with("merged-")));
+    };
+    each("merged_caches_end_one_by_one", body, quiet);
+}
+
+#[test]
+fn a_cache_may_die_after_what_its_values_borrowed() {
+    let cache = Cache::<&str>::new("borrows").expect("a cache");
+    let text = String::from("declared after the cache, so it drops first");
+    let borrow = cache.alloc(&text).expect("memory");
+    assert_eq!(borrow.len(), text.len());
 }

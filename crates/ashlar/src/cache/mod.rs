@@ -88,8 +88,8 @@ impl CacheArgs {
 /// Caches of objects alike may be merged: [`CacheArgs::no_merge`]. Then each has its name, and all have the slabs, figures and tunables
 /// of one, as in the kernel.
 ///
-/// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they are;
-/// [`destroy`](KmemCache::destroy) ends it.
+/// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they are, for ever, as in C;
+/// [`destroy`](KmemCache::destroy) ends it. A [`Cache`] ends when it drops.
 #[derive(Debug)]
 pub struct KmemCache {
     raw: &'static RawCache,
@@ -324,6 +324,11 @@ impl KmemCache {
         check_wishes(name, args)?;
         let (raw, alias) = create_or_merge(name, size, args, Origin::Program, None)?;
         Ok(KmemCache { raw, hot: Hot::of(raw), alias })
+    }
+
+    /// The same handle once more, for whoever gives one of the two up.
+    fn again(&self) -> KmemCache {
+        KmemCache { raw: self.raw, hot: self.hot, alias: self.alias }
     }
 
     /// What the engine knows of this cache.

@@ -3,7 +3,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
@@ -25,7 +25,16 @@ pub trait Constructed: Send + Sized {
     fn construct() -> Self;
 }
 
-/// A cache of values of `T`.
+/// A cache of values of `T`, which ends when it drops.
+///
+/// Each box borrows the cache, so none is left then: the memory goes back, the name leaves the registry, and its place
+/// there serves another cache. Threads that are to share a cache take an `Arc` of it; the last one ends it. One in a
+/// `static` lives as long as the process.
+///
+/// An object whose box was forgotten ([`mem::forget`](core::mem::forget), [`CacheBox::into_raw`]) stays in use, and with it
+/// the cache, which a line on standard error reports. It stays as well where
+/// [`CannotDrain`](DestroyError::CannotDrain) applies. Where caches are merged, the last of them ends their slabs: see
+/// [`CacheArgs::no_merge`]. [`destroy`](Cache::destroy) ends a cache by hand and returns what went wrong.
 ///
 /// ```
 /// let cache = ashlar::Cache::<[u64; 4]>::new("quads")?;
@@ -36,8 +45,26 @@ pub trait Constructed: Send + Sized {
 /// # Ok::<(), ashlar::CreateError>(())
 /// ```
 pub struct Cache<T> {
-    raw: KmemCache,
+    raw: Handle,
     marker: PhantomData<Keeps<T>>,
+}
+
+/// Ends its cache when it drops. A type of its own, because a `Cache<T>` that implemented `Drop` itself would have to die
+/// before the borrows in its values.
+struct Handle(KmemCache);
+
+impl Handle {
+    /// Gives up the handle without ending the cache.
+    fn into_cache(self) -> KmemCache {
+        ManuallyDrop::new(self).0.again()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is left to take a cache that could not be ended.
+        let _ = self.0.again().destroy();
+    }
 }
 
 /// What a cache does with values: it takes them back and hands them out again, and drops none itself. So `T` must be
@@ -48,7 +75,7 @@ type Keeps<T> = fn(T) -> T;
 
 impl<T> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("name", &self.raw.name()).finish_non_exhaustive()
+        f.debug_struct("Cache").field("name", &self.raw.0.name()).finish_non_exhaustive()
     }
 }
 
@@ -81,7 +108,7 @@ impl<T> Cache<T> {
     pub fn with_args(name: &str, args: &CacheArgs) -> Result<Cache<T>, CreateError> {
         let args = CacheArgs { align: args.align.max(Self::args().align), ctor: None, ..*args };
         let raw = KmemCache::create(name, size_of::<T>().max(1), &args)?;
-        Ok(Cache { raw, marker: PhantomData })
+        Ok(Cache { raw: Handle(raw), marker: PhantomData })
     }
 
     /// A value in the cache; it drops and goes back with the box.
@@ -104,7 +131,7 @@ impl<T> Cache<T> {
     /// Memory for a value; `None` when memory ends.
     #[inline(always)]
     pub fn alloc_uninit(&self) -> Option<NonNull<MaybeUninit<T>>> {
-        self.raw.alloc().map(NonNull::cast)
+        self.raw.0.alloc().map(NonNull::cast)
     }
 
     /// Gives memory back without dropping what is in it.
@@ -116,25 +143,26 @@ impl<T> Cache<T> {
     #[inline(always)]
     pub unsafe fn free_uninit(&self, object: NonNull<MaybeUninit<T>>) {
         // SAFETY: the caller's promise is that of `KmemCache::free`.
-        unsafe { self.raw.free(object.cast()) };
+        unsafe { self.raw.0.free(object.cast()) };
     }
 
     /// The untyped cache underneath.
     pub fn as_raw(&self) -> &KmemCache {
-        &self.raw
+        &self.raw.0
     }
 
     /// Shape and figures.
     pub fn info(&self) -> CacheInfo {
-        self.raw.info()
+        self.raw.0.info()
     }
 
-    /// Ends the cache; see [`KmemCache::destroy`].
+    /// Ends the cache, as dropping it does, and returns it where that fails; see [`KmemCache::destroy`].
     ///
     /// # Errors
-    /// With live objects the cache comes back.
+    /// With objects in use the cache comes back.
     pub fn destroy(self) -> Result<(), (Cache<T>, DestroyError)> {
-        self.raw.destroy().map_err(|(raw, error)| (Cache { raw, marker: PhantomData }, error))
+        let made_again = |raw| Cache { raw: Handle(raw), marker: PhantomData };
+        self.raw.into_cache().destroy().map_err(|(raw, error)| (made_again(raw), error))
     }
 }
 
@@ -157,7 +185,7 @@ impl<T: Constructed> Cache<T> {
         const { assert!(!core::mem::needs_drop::<T>(), "free objects of a constructed cache are never dropped") };
         let args = CacheArgs { ctor: Some(construct::<T>), ..Self::args() };
         let raw = KmemCache::create(name, size_of::<T>().max(1), &args)?;
-        Ok(Cache { raw, marker: PhantomData })
+        Ok(Cache { raw: Handle(raw), marker: PhantomData })
     }
 
     /// A constructed object, in the state its last user left it in.
@@ -166,7 +194,7 @@ impl<T: Constructed> Cache<T> {
     /// [`AllocError`] when memory ends.
     #[inline]
     pub fn get(&self) -> Result<CacheBox<'_, T>, AllocError> {
-        if self.raw.raw.ctor.is_none() {
+        if self.raw.0.raw.ctor.is_none() {
             return self.alloc(T::construct()).map_err(|_| AllocError);
         }
         let object = self.alloc_uninit().ok_or(AllocError)?.cast::<T>();
