@@ -1,13 +1,14 @@
 //! `Cache<T>`: a cache for one Rust type.
 #![allow(unsafe_code, reason = "turns raw objects into values")]
 
+use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-use super::{CacheArgs, CacheInfo, KmemCache, nesting};
+use super::{CacheArgs, CacheInfo, Constructor, KmemCache, nesting};
 use crate::engine::MAX_NAME;
 use crate::error::{AllocError, CreateError, DestroyError};
 
@@ -183,7 +184,10 @@ impl<T: Constructed> Cache<T> {
     /// ```
     pub fn constructed(name: &str) -> Result<Cache<T>, CreateError> {
         const { assert!(!core::mem::needs_drop::<T>(), "free objects of a constructed cache are never dropped") };
-        let args = CacheArgs { ctor: Some(construct::<T>), ..Self::args() };
+        // SAFETY: `construct` writes one `T` to its argument, by a function that any thread may call: it captures nothing,
+        // and its values may go to other threads. It does not unwind, as `extern "C"` functions end the program instead.
+        let ctor = unsafe { Constructor::new(Layout::new::<T>(), construct::<T>) };
+        let args = CacheArgs { ctor: Some(ctor), ..Self::args() };
         let raw = KmemCache::create(name, size_of::<T>().max(1), &args)?;
         Ok(Cache { raw: Handle(raw), marker: PhantomData })
     }
