@@ -72,8 +72,13 @@ mod engine {
 }
 #[cfg(not(ashlar_loom))]
 mod error;
-#[cfg(not(ashlar_loom))]
+#[cfg(all(feature = "os", not(ashlar_loom)))]
 pub mod fork;
+/// Without an operating system nothing forks, and all threads have one number, to which a lock that is held for a fork is
+/// open.
+#[cfg(not(any(feature = "os", ashlar_loom)))]
+#[expect(dead_code, unreachable_pub, reason = "compiled so that it stays in step")]
+mod fork;
 #[cfg(not(ashlar_loom))]
 mod global;
 #[cfg(not(ashlar_loom))]
