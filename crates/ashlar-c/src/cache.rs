@@ -1,10 +1,11 @@
 //! `kmem_cache_*`: caches of objects of one size.
 
+use core::alloc::Layout;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::fmt;
 use core::ptr::NonNull;
 
-use core_ashlar::{CacheArgs, CreateError, DestroyError, Engine, KmemCache, MAX_OBJECT_SIZE};
+use core_ashlar::{CacheArgs, Constructor, CreateError, DestroyError, Engine, KmemCache, MAX_OBJECT_SIZE};
 use libc::{EBUSY, EINVAL, ENOMEM};
 
 use crate::flags::{
@@ -135,13 +136,15 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
         return Err(Refusal::Usercopy);
     }
     let ratio = args.remote_node_defrag_ratio as usize;
+    let object = Layout::from_size_align(size, 1).map_err(|_| Refusal::Core(CreateError::Size))?;
     type Theirs = unsafe extern "C" fn(*mut c_void);
     type Ours = unsafe extern "C" fn(*mut u8);
     Ok(CacheArgs {
         align: args.align as usize,
         hwcache_align: flags & SLAB_HWCACHE_ALIGN != 0,
-        // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is the same.
-        ctor: args.ctor.map(|ctor| unsafe { core::mem::transmute::<Theirs, Ours>(ctor) }),
+        // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is the same. The caller of
+        // `kmem_cache_create` promised a constructor for objects of this size.
+        ctor: args.ctor.map(|ctor| unsafe { Constructor::new(object, core::mem::transmute::<Theirs, Ours>(ctor)) }),
         cpu_partial: args.use_cpu_partial.then_some(args.cpu_partial as usize),
         remote_node_defrag_ratio: args.use_remote_node_defrag_ratio.then_some(ratio),
         sheaf_capacity: (args.sheaf_capacity != 0).then_some(args.sheaf_capacity as usize),
@@ -168,8 +171,8 @@ fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_
 /// SLAB_PANIC the program ends instead.
 ///
 /// # Safety
-/// `name` is null or a string, `args` null or readable; the constructor is one for objects of this size, and the engine
-/// null or a string.
+/// `name` is null or a string, `args` null or readable; the constructor is one for objects of this size, which any thread
+/// may call and which does not unwind, and the engine null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_create(
     name: *const c_char,

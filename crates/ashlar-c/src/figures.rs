@@ -322,7 +322,8 @@ unsafe fn with_text(
 }
 
 /// Sets options before the first allocation, as "key=value,key=value": the grammar of the environment variable
-/// ASHLAR_OPTIONS, which is read after and wins. Returns 0; -EINVAL if a part is no option (the others are set); -EBUSY
+/// ASHLAR_OPTIONS, which is read after and wins; percpu=emulate is for that variable alone. Returns 0; -EINVAL if a part is no option
+/// (the others are set); -EBUSY
 /// if the allocator has started. What is wrong is told in `message`, a buffer of `size` bytes, or null.
 ///
 /// # Safety

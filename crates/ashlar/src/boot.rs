@@ -139,7 +139,8 @@ pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted>
 }
 
 /// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`; the environment is read after
-/// and wins.
+/// and wins. `percpu=emulate` is for the environment alone: it protects nothing against other threads, and safe code may
+/// start some.
 ///
 /// # Errors
 /// The first part that is no option; the others are applied.
@@ -150,9 +151,14 @@ pub fn configure(text: &str) -> Result<(), OptionError<'_>> {
     if !BASE.is_down() {
         return Err(OptionError { part: text, expected: OptionError::TOO_LATE });
     }
+    let percpu = all.percpu;
     crate::options::parse(text, all, own, |error| {
         first.get_or_insert(error);
     });
+    if all.percpu == percpu::Wanted::Emulate {
+        all.percpu = percpu;
+        first.get_or_insert(OptionError { part: "percpu=emulate", expected: "in ASHLAR_OPTIONS only" });
+    }
     first.map_or(Ok(()), Err)
 }
 

@@ -72,8 +72,13 @@ mod engine {
 }
 #[cfg(not(ashlar_loom))]
 mod error;
-#[cfg(not(ashlar_loom))]
+#[cfg(all(feature = "os", not(ashlar_loom)))]
 pub mod fork;
+/// Without an operating system nothing forks, and all threads have one number, to which a lock that is held for a fork is
+/// open.
+#[cfg(not(any(feature = "os", ashlar_loom)))]
+#[expect(dead_code, unreachable_pub, reason = "compiled so that it stays in step")]
+mod fork;
 #[cfg(not(ashlar_loom))]
 mod global;
 #[cfg(not(ashlar_loom))]
@@ -118,15 +123,15 @@ pub use api::*;
 mod api {
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::{
-        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, KmemCache, for_each_alias,
-        for_each_cache, total_counts,
+        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache,
+        for_each_alias, for_each_cache, total_counts,
     };
     #[cfg(feature = "os")]
     pub use crate::cache::{start_reaper, start_reaper_by, stop_reaper};
     pub use crate::engine::slab::{QueueInfo, QueueTunables};
     pub use crate::engine::slub::barn::BarnStats;
     pub use crate::engine::slub::counters::SlowPathStats;
-    pub use crate::engine::{Constructor, Counts, Engine, MAX_NAME, Search, Stage, Tunable, Usage};
+    pub use crate::engine::{Counts, Engine, MAX_NAME, Search, Stage, Tunable, Usage};
     #[cfg(feature = "os")]
     pub use crate::error::ReaperError;
     pub use crate::error::{AllocError, CreateError, DestroyError, TuneError};

@@ -15,9 +15,9 @@ pub fn fail_fence(fail: bool) {
 
 /// Lets only CPUs below `cpus` use their areas, as if no more had been reserved. Returns the number before.
 pub fn limit_cpus(cpus: u32) -> u32 {
-    let before = PERCPU.gate_open.swap(cpus, Ordering::Relaxed);
-    PERCPU.gate.store(cpus, Ordering::SeqCst);
-    before
+    // Not more than there are, and none where locks protect the areas.
+    let most = if percpu::mode() == percpu::Mode::Lock { 0 } else { PERCPU.cpus.load(Ordering::Relaxed) };
+    percpu::drain::limit_gate(cpus.min(most))
 }
 
 /// Pops an object off this CPU's main sheaf; null when there is none. Never a slow path.
@@ -51,6 +51,7 @@ pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
 
 /// A round of the reaper of the engine `slab` for every CPU and node, as if their time had come.
 pub fn slab_round(cache: &KmemCache) {
+    assert_eq!(cache.engine(), crate::Engine::Slab, "only its caches have such rounds");
     crate::engine::slab::round_now(cache.raw_cache());
 }
 

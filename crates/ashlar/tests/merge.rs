@@ -1,11 +1,12 @@
 //! Merging: which caches become one, by the kernel's rules; what an alias is; how it ends. One test at a time: caches of another one
 //! would be candidates.
 
+use core::alloc::Layout;
 use core::ptr::NonNull;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ashlar::{AliasInfo, Cache, CacheArgs, DestroyError, Engine, KmemCache};
+use ashlar::{AliasInfo, Cache, CacheArgs, Constructor, DestroyError, Engine, KmemCache};
 use proptest::prelude::*;
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -20,6 +21,10 @@ unsafe extern "C" fn build(object: *mut u8) {
     // SAFETY: objects have at least one byte.
     unsafe { object.write(1) };
 }
+
+/// Writes 1 to the start of an object.
+// SAFETY: it writes one byte.
+const BUILD: Constructor = unsafe { Constructor::new(Layout::new::<u8>(), build) };
 
 fn create(name: &str, size: usize, args: &CacheArgs) -> KmemCache {
     KmemCache::create(name, size, args).expect("a cache")
@@ -52,7 +57,7 @@ struct Kind {
 /// Everything that keeps a cache from being merged, one after another.
 fn never(reason: usize) -> CacheArgs {
     match reason {
-        1 => CacheArgs { ctor: Some(build), ..DEFAULT },
+        1 => CacheArgs { ctor: Some(BUILD), ..DEFAULT },
         2 => CacheArgs { no_merge: true, ..DEFAULT },
         3 => CacheArgs { sheaf_capacity: Some(16), ..DEFAULT },
         4 => CacheArgs { min_partial: Some(3), ..DEFAULT },

@@ -2,10 +2,11 @@
 
 mod common;
 
+use core::alloc::Layout;
 use core::ptr::NonNull;
 use std::collections::BTreeSet;
 
-use ashlar::{CacheArgs, KmemCache, NodeId};
+use ashlar::{CacheArgs, Constructor, KmemCache, NodeId};
 use common::{Rng, child};
 use proptest::prelude::*;
 
@@ -142,7 +143,9 @@ fn a_reserve_of_constructed_objects_is_constructed() {
         // SAFETY: an object of 24 bytes.
         unsafe { object.write_bytes(0x77, 24) };
     }
-    let args = CacheArgs { ctor: Some(construct), ..CacheArgs::default() };
+    // SAFETY: it writes 24 bytes.
+    let ctor = unsafe { Constructor::new(Layout::new::<[u8; 24]>(), construct) };
+    let args = CacheArgs { ctor: Some(ctor), ..CacheArgs::default() };
     let cache = KmemCache::create("constructed reserve", 24, &args).expect("memory");
     for _ in 0..3 {
         let mut reserve = cache.prefill_sheaf(500).expect("memory");

@@ -5,11 +5,12 @@
 
 mod common;
 
+use core::alloc::Layout;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 
-use ashlar::{CacheArgs, Engine, IndexArray, KmemCache, QueueInfo, QueueTunables, TuneError};
+use ashlar::{CacheArgs, Constructor, Engine, IndexArray, KmemCache, QueueInfo, QueueTunables, TuneError};
 use common::{Rng, check, child, cpus, fill, pin};
 use proptest::prelude::*;
 
@@ -53,6 +54,10 @@ unsafe extern "C" fn build(object: *mut u8) {
     unsafe { object.cast::<u64>().write(7) };
 }
 
+/// Writes 7 to the start of an object.
+// SAFETY: it writes 8 bytes, aligned to 8.
+const BUILD: Constructor = unsafe { Constructor::new(Layout::new::<u64>(), build) };
+
 #[test]
 fn slabs_start_at_every_colour_in_turn() {
     let cache = create("slab-colours", 704, ARGS);
@@ -82,7 +87,7 @@ fn index_arrays_work_in_each_of_their_places() {
         (256, true, IndexArray::OffSlab),
         (104, true, IndexArray::OnSlab),
     ] {
-        let cache = create("slab-places", size, CacheArgs { ctor: ctor.then_some(build as _), ..ARGS });
+        let cache = create("slab-places", size, CacheArgs { ctor: ctor.then_some(BUILD), ..ARGS });
         assert_eq!(queues(&cache).array, array, "size {size}");
         let mut rng = Rng::new(size as u64);
         let mut live: Vec<NonNull<u8>> = Vec::new();
@@ -183,7 +188,7 @@ fn tuning_beside_work_rounds_and_looks_loses_no_object() {
 
 #[test]
 fn off_slab_arrays_are_used_again() {
-    let args = CacheArgs { ctor: Some(build), ..ARGS };
+    let args = CacheArgs { ctor: Some(BUILD), ..ARGS };
     let cache = create("slab-off", 256, args);
     let mut after_first = 0;
     for round in 0..20 {
@@ -429,7 +434,7 @@ proptest! {
         ctor: bool,
         ops in proptest::collection::vec(op(), 1..60),
     ) {
-        let cache = create("slab-model", size, CacheArgs { ctor: ctor.then_some(build as _), ..ARGS });
+        let cache = create("slab-model", size, CacheArgs { ctor: ctor.then_some(BUILD), ..ARGS });
         let mut live: Vec<NonNull<u8>> = Vec::new();
         for op in ops {
             let old = live.len();

@@ -6,14 +6,17 @@
 //! * [`tune`]: what can be changed at run time.
 //! * [`registry`]: all caches; [`reaper`]: giving memory back in the background.
 
+mod constructor;
 mod defaults;
 mod info;
 mod merge;
+mod nesting;
 pub(crate) mod reaper;
 pub(crate) mod registry;
 mod tune;
 mod typed;
 
+pub use constructor::Constructor;
 pub use info::{CacheInfo, for_each_cache, total_counts};
 pub use merge::{AliasInfo, for_each_alias};
 #[cfg(feature = "os")]
@@ -22,7 +25,7 @@ pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;
 
-use crate::engine::{self, Constructor, Engine, MAX_NAME, Origin, RawCache, Tunable, slab};
+use crate::engine::{self, Engine, MAX_NAME, Origin, RawCache, Tunable, slab};
 use crate::error::{CreateError, DestroyError};
 use crate::options::{Candidate, Own};
 use crate::percpu;
@@ -39,7 +42,8 @@ pub struct CacheArgs {
     pub align: usize,
     /// Align to cache lines, to a fraction of one for small objects (`SLAB_HWCACHE_ALIGN`).
     pub hwcache_align: bool,
-    /// Called once for each object when it is first carved. Objects must come back in constructed state.
+    /// Called once for each object when it is first carved; for each allocation by the engines `slob`, `slob-seg` and
+    /// `slob-cache`. Objects must come back in constructed state.
     pub ctor: Option<Constructor>,
     /// Objects in a sheaf, 1 to 254; `None`: by object size.
     pub sheaf_capacity: Option<usize>,
@@ -87,8 +91,8 @@ impl CacheArgs {
 /// Caches of objects alike may be merged: [`CacheArgs::no_merge`]. Then each has its name, and all have the slabs, figures and tunables
 /// of one, as in the kernel.
 ///
-/// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they are;
-/// [`destroy`](KmemCache::destroy) ends it.
+/// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they are, for ever, as in C;
+/// [`destroy`](KmemCache::destroy) ends it. A [`Cache`] ends when it drops.
 #[derive(Debug)]
 pub struct KmemCache {
     raw: &'static RawCache,
@@ -227,6 +231,9 @@ fn create_or_merge(
     let is_slab = engine == Engine::Slab;
     // SLAB has no links: constructed objects need no room for one.
     let mut geometry = Geometry::new(size, args.align, args.hwcache_align, constructed && !is_slab, rule, cpus)?;
+    if args.ctor.is_some_and(|ctor| !ctor.fits(size, args.align)) {
+        return Err(CreateError::Option(Constructor::EXPECTED));
+    }
     if is_slab {
         geometry = slab::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
     }
@@ -242,7 +249,7 @@ fn create_or_merge(
     registry::register(&registry::NewCache {
         name,
         geometry,
-        ctor: args.ctor,
+        ctor: args.ctor.map(Constructor::function),
         sheaf_capacity: capacity,
         barn_limit,
         min_partial: partial.unwrap_or_else(|| engine.min_partial(defaults::min_partial(origin, stride))),
@@ -323,6 +330,11 @@ impl KmemCache {
         check_wishes(name, args)?;
         let (raw, alias) = create_or_merge(name, size, args, Origin::Program, None)?;
         Ok(KmemCache { raw, hot: Hot::of(raw), alias })
+    }
+
+    /// The same handle once more, for whoever gives one of the two up.
+    fn again(&self) -> KmemCache {
+        KmemCache { raw: self.raw, hot: self.hot, alias: self.alias }
     }
 
     /// What the engine knows of this cache.

@@ -6,7 +6,7 @@
 
 use super::merge::{self, Alias};
 use crate::engine::slab::QueueOptions;
-use crate::engine::{self, Constructor, Engine, Merge, Opening, Origin, Plan, RawCache};
+use crate::engine::{self, Construct, Engine, Merge, Opening, Origin, Plan, RawCache};
 use crate::error::CreateError;
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::meta::META;
@@ -43,7 +43,7 @@ static REGISTRY: SpinLock<Registry> = SpinLock::new(Registry {
 pub(crate) struct NewCache<'a> {
     pub(crate) name: &'a str,
     pub(crate) geometry: Geometry,
-    pub(crate) ctor: Option<Constructor>,
+    pub(crate) ctor: Option<Construct>,
     pub(crate) sheaf_capacity: usize,
     pub(crate) barn_limit: usize,
     pub(crate) min_partial: usize,

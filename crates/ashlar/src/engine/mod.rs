@@ -86,8 +86,8 @@ pub(crate) enum Origin {
     Malloc,
 }
 
-/// An object constructor: called once for each object when it is first carved from a slab.
-pub type Constructor = unsafe extern "C" fn(*mut u8);
+/// What constructs an object of a cache: its argument is memory of the cache's size and alignment.
+pub(crate) type Construct = unsafe extern "C" fn(*mut u8);
 
 /// Everything about a cache that an engine needs. Lives in metadata memory for ever; reused after destroy.
 pub(crate) struct RawCache {
@@ -97,7 +97,7 @@ pub(crate) struct RawCache {
     pub(crate) engine: Engine,
     /// Key of the free links.
     pub(crate) secret: u64,
-    pub(crate) ctor: Option<Constructor>,
+    pub(crate) ctor: Option<Construct>,
     /// Objects in a sheaf; 0: no sheaves.
     pub(crate) sheaf_capacity: AtomicUsize,
     /// Full sheaves that a barn may hold.
@@ -146,7 +146,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) geometry: Geometry,
     pub(crate) slot: u16,
     pub(crate) secret: u64,
-    pub(crate) ctor: Option<Constructor>,
+    pub(crate) ctor: Option<Construct>,
     pub(crate) sheaf_capacity: usize,
     pub(crate) barn_limit: usize,
     pub(crate) min_partial: usize,

@@ -90,6 +90,14 @@ fn open_gate() {
     }
 }
 
+/// Sets below which CPU sections run, and returns what it was: for tests. Not while a drain keeps the gate shut.
+pub(crate) fn limit_gate(cpus: u32) -> u32 {
+    let _no_drain = DRAIN.lock();
+    let before = PERCPU.gate_open.swap(cpus, Ordering::Relaxed);
+    open_gate();
+    before
+}
+
 /// Keeps sections that begin from now on from running, in all threads, until [`release_gate`].
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) fn hold_gate() {

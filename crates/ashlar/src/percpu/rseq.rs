@@ -87,8 +87,9 @@ pub(crate) fn use_own_area() {
     PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
 }
 
-/// A thread's registration with the kernel, or what was one.
-#[derive(Clone, Copy, Debug)]
+/// A thread's registration with the kernel, or what was one. Neither copied nor sent to another thread, since it is put
+/// back once, in the thread that had it.
+#[derive(Debug)]
 #[repr(C)]
 pub struct Registration {
     /// The area; null for no registration.
@@ -123,7 +124,7 @@ impl Registration {
     }
 
     /// Whether there is one.
-    pub(crate) fn is_some(self) -> bool {
+    pub(crate) fn is_some(&self) -> bool {
         !self.area.is_null()
     }
 }

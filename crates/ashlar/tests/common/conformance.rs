@@ -4,7 +4,7 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
 use std::sync::mpsc;
 
-use ashlar::{Ashlar, Cache, CacheArgs, CreateError, DestroyError, KmemCache};
+use ashlar::{Ashlar, Cache, CacheArgs, Constructor, CreateError, DestroyError, KmemCache};
 
 use super::{Rng, check, cpus, fill, pin};
 
@@ -136,7 +136,13 @@ fn constructed_objects_stay_constructed() {
         // SAFETY: objects of the only cache with this constructor have 24 bytes, aligned to 8.
         unsafe { object.cast::<[u64; 3]>().write([1, 2, 3]) };
     }
-    let args = CacheArgs { ctor: Some(build), ..CacheArgs::default() };
+    // SAFETY: it writes 24 bytes, aligned to 8.
+    let ctor = unsafe { Constructor::new(Layout::new::<[u64; 3]>(), build) };
+    let args = CacheArgs { ctor: Some(ctor), ..CacheArgs::default() };
+    for (size, align) in [(16, 0), (23, 8), (23, 4096)] {
+        let refused = KmemCache::create("conform-ctor", size, &CacheArgs { align, ..args });
+        assert!(matches!(refused, Err(CreateError::Option(_))), "a constructor of 24 bytes for objects of {size}");
+    }
     let cache = KmemCache::create("conform-ctor", 24, &args).expect("cache");
     for _ in 0..3 {
         let live: Vec<_> = (0..5000).map(|_| cache.alloc().expect("memory").cast::<[u64; 3]>()).collect();

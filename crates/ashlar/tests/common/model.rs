@@ -3,9 +3,10 @@
 //! After every operation the model knows each live object with its address, its size and its pattern, so it sees
 //! overlap, lost bytes and wrong alignment at once, and a wrong count of live objects at the next look.
 
+use core::alloc::Layout;
 use std::collections::BTreeMap;
 
-use ashlar::{CacheArgs, DestroyError, KmemCache};
+use ashlar::{CacheArgs, Constructor, DestroyError, KmemCache};
 use proptest::prelude::*;
 
 use super::{check, fill};
@@ -74,12 +75,16 @@ unsafe extern "C" fn build(object: *mut u8) {
     unsafe { object.write_bytes(BUILT, BUILT_SIZE) };
 }
 
+/// Fills an object.
+// SAFETY: it writes as many bytes as the layout has.
+const BUILD: Constructor = unsafe { Constructor::new(Layout::new::<[u8; BUILT_SIZE]>(), build) };
+
 /// Object size, arguments and what is special of each cache.
 const SHAPES: [(usize, CacheArgs); 9] = [
     (64, CacheArgs { ..DEFAULT }),
     (1, CacheArgs { ..DEFAULT }),
     (13, CacheArgs { ..DEFAULT }),
-    (BUILT_SIZE, CacheArgs { ctor: Some(build), ..DEFAULT }),
+    (BUILT_SIZE, CacheArgs { ctor: Some(BUILD), ..DEFAULT }),
     (100, CacheArgs { align: 256, ..DEFAULT }),
     (700, CacheArgs { hwcache_align: true, ..DEFAULT }),
     (3000, CacheArgs { sheaf_capacity: Some(1), min_partial: Some(0), ..DEFAULT }),

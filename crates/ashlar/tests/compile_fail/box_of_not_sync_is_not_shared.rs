@@ -1,0 +1,12 @@
+//! Threads share a box only if they may share its value.
+use ashlar::Cache;
+use std::cell::Cell;
+
+fn main() {
+    let cache = Cache::<Cell<u32>>::new("cells").unwrap();
+    let cell = cache.alloc(Cell::new(1)).unwrap();
+    let shared = &cell;
+    std::thread::scope(|scope| {
+        scope.spawn(move || shared.set(2));
+    });
+}

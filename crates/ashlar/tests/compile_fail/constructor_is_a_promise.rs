@@ -1,0 +1,14 @@
+//! What a constructor writes is a promise that only unsafe code can give.
+use ashlar::{CacheArgs, Constructor, KmemCache};
+
+unsafe extern "C" fn overrun(object: *mut u8) {
+    // SAFETY: none.
+    unsafe { object.write_bytes(0xff, 4096) };
+}
+
+fn main() {
+    let ctor: Constructor = overrun;
+    let args = CacheArgs { ctor: Some(ctor), ..CacheArgs::default() };
+    let cache = KmemCache::create("overrun", 16, &args).unwrap();
+    cache.alloc();
+}

@@ -1,0 +1,12 @@
+//! What a constructor writes is a promise that only unsafe code can give.
+use ashlar::Constructor;
+use std::alloc::Layout;
+
+unsafe extern "C" fn overrun(object: *mut u8) {
+    // SAFETY: none.
+    unsafe { object.write_bytes(0xff, 4096) };
+}
+
+fn main() {
+    let _ = Constructor::new(Layout::new::<u64>(), overrun);
+}
