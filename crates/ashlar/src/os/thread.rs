@@ -112,7 +112,11 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32, ms: Option<u32>) {
     let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word is readable, and so is the time, or it is null.
-    let _ = unsafe { syscall!(Sysno::futex, word.as_ptr(), wait, seen, time) };
+    let slept = unsafe { syscall!(Sysno::futex, word.as_ptr(), wait, seen, time) };
+    // Refused by a filter: looks now and then.
+    if !matches!(slept, Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::ETIMEDOUT)) {
+        super::sleep_ns(50_000_000);
+    }
 }
 
 /// Wakes the thread that sleeps on `word`.
