@@ -3,10 +3,10 @@
 set -eu
 case $1 in
 malloc) set -- malloc 20000 --malloc-pthreads 2 ;;
-fork) set -- fork 600 ;;
-vfork) set -- vfork 600 ;;
+fork) set -- fork 2000 ;;
+vfork) set -- vfork 5000 ;;
 clone) set -- clone 300 ;;
-pthread) set -- pthread 600 ;;
+pthread) set -- pthread 5000 ;;
 rseq) set -- rseq 200 ;;
 membarrier) set -- membarrier 2000 ;;
 memfd) set -- memfd 50 ;;
