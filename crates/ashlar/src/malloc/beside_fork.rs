@@ -80,11 +80,14 @@ pub(super) use islands::{alloc, free, size_of};
 /// unmapped when it is full and all its blocks are free.
 mod islands {
     use super::{AtomicUsize, NonNull, Ordering, ZONE, align_up, checked_align_up};
+    use crate::sync::AtomicPtr;
 
     /// Bytes of an island. Larger blocks have one of their own.
     const BYTES: usize = 256 << 10;
-    /// Most islands at a time.
+    /// Islands in the table that is always there. A fork that waits for long needs more.
     const MOST: usize = 256;
+    /// Islands in the second table, which is mapped when the first is full.
+    const MORE: usize = 1 << 15;
     /// Bytes before a block: its size, and padding to what C aligns to.
     const HEAD: usize = 16;
 
@@ -107,6 +110,46 @@ mod islands {
             live: AtomicUsize::new(0),
         }
     }; MOST];
+    /// The second table; null until it is needed. It is never unmapped.
+    static BEYOND: AtomicPtr<Island> = AtomicPtr::new(core::ptr::null_mut());
+    /// Places from this on were never taken: a search ends there.
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+    fn beyond() -> &'static [Island] {
+        let start = BEYOND.load(Ordering::Acquire);
+        if start.is_null() {
+            return &[];
+        }
+        // SAFETY: a mapping of `MORE` islands that stays. It began as zeros, which are free places.
+        unsafe { core::slice::from_raw_parts(start, MORE) }
+    }
+
+    /// All places, in order.
+    fn places() -> impl Iterator<Item = &'static Island> {
+        TABLE.iter().chain(beyond())
+    }
+
+    fn at(place: usize) -> Option<&'static Island> {
+        TABLE.get(place).or_else(|| beyond().get(place - MOST))
+    }
+
+    /// Maps the second table; false if it is there already, or without memory.
+    fn map_beyond() -> bool {
+        let bytes = MORE * core::mem::size_of::<Island>();
+        if !BEYOND.load(Ordering::Relaxed).is_null() {
+            return false;
+        }
+        let Some(source) = ZONE.source() else { return false };
+        let Some(start) = source.map_direct(bytes) else { return false };
+        let table = start.as_ptr().cast();
+        let null = core::ptr::null_mut();
+        if BEYOND.compare_exchange(null, table, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // SAFETY: the mapping just made, which no other thread has seen.
+            unsafe { source.unmap_direct(start, bytes) };
+        }
+        true
+    }
+
     /// One more than the place of the island that small blocks are cut from; 0 for none.
     static CURRENT: AtomicUsize = AtomicUsize::new(0);
 
@@ -117,8 +160,9 @@ mod islands {
             let bytes = checked_align_up(bytes, source.page_size())?;
             let free =
                 |island: &Island| island.start.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            let place = TABLE.iter().position(free)?;
-            let island = &TABLE[place];
+            let place = places().position(free).or_else(|| map_beyond().then(|| places().position(free)).flatten())?;
+            let island = at(place)?;
+            TAKEN.fetch_max(place + 1, Ordering::AcqRel);
             let Some(at) = source.map_direct(bytes) else {
                 island.start.store(0, Ordering::Release);
                 return None;
@@ -171,13 +215,14 @@ mod islands {
         let room = size.checked_add(HEAD)?.checked_add(align).filter(|&room| room <= isize::MAX as usize)?;
         if room > BYTES / 4 {
             let place = Island::make(room)?;
-            let block = TABLE[place].cut(size, align);
-            TABLE[place].release();
+            let island = at(place)?;
+            let block = island.cut(size, align);
+            island.release();
             return block;
         }
         loop {
             let current = CURRENT.load(Ordering::Acquire);
-            if let Some(island) = current.checked_sub(1).map(|place| &TABLE[place])
+            if let Some(island) = current.checked_sub(1).and_then(at)
                 && let Some(block) = island.cut(size, align)
             {
                 return Some(block);
@@ -186,7 +231,7 @@ mod islands {
             // The thread that takes the old one's place ends the wish to cut from it; one that was too late gives its own up.
             let exchanged = CURRENT.compare_exchange(current, next, Ordering::AcqRel, Ordering::Relaxed);
             let gone = if exchanged.is_ok() { current } else { next };
-            if let Some(island) = gone.checked_sub(1).map(|place| &TABLE[place]) {
+            if let Some(island) = gone.checked_sub(1).and_then(at) {
                 island.release();
             }
         }
@@ -194,7 +239,7 @@ mod islands {
 
     /// The island on which an address lies.
     fn around(address: usize) -> Option<&'static Island> {
-        TABLE.iter().find(|island| {
+        places().take(TAKEN.load(Ordering::Acquire)).find(|island| {
             let start = island.start.load(Ordering::Acquire);
             start > 1 && address.wrapping_sub(start) < island.bytes.load(Ordering::Relaxed)
         })
