@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build -p ashlar --no-default-features
 # The allocator in an arena, without the operating system under it.
-cargo test -p ashlar --no-default-features --test arena
+cargo test -p ashlar --no-default-features --test arena --test no_os
 # The libraries without optimisation, where what they assume of themselves is checked.
 cargo build -p ashlar-malloc -p ashlar-c
 debug=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug

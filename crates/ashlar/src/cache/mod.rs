@@ -160,14 +160,13 @@ impl CacheRef<'_> {
     /// As [`KmemCache::alloc_bulk`].
     #[inline(always)]
     pub fn alloc_bulk(&self, out: &mut [*mut u8]) -> bool {
-        let out = as_addresses_mut(out);
         #[cfg(all(feature = "os", target_arch = "x86_64"))]
         if let [one] = out {
-            *one = percpu::sections::pop(self.hot.slot, self.hot.rseq_offset);
-            if *one != 0 {
+            *one = percpu::sections::pop(self.hot.slot, self.hot.rseq_offset) as *mut u8;
+            if !one.is_null() {
                 return true;
             }
-        } else if percpu::bulk::pop_all(self.hot.slot, self.hot.rseq_offset, out) {
+        } else if percpu::bulk::pop_all(self.hot.slot, self.hot.rseq_offset, as_addresses_mut(out)) {
             return true;
         }
         self.cache.alloc_bulk_slow(out)
@@ -399,8 +398,13 @@ impl KmemCache {
 
     #[cold]
     #[inline(never)]
-    fn alloc_bulk_slow(&self, out: &mut [usize]) -> bool {
-        engine::alloc_bulk(self.raw, out)
+    fn alloc_bulk_slow(&self, out: &mut [*mut u8]) -> bool {
+        let done = engine::alloc_bulk(self.raw, as_addresses_mut(out));
+        // Engines write addresses, which alone give no access. No instruction comes of this.
+        for object in out {
+            *object = core::ptr::with_exposed_provenance_mut(object.addr());
+        }
+        done
     }
 
     /// Gives objects back (`kmem_cache_free_bulk`).

@@ -107,7 +107,7 @@ fn ensure_slow() -> bool {
     let then = WHEN_UP.load(Ordering::Acquire);
     if up && then != 0 {
         // SAFETY: only `when_up` stores here, and only values of this function type.
-        let then = unsafe { core::mem::transmute::<usize, fn()>(then) };
+        let then = unsafe { core::mem::transmute::<*const (), fn()>(core::ptr::with_exposed_provenance(then)) };
         then();
     }
     up

@@ -81,7 +81,7 @@ fn tick_now() {
         return;
     }
     // SAFETY: `set_walk` stored a `Walk`, and nothing else is ever stored.
-    let walk: Walk = unsafe { core::mem::transmute::<usize, Walk>(walk) };
+    let walk: Walk = unsafe { core::mem::transmute::<*const (), Walk>(core::ptr::with_exposed_provenance(walk)) };
     walk(|cache| {
         if cache.engine == Engine::Slab {
             round_here(cache);
