@@ -116,10 +116,7 @@ fn lay_out(
 
 /// Tells the layers whom to call.
 fn connect() -> bool {
-    // The zone makes a function of an address, which Miri lets nobody call. Without it the zone grows sooner.
-    if !cfg!(miri) {
-        ZONE.set_before_growth(crate::cache::reaper::before_growth);
-    }
+    ZONE.set_before_growth(crate::cache::reaper::before_growth);
     crate::engine::slab::set_walk(crate::cache::reaper::visit);
     #[cfg(feature = "os")]
     if options().reaper != crate::options::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {

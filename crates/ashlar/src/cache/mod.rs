@@ -230,9 +230,6 @@ fn create_or_merge(
     let is_slab = engine == Engine::Slab;
     // SLAB has no links: constructed objects need no room for one.
     let mut geometry = Geometry::new(size, args.align, args.hwcache_align, constructed && !is_slab, rule, cpus)?;
-    if args.ctor.is_some_and(|ctor| !ctor.fits(size, args.align)) {
-        return Err(CreateError::Option(Constructor::EXPECTED));
-    }
     if is_slab {
         geometry = slab::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
     }
@@ -268,9 +265,12 @@ fn create_or_merge(
 }
 
 /// Refuses what no cache of a program's can be called or have.
-fn check_wishes(name: &str, args: &CacheArgs) -> Result<(), CreateError> {
+fn check_wishes(name: &str, size: usize, args: &CacheArgs) -> Result<(), CreateError> {
     if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
         return Err(CreateError::Name);
+    }
+    if size > 0 && args.ctor.is_some_and(|ctor| !ctor.fits(size, args.align)) {
+        return Err(CreateError::Option(Constructor::EXPECTED));
     }
     if args.sheaf_capacity.is_some_and(|n| n == 0 || n > MAX_SHEAF_CAPACITY) {
         return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
@@ -326,7 +326,7 @@ impl KmemCache {
         if !crate::boot::ensure() {
             return Err(CreateError::OutOfMemory);
         }
-        check_wishes(name, args)?;
+        check_wishes(name, size, args)?;
         let (raw, alias) = create_or_merge(name, size, args, Origin::Program, None)?;
         Ok(KmemCache { raw, hot: Hot::of(raw), alias })
     }

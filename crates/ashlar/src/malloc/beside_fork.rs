@@ -133,12 +133,9 @@ mod islands {
         TABLE.get(place).or_else(|| beyond().get(place - MOST))
     }
 
-    /// Maps the second table; false if it is there already, or without memory.
+    /// Makes sure that the second table is there; false without memory.
     fn map_beyond() -> bool {
         let bytes = MORE * core::mem::size_of::<Island>();
-        if !BEYOND.load(Ordering::Relaxed).is_null() {
-            return false;
-        }
         let Some(source) = ZONE.source() else { return false };
         let Some(start) = source.map_direct(bytes) else { return false };
         let table = start.as_ptr().cast();
@@ -160,7 +157,12 @@ mod islands {
             let bytes = checked_align_up(bytes, source.page_size())?;
             let free =
                 |island: &Island| island.start.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            let place = places().position(free).or_else(|| map_beyond().then(|| places().position(free)).flatten())?;
+            let all = !beyond().is_empty();
+            let mut place = places().position(free);
+            if place.is_none() && !all && map_beyond() {
+                place = places().position(free);
+            }
+            let place = place?;
             let island = at(place)?;
             TAKEN.fetch_max(place + 1, Ordering::AcqRel);
             let Some(at) = source.map_direct(bytes) else {
@@ -239,7 +241,17 @@ mod islands {
 
     /// The island on which an address lies.
     fn around(address: usize) -> Option<&'static Island> {
-        places().take(TAKEN.load(Ordering::Acquire)).find(|island| {
+        // Most processes never have one.
+        match TAKEN.load(Ordering::Acquire) {
+            0 => None,
+            taken => among(taken, address),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn among(taken: usize, address: usize) -> Option<&'static Island> {
+        places().take(taken).find(|island| {
             let start = island.start.load(Ordering::Acquire);
             start > 1 && address.wrapping_sub(start) < island.bytes.load(Ordering::Relaxed)
         })

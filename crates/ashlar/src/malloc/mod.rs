@@ -23,7 +23,7 @@ mod resize;
 use core::ptr::NonNull;
 
 use crate::cache::{CacheArgs, create_raw};
-use crate::engine::{self, Engine, Origin, RawCache};
+use crate::engine::{self, Origin, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
 pub use crate::options::DeepBind;
 use crate::page::direct::{self, Fill};
@@ -155,12 +155,8 @@ fn create_cache(class: usize) -> Option<&'static RawCache> {
     let mut place = NAME;
     let name = name_of_class(class, &mut place);
     let max_order = (larger && size > LARGE_CLASS).then_some(LARGE_CLASS_ORDER.max(rule.min_order));
-    // Slabs start at pages, so their objects are aligned to what divides their size, which `aligned_class`
-    // counts on. SLOB packs objects as closely as their alignment allows, so it must be asked for.
-    let align = match crate::boot::options().engine {
-        Engine::Slob => (1 << size.trailing_zeros()).min(PAGE_SIZE),
-        _ => STEP,
-    };
+    // The alignment that `aligned_class` counts on.
+    let align = (1 << size.trailing_zeros()).min(PAGE_SIZE);
     let args = CacheArgs { align, max_order, ..CacheArgs::default() };
     let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
     let raw = create_raw(name, size, &args, Origin::Malloc, Some(slot)).ok()?;

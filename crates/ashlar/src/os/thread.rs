@@ -107,6 +107,7 @@ pub(crate) fn exists(tid: u32) -> bool {
 }
 
 /// Sleeps until [`wake`], at most `ms` milliseconds, if `word` still has the value `seen`. May return early.
+#[inline(never)]
 pub(crate) fn wait(word: &AtomicU32, seen: u32, ms: Option<u32>) {
     let time = ms.map(|ms| libc::timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * 1_000_000 });
     let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);

@@ -37,10 +37,10 @@ impl ArenaSource {
         unsafe { Self::with_page_size(start, bytes, 4096) }
     }
 
-    /// As [`new`](Self::new), pretending a system page size (a power of two of at least 4096).
+    /// As [`new`](Self::new), pretending a system page size.
     ///
     /// # Safety
-    /// As for [`new`](Self::new).
+    /// As for [`new`](Self::new), and `page_size` is a power of two of at least 4096.
     pub const unsafe fn with_page_size(start: NonNull<u8>, bytes: usize, page_size: usize) -> Self {
         ArenaSource {
             start,

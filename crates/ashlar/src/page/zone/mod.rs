@@ -251,7 +251,7 @@ impl Zone {
             return false;
         }
         // SAFETY: only `set_before_growth` stores here, and only values of this function type.
-        let ask = unsafe { core::mem::transmute::<usize, BeforeGrowth>(ask) };
+        let ask = unsafe { core::mem::transmute::<*const (), BeforeGrowth>(core::ptr::with_exposed_provenance(ask)) };
         ask(need)
     }
 
