@@ -578,11 +578,13 @@ void ashlar_for_each_alias(void (*each)(const struct ashlar_alias_info*, void*),
 // number of 4 KiB pages given back.
 size_t ashlar_reap(void);
 
-// Starts the background thread, which gives free memory back to the system while the program sleeps. Without it the calls
-// of the program do that work. Returns 0, also if the thread runs already; -EPERM if the option reaper allows no
-// thread; -EAGAIN if the system refused it. The thread is lost in the child of a fork.
+// Starts the background thread, which gives free memory back to the system while the program
+// sleeps. Without it the calls of the program do that work. Returns 0, also if the thread runs
+// already; -EPERM if the option reaper allows no thread; -EAGAIN if the system refused it. The
+// thread is lost in the child of a fork.
 //
-// To be called where threads may be made: not from a signal handler, and not under a lock that malloc may need.
+// To be called where threads may be made: not from a signal handler, and not under a lock that
+// malloc may need.
 int ashlar_start_reaper(void);
 
 // Ends the background thread, if there is one, and returns when it is gone.

@@ -2,7 +2,7 @@
 #include "behaviour.h"
 
 int main(void) {
-    char name[] = "/tmp/behaviour-XXXXXX";
+    char name[] = "/tmp/behaviour-" "XXX" "XXX";
     MUST(mkdtemp(name) != NULL);
     pid_t pid = fork();
     if (pid == 0) {

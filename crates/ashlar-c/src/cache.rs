@@ -142,8 +142,9 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
     Ok(CacheArgs {
         align: args.align as usize,
         hwcache_align: flags & SLAB_HWCACHE_ALIGN != 0,
-        // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is the same. The caller of
-        // `kmem_cache_create` promised a constructor for objects of this size.
+        // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI
+        // is the same. The caller of `kmem_cache_create` promised a constructor for objects of this
+        // size.
         ctor: args.ctor.map(|ctor| unsafe { Constructor::new(object, core::mem::transmute::<Theirs, Ours>(ctor)) }),
         cpu_partial: args.use_cpu_partial.then_some(args.cpu_partial as usize),
         remote_node_defrag_ratio: args.use_remote_node_defrag_ratio.then_some(ratio),
@@ -171,8 +172,8 @@ fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_
 /// SLAB_PANIC the program ends instead.
 ///
 /// # Safety
-/// `name` is null or a string, `args` null or readable; the constructor is one for objects of this size, which any thread
-/// may call and which does not unwind, and the engine null or a string.
+/// `name` is null or a string, `args` null or readable; the constructor is one for objects of this
+/// size, which any thread may call and which does not unwind, and the engine null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_create(
     name: *const c_char,

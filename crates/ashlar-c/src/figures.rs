@@ -242,11 +242,13 @@ pub extern "C" fn ashlar_reap() -> usize {
     core_ashlar::reap()
 }
 
-/// Starts the background thread, which gives free memory back to the system while the program sleeps. Without it the calls
-/// of the program do that work. Returns 0, also if the thread runs already; -EPERM if the option reaper allows no
-/// thread; -EAGAIN if the system refused it. The thread is lost in the child of a fork.
+/// Starts the background thread, which gives free memory back to the system while the program
+/// sleeps. Without it the calls of the program do that work. Returns 0, also if the thread runs
+/// already; -EPERM if the option reaper allows no thread; -EAGAIN if the system refused it. The
+/// thread is lost in the child of a fork.
 ///
-/// To be called where threads may be made: not from a signal handler, and not under a lock that malloc may need.
+/// To be called where threads may be made: not from a signal handler, and not under a lock that
+/// malloc may need.
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_start_reaper() -> c_int {
     match core_ashlar::start_reaper() {
@@ -321,10 +323,10 @@ unsafe fn with_text(
     if error.expected == OptionError::TOO_LATE { -EBUSY } else { -EINVAL }
 }
 
-/// Sets options before the first allocation, as "key=value,key=value": the grammar of the environment variable
-/// ASHLAR_OPTIONS, which is read after and wins; percpu=emulate is for that variable alone. Returns 0; -EINVAL if a part is no option
-/// (the others are set); -EBUSY
-/// if the allocator has started. What is wrong is told in `message`, a buffer of `size` bytes, or null.
+/// Sets options before the first allocation, as "key=value,key=value": the grammar of the
+/// environment variable ASHLAR_OPTIONS, which is read after and wins; percpu=emulate is for that
+/// variable alone. Returns 0; -EINVAL if a part is no option (the others are set); -EBUSY if the
+/// allocator has started. What is wrong is told in `message`, a buffer of `size` bytes, or null.
 ///
 /// # Safety
 /// `text` is a string, `message` null or writable for `size` bytes.

@@ -49,7 +49,8 @@ pub(crate) fn warn(args: fmt::Arguments<'_>) {
     let mut line = Line::new();
     // A line never fails: what is too long is cut off.
     let _ = writeln!(line, "ashlar: {args}");
-    // The bare system call, because the C library's is a cancellation point. There is no place to report a failure.
+    // The bare system call, because the C library's is a cancellation point. There is no place to
+    // report a failure.
     // SAFETY: the buffer is readable for its length.
     let _ = unsafe { syscall!(Sysno::write, 2, line.bytes().as_ptr(), line.bytes().len()) };
 }

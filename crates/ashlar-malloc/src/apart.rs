@@ -1,9 +1,10 @@
-//! What few programs use of the library lies apart (`layout.ld`). Start-up uses some of it: when that is over its pages are
-//! made non-resident, as the kernel frees its init memory. A program that needs one later has it read from the file again.
+//! What few programs use of the library lies apart (`layout.ld`). Start-up uses some of it: when
+//! that is over its pages are made non-resident, as the kernel frees its init memory. A program
+//! that needs one later has it read from the file again.
 //!
-//! A page that was written to is no page of the file any more: a debugger or a uprobe has put a breakpoint there. Such pages
-//! stay, because dropping one would silently drop the breakpoint. The kernel tells by /proc/self/pagemap; where that
-//! cannot be read, all pages stay.
+//! A page that was written to is a copy of the file's: a debugger or a uprobe has put a breakpoint
+//! there. Such pages stay, because dropping one would silently drop the breakpoint. The
+//! kernel tells by /proc/self/pagemap; where that cannot be read, all pages stay.
 
 use core::arch::global_asm;
 use core::ops::Range;
@@ -46,14 +47,16 @@ impl Untouched {
     }
 }
 
-/// Makes pages of code and tables that lie apart non-resident. Without a layout, as in a static library, there are none.
+/// Makes pages of code and tables that lie apart non-resident. Without a layout, as in a static
+/// library, there are none.
 pub(crate) fn drop_untouched() {
     let mut untouched = Untouched { stretches: [const { 0..0 }; STRETCHES], count: 0 };
     // This lies apart itself: it must have returned before its page goes.
     find_untouched(&mut untouched);
     for pages in &untouched.stretches[..untouched.count] {
-        // SAFETY: the linker laid nothing into these pages but code and constants, and none of them was written to since it was
-        // read from the file, from which it is read again. This function does not lie there. A refusal does no harm.
+        // SAFETY: the linker laid nothing into these pages but code and constants, and none of them
+        // was written to since it was read from the file, from which it is read again. This
+        // function does not lie there. A refusal does no harm.
         let _ = unsafe { syscall!(Sysno::madvise, pages.start, pages.len(), libc::MADV_DONTNEED) };
     }
 }

@@ -185,7 +185,8 @@ pub extern "C" fn malloc_stats() {
 fn resident() -> (usize, usize) {
     let mut bytes = [0u8; 4096];
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: the path is NUL-terminated, the buffer is writable for its length, and the descriptor is closed.
+    // SAFETY: the path is NUL-terminated, the buffer is writable for its length, and the descriptor
+    // is closed.
     let len = unsafe {
         let Ok(file) = syscall!(Sysno::openat, libc::AT_FDCWD, c"/proc/self/status".as_ptr(), flags, 0) else {
             return (0, 0);

@@ -9,8 +9,8 @@
 //!   A program that replaces some finds them called by the other forms, as the standard says.
 //! * [`deepbind`]: `dlopen` without `RTLD_DEEPBIND` (x86-64).
 //! * [`mallopt`]: answers as glibc's, and changes nothing.
-//! * [`threads`]: `pthread_create`, which counts the program's threads; the background thread is made
-//!   and ended by it (x86-64).
+//! * [`threads`]: `pthread_create`, which counts the program's threads; the background thread is
+//!   made and ended by it (x86-64).
 //! * `process`: what happens at load, fork and exit; `vfork`: the C library's, made safe for critical sections.
 //! * `apart`: drops the pages of code and tables that only start-up used (x86-64).
 //! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`, and the table of `ASHLAR_STATS`.
@@ -25,9 +25,9 @@
 //! * A signal handler that allocates, which POSIX does not allow, is safe while it interrupts a fast path, and may
 //!   wait for ever if it interrupts a slow one.
 //!
-//! `docs/process.md` describes what the library does to a process: threads, signals, mappings, files,
-//! all system calls for programs that lock themselves in, exported names, environment variables. The
-//! test `process_page` compares that page with the library.
+//! `docs/process.md` describes what the library does to a process: threads, signals, mappings,
+//! files, all system calls for programs that lock themselves in, exported names, environment
+//! variables. The test `process_page` compares that page with the library.
 //!
 //! Nothing here allocates from itself, and nothing unwinds: the profile aborts on panic, and there is no code that
 //! panics on a path that a program can reach. If one does all the same, a line on standard error says where.

@@ -1,9 +1,9 @@
 //! Load, fork and exit.
 //!
-//! The fork handlers are registered at load, or by the first thread if that comes earlier: a program with one thread
-//! needs none. Then replaced forms of new and delete are looked for. What start-up used of the library and no
-//! call needs any more is dropped when that is over. At exit the table that `ASHLAR_STATS` asks for
-//! is printed.
+//! The fork handlers are registered at load, or by the first thread if that comes earlier: a
+//! program with one thread needs none. Then replaced forms of new and delete are looked for. What
+//! start-up used of the library and no call needs any more is dropped when that is over. At exit
+//! the table that `ASHLAR_STATS` asks for is printed.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};

@@ -37,8 +37,8 @@ impl<F: FnMut(&[u8])> fmt::Write for Text<F> {
     }
 }
 
-/// Writes to a file descriptor of the program; ignores failures, because there is no place to report them. The bare
-/// system call: the C library's is a cancellation point.
+/// Writes to a file descriptor of the program; ignores failures, because there is no place to
+/// report them. The bare system call: the C library's is a cancellation point.
 pub(crate) fn to_fd(fd: c_int, bytes: &[u8]) {
     // SAFETY: the buffer is readable for its length.
     let _ = unsafe { syscall!(Sysno::write, fd, bytes.as_ptr(), bytes.len()) };

@@ -1,15 +1,18 @@
 //! `pthread_create`: the C library's, but the program's threads are counted.
 //!
-//! The background thread (see `ashlar::start_reaper`) may only be made by a call of the program that makes a thread
-//! itself. So it is made behind the first thread of the program, and ends before the last one is gone: a program that is
-//! single-threaded on the C library's malloc is so on this one, and may `unshare`, drop capabilities and lock itself in.
-//! While there is no such thread the program's calls give memory back.
+//! The background thread (see `ashlar::start_reaper`) may only be made by a call of the program
+//! that makes a thread itself. So it is made behind the first thread of the program, and ends
+//! before the last one is gone: a program that is single-threaded on the C library's malloc is so
+//! on this one, and may `unshare`, drop capabilities and lock itself in. While there is no such
+//! thread the program's calls give memory back.
 //!
-//! A thread counts from the call that makes it until its thread-specific data are destroyed. What it runs is a few
-//! instructions ahead of the program's function, which they jump to: no frame of ours is on its stack. Threads that the C
-//! library makes for itself (`timer_create`, `thrd_create`, `aio_read`) are not counted.
+//! A thread counts from the call that makes it until its thread-specific data are destroyed. What
+//! it runs is a few instructions ahead of the program's function, which they jump to: no frame of
+//! ours is on its stack. Threads that the C library makes for itself (`timer_create`,
+//! `thrd_create`, `aio_read`) are not counted.
 //!
-//! The fork handlers are registered here too, if a library makes threads before this one's constructor ran.
+//! The fork handlers are registered here too, if a library makes threads before this one's
+//! constructor ran.
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::{c_int, c_void};
@@ -22,11 +25,13 @@ use libc::{pthread_attr_t, pthread_key_t, pthread_t};
 use crate::process;
 use ashlar::address_of;
 
-// `__pthread_create` is there in static programs only: under the other name the linker finds this library's.
+// `__pthread_create` is there in static programs only: under the other name the linker finds this
+// library's.
 global_asm!(".weak __pthread_create, dlsym");
 
 unsafe extern "C" {
-    /// Makes threads by `__pthread_create`. The linker of a static program takes that from the C library because of this name.
+    /// Makes threads by `__pthread_create`. The linker of a static program takes that from the C
+    /// library because of this name.
     fn thrd_create();
 }
 #[used]
@@ -69,7 +74,8 @@ pub(crate) fn prepare() {
         return;
     }
     let mut key: pthread_key_t = 0;
-    // SAFETY: the key is writable; the destructor is a function of this library, which is never unloaded.
+    // SAFETY: the key is writable; the destructor is a function of this library, which is never
+    // unloaded.
     if unsafe { libc::pthread_key_create(&mut key, Some(at_end)) } != 0 {
         return;
     }
@@ -107,9 +113,9 @@ fn ended() {
     follow_count();
 }
 
-/// Starts the background thread or ends it, as the count of threads asks for. To be called after each change between none
-/// and some. Threads that change the count at the same time do this at the same time too: the last one to look finds the
-/// count as it stays.
+/// Starts the background thread or ends it, as the count of threads asks for. To be called after
+/// each change between none and some. Threads that change the count at the same time do this at the
+/// same time too: the last one to look finds the count as it stays.
 fn follow_count() {
     loop {
         let some = LIVE.load(Ordering::SeqCst) != 0;
@@ -139,7 +145,8 @@ struct Start {
 
 /// The first thing that a counted thread does: tells what it is to run in `out`, and frees `start`.
 unsafe extern "C" fn begin(start: *mut Start, out: *mut Start) {
-    // SAFETY: `pthread_create` wrote it and gave it to this thread alone; `out` is on this thread's stack.
+    // SAFETY: `pthread_create` wrote it and gave it to this thread alone; `out` is on this thread's
+    // stack.
     unsafe {
         out.write(start.read());
         ashlar::malloc::free(start.cast());
@@ -188,14 +195,16 @@ pub unsafe extern "C" fn pthread_create(
     prepare();
     let place = ashlar::malloc::malloc(size_of::<Start>()).cast::<Start>();
     if place.is_null() || KEY.load(Ordering::Acquire) == 0 {
-        // SAFETY: null, or allocated above; the caller's arguments are passed on. The thread is not counted.
+        // SAFETY: null, or allocated above; the caller's arguments are passed on. The thread is not
+        // counted.
         unsafe {
             ashlar::malloc::free(place.cast());
             return create(thread, attr, start, arg);
         }
     }
     LIVE.fetch_add(1, Ordering::AcqRel);
-    // SAFETY: memory for a `Start`, which the new thread takes over; the other arguments are the caller's.
+    // SAFETY: memory for a `Start`, which the new thread takes over; the other arguments are the
+    // caller's.
     let error = unsafe {
         place.write(Start { entry: start, arg });
         create(thread, attr, entry, place.cast())

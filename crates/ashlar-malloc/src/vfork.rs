@@ -1,11 +1,12 @@
 //! `vfork`: the C library's, but for the parent's rseq registration.
 //!
-//! The child of a vfork runs in the parent's memory and on its thread pointer while the parent sleeps. So it has the
-//! parent's rseq area, but the kernel registers that for the parent alone: no abort ever comes, and the CPU number
-//! in it is where the parent fell asleep. A child that allocates there (which POSIX forbids, and programs do) would
-//! share a slot with a thread that really runs on that CPU. So the area is unregistered before; its CPU number is then -1,
-//! above the gate, and both processes take slow paths until the parent is back and registers it again. Where the kernel
-//! refuses that, all threads take slow paths until then.
+//! The child of a vfork runs in the parent's memory and on its thread pointer while the parent
+//! sleeps. So it has the parent's rseq area, but the kernel registers that for the parent alone: no
+//! abort ever comes, and the CPU number in it is where the parent fell asleep. A child that
+//! allocates there (which POSIX forbids, and programs do) would share a slot with a thread that
+//! really runs on that CPU. So the area is unregistered before; its CPU number is then -1, above
+//! the gate, and both processes take slow paths until the parent is back and registers it again.
+//! Where the kernel refuses that, all threads take slow paths until then.
 //!
 //! Assembly, as vfork returns twice on one stack: the return address waits in a register, of which each process has
 //! its own. `posix_spawn` does not come through here and needs nothing: its child is the C library's code, which does
@@ -22,7 +23,8 @@ use ashlar::fork::{after_vfork, before_vfork};
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> libc::pid_t {
-    // System calls keep all registers but rax, rcx and r11. r9: return address. rdi, rsi: the registration.
+    // System calls keep all registers but rax, rcx and r11. r9: return address. rdi, rsi: the
+    // registration.
     naked_asm!(
         ".cfi_startproc",
         "sub rsp, 8",

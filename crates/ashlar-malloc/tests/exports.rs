@@ -31,9 +31,10 @@ fn no_name_of_the_kernel_is_exported() {
     assert!(taken.is_empty(), "{taken:?}");
 }
 
-/// What POSIX and glibc's manual name as cancellation points, of what an allocator could have a use for. A thread that is
-/// cancelled in one of them would leave the allocator's locks held. `fwrite` is a point by permission only, and called by
-/// `malloc_info` alone, on the caller's stream and without a lock.
+/// What POSIX and glibc's manual name as cancellation points, of what an allocator could have a use
+/// for. A thread that is cancelled in one of them would leave the allocator's locks held. `fwrite`
+/// is a point by permission only, and called by `malloc_info` alone, on the caller's stream and
+/// without a lock.
 const CANCELLATION_POINTS: [&str; 38] = [
     "accept",
     "aio_suspend",

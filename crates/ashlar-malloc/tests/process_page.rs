@@ -16,7 +16,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in the workspace").to_owned()
 }
 
-/// The text of the page below a heading, which is given with its `#`s, up to the next one of that level or above.
+/// The text of the page below a heading, which is given with its `#`s, up to the next one of that
+/// level or above.
 fn section(heading: &str) -> String {
     let page = fs::read_to_string(root().join("docs/process.md")).expect("the page can be read");
     let level = heading.bytes().take_while(|&byte| byte == b'#').count();
@@ -27,7 +28,8 @@ fn section(heading: &str) -> String {
     lines.join("\n")
 }
 
-/// The cells of a section's tables, row by row, without heads. A row whose first cell is empty does not count.
+/// The cells of a section's tables, row by row, without heads. A row whose first cell is empty does
+/// not count.
 fn rows(heading: &str) -> Vec<Vec<String>> {
     let text = section(heading);
     let lines: Vec<&str> = text.lines().collect();
@@ -135,7 +137,8 @@ fn system_calls_of_the_sources_are_those_of_the_page() {
     }
 }
 
-/// The numbers of the system calls in a library, from its machine code: what was moved to `eax` before each `syscall`.
+/// The numbers of the system calls in a library, from its machine code: what was moved to `eax`
+/// before each `syscall`.
 fn system_calls_in(file: &Path) -> BTreeSet<String> {
     let code = said("objdump", &["-d", "--no-show-raw-insn", "-M", "intel"], file);
     let (mut eax, mut found) = (None, BTreeSet::new());
@@ -172,7 +175,8 @@ fn system_calls_in_the_libraries_are_those_of_the_page() {
 
 #[test]
 fn functions_of_the_c_library_are_those_of_the_page() {
-    /// Compilers choose among those of the first kind; those of the second come with their start files.
+    /// Compilers choose among those of the first kind; those of the second come with their start
+    /// files.
     const NOT_LISTED: [&str; 7] = ["mem", "str", "bcmp", "explicit_bzero", "_ITM_", "__gmon_start__", "__cxa_finalize"];
     for (name, file) in [("malloc", library()), ("ashlar", ashlar())] {
         let names = said("nm", &["-D", "--undefined-only"], &file);
@@ -182,7 +186,8 @@ fn functions_of_the_c_library_are_those_of_the_page() {
     }
 }
 
-/// System calls of the C library and of the loader in the test's programs, and of the program itself.
+/// System calls of the C library and of the loader in the test's programs, and of the program
+/// itself.
 const OF_THE_PROGRAM: [&str; 28] = [
     "access",
     "arch_prctl",
@@ -228,7 +233,8 @@ const LATER: [&str; 11] = [
     "write",
 ];
 
-/// The numbers of system calls of these names, and of those that the page has functions of the C library make.
+/// The numbers of system calls of these names, and of those that the page has functions of the C
+/// library make.
 fn numbers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let number = |name: &str| name.parse::<Sysno>().unwrap_or_else(|()| panic!("no system call is named {name}")).id();
     let mut all: BTreeSet<i32> = names.map(number).collect();

@@ -44,7 +44,8 @@ fn children_of_vfork_allocate_in_the_memory_of_the_parent() {
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn children_of_vfork_allocate_whatever_the_size_of_the_registration() {
-    // Kernel 6.2 and glibc 2.36; the same and glibc 2.40; kernel 7.0 and glibc 2.41; one to come; one that cannot be known.
+    // Kernel 6.2 and glibc 2.36; the same and glibc 2.40; kernel 7.0 and glibc 2.41; one to come;
+    // one that cannot be known.
     for (bytes, told) in [(32, 32), (32, 20), (33, 33), (64, 64), (64, 20)] {
         let flags = [format!("-DBYTES={bytes}"), format!("-DTOLD={told}"), "-rdynamic".to_owned()];
         let program = build("cc", "c/vfork_sizes.c", &[&flags[0], &flags[1], &flags[2]]);

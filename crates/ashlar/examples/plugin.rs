@@ -1,5 +1,6 @@
-//! A library in Rust that a program of any language loads by `dlopen`: `Ashlar` is its allocator, and a thread of its own
-//! gives free memory back. It stays loaded after `dlclose`, because threads may be in its code and objects may live on.
+//! A library in Rust that a program of any language loads by `dlopen`: `Ashlar` is its allocator,
+//! and a thread of its own gives free memory back. It stays loaded after `dlclose`, because threads
+//! may be in its code and objects may live on.
 
 #[global_allocator]
 static GLOBAL: ashlar::Ashlar = ashlar::Ashlar;

@@ -138,9 +138,9 @@ pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted>
     Ok(BASE.ensure(|| lay_out(source, 1, 1, 1, |_| 0) && connect()) && ensure())
 }
 
-/// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`; the environment is read after
-/// and wins. `percpu=emulate` is for the environment alone: it protects nothing against other threads, and safe code may
-/// start some.
+/// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`; the environment is
+/// read after and wins. `percpu=emulate` is for the environment alone: it protects nothing against
+/// other threads, and safe code may start some.
 ///
 /// # Errors
 /// The first part that is no option; the others are applied.
@@ -199,7 +199,8 @@ pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
     }
 }
 
-/// Visits the lock of the options, a leaf, for a fork: the reaper and the creation of caches read them.
+/// Visits the lock of the options, a leaf, for a fork: the reaper and the creation of caches read
+/// them.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     visit(OPTIONS.word());
 }

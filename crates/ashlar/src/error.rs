@@ -76,7 +76,8 @@ impl core::error::Error for DestroyError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReaperError {
-    /// The option `reaper` allows no thread, or sections are not protected against other threads (`percpu=emulate`).
+    /// The option `reaper` allows no thread, or sections are not protected against other threads
+    /// (`percpu=emulate`).
     Off,
     /// The system refused the thread, or the allocator has no memory. It may be tried again.
     Refused,

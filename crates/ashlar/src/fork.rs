@@ -1,29 +1,32 @@
 //! Fork: the child finds every structure whole, and no thread waits for a fork for ever.
 //!
 //! ## Before
-//! [`prepare`] closes the gate of malloc and waits until no other thread is in a slow path of malloc.
-//! Then it takes all locks, in lock order. The gate is for malloc. The locks are for the slow paths
-//! of caches and kmalloc, which do not pass the gate.
+//! [`prepare`] closes the gate of malloc and waits until no other thread is in a slow path of
+//! malloc. Then it takes all locks, in lock order. The gate is for malloc. The locks are for the
+//! slow paths of caches and kmalloc, which do not pass the gate.
 //!
 //! ## Between
-//! The C library goes on to take its own locks, and other libraries have handlers that take theirs. A thread may hold one of
-//! these and allocate or free. If it waited for this fork, and the fork for its lock, both would hang. So a thread that
-//! finds the gate closed waits for a moment, and then does without the allocator: see the module
-//! `malloc::beside_fork`. Caches and kmalloc have no such way: the C library never calls them.
+//! The C library goes on to take its own locks, and other libraries have handlers that take theirs.
+//! A thread may hold one of these and allocate or free. If it waited for this fork, and the fork
+//! for its lock, both would hang. So a thread that finds the gate closed waits for a moment, and
+//! then does without the allocator: see the module `malloc::beside_fork`. Caches and kmalloc have
+//! no such way: the C library never calls them.
 //!
 //! The thread that forks may itself allocate, in handlers that run between or in a signal handler,
 //! and fork again: gate and locks let it pass (see the module `sync`). So the order in which
 //! handlers were registered does not matter.
 //!
 //! ## After
-//! Parent and child release the locks and open the gate. What threads freed meanwhile is freed now. Critical sections
-//! need nothing: each is either committed or did not happen. The background thread does not exist in the child.
+//! Parent and child release the locks and open the gate. What threads freed meanwhile is freed now.
+//! Critical sections need nothing: each is either committed or did not happen. The background
+//! thread does not exist in the child.
 //!
 //! ## Signals
-//! [`prepare`] and its counterparts run with signals blocked. A handler that forks in the middle of one would find half of the
-//! locks taken. A handler that forks while its thread is in the middle of an allocation finds that allocation's locks held, and
-//! leaves them: the child goes on with the same allocation. With other threads such a fork may hang, as with the C library's own
-//! malloc: one of them may hold a lock that comes earlier in the order, and wait for one of these.
+//! [`prepare`] and its counterparts run with signals blocked. A handler that forks in the middle of
+//! one would find half of the locks taken. A handler that forks while its thread is in the middle
+//! of an allocation finds that allocation's locks held, and leaves them: the child goes on with the
+//! same allocation. With other threads such a fork may hang, as with the C library's own malloc:
+//! one of them may hold a lock that comes earlier in the order, and wait for one of these.
 #![allow(unsafe_code, reason = "handlers for the C library")]
 
 use crate::cache::registry;
@@ -35,7 +38,8 @@ use crate::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, Visit, relax, thre
 
 /// The number of the thread that forks; 0 for none.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
-/// How many forks of that thread are in progress, each inside the one before. Only changed by that thread.
+/// How many forks of that thread are in progress, each inside the one before. Only changed by that
+/// thread.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 
 /// Visits all locks but that of the registry, in lock order.
@@ -60,8 +64,8 @@ fn undisturbed(f: impl FnOnce()) {
     f();
 }
 
-/// To be called before `fork`, in the thread that forks; not on behalf of another one. Each call needs one of
-/// [`after_in_parent`] or [`after_in_child`] in the same thread.
+/// To be called before `fork`, in the thread that forks; not on behalf of another one. Each call
+/// needs one of [`after_in_parent`] or [`after_in_child`] in the same thread.
 pub fn prepare() {
     // A child of a thread that forks while another one boots would wait for that one for ever.
     crate::boot::ensure_base();
@@ -94,7 +98,8 @@ fn begin(me: usize) -> bool {
     begun
 }
 
-/// Ends a fork, in parent and child. A function of its own by name, so that its place is with the others of forks.
+/// Ends a fork, in parent and child. A function of its own by name, so that its place is with the
+/// others of forks.
 #[inline(never)]
 fn end() {
     let depth = DEPTH.load(Ordering::Relaxed) - 1;
@@ -134,10 +139,10 @@ pub unsafe fn after_in_child() {
     beside_fork::after_fork();
 }
 
-/// Has the C library call the three functions above at each fork from now on; false when it has no memory for that.
-/// Done once, when the library is loaded, or by an earlier call: the handlers of `prepare` run in reverse order of
-/// registration and the others in order, and the earlier these are registered, the shorter other threads have to do
-/// without the allocator.
+/// Has the C library call the three functions above at each fork from now on; false when it has no
+/// memory for that. Done once, when the library is loaded, or by an earlier call: the handlers of
+/// `prepare` run in reverse order of registration and the others in order, and the earlier these
+/// are registered, the shorter other threads have to do without the allocator.
 #[cfg(feature = "os")]
 pub fn register() -> bool {
     static DONE: AtomicU32 = AtomicU32::new(0);
@@ -175,9 +180,10 @@ pub fn register() -> bool {
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub use crate::percpu::rseq::Registration;
 
-/// To be called before `vfork`. Its child runs on the parent's thread pointer, and so in the parent's rseq area, but the kernel
-/// registers that for the parent alone: nothing would abort the child's sections or keep its CPU number true. So the area is not
-/// registered until the parent is back, and both go by the slow path. Where that is refused, no section runs in any thread.
+/// To be called before `vfork`. Its child runs on the parent's thread pointer, and so in the
+/// parent's rseq area, but the kernel registers that for the parent alone: nothing would abort the
+/// child's sections or keep its CPU number true. So the area is not registered until the parent is
+/// back, and both go by the slow path. Where that is refused, no section runs in any thread.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub extern "C" fn before_vfork() -> Registration {
     if crate::percpu::mode() != crate::percpu::Mode::Rseq {

@@ -25,10 +25,11 @@
 //! | 7 | `global` `fork` `load` `probe` `boot` | faces, fork handlers, locks seen from outside, start |
 //!
 //! ## Lock order
-//! registry lock, drain lock, CPU locks (mode `lock` only), list_lock or barn lock (never both, but for fork, which
-//! takes a node's list_lock first), sheaf pool lock, growth lock, zone lock, direct lock, meta lock, options lock. The lock of free
-//! slots is only taken under the registry lock. Allocation paths only ever try the registry lock. A paragraph for each
-//! lock stands at the head of the module that owns it; [`fork`] takes them in this order.
+//! registry lock, drain lock, CPU locks (mode `lock` only), list_lock or barn lock (never both, but
+//! for fork, which takes a node's list_lock first), sheaf pool lock, growth lock, zone lock, direct
+//! lock, meta lock, options lock. The lock of free slots is only taken under the registry lock.
+//! Allocation paths only ever try the registry lock. A paragraph for each lock stands at the head
+//! of the module that owns it; [`fork`] takes them in this order.
 //!
 //! The fast paths (`kmalloc`, `kfree`, [`KmemCache::alloc`], [`KmemCache::free`]) take no lock and execute no
 //! atomic read-modify-write instruction.
@@ -41,7 +42,8 @@ extern crate std;
 
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 mod background;
-/// Without an operating system there is neither thread nor clock: programs call [`reap`] themselves.
+/// Without an operating system there is neither thread nor clock: programs call [`reap`]
+/// themselves.
 #[cfg(not(any(feature = "os", ashlar_loom)))]
 mod background {
     pub(crate) fn wake() {}
@@ -74,8 +76,8 @@ mod engine {
 mod error;
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 pub mod fork;
-/// Without an operating system nothing forks, and all threads have one number, to which a lock that is held for a fork is
-/// open.
+/// Without an operating system nothing forks, and all threads have one number, to which a lock that
+/// is held for a fork is open.
 #[cfg(not(any(feature = "os", ashlar_loom)))]
 #[expect(dead_code, unreachable_pub, reason = "compiled so that it stays in step")]
 mod fork;

@@ -1,8 +1,10 @@
-//! Load: what is done once, when the program or library that this crate is linked into has been loaded.
+//! Load: what is done once, when the program or library that this crate is linked into has been
+//! loaded.
 //!
-//! The fork handlers are registered, and a library is kept loaded: `dlclose` would take away code that threads are
-//! in, the descriptors of critical sections that the kernel reads, and objects that other libraries still have. An
-//! allocation cannot do either, since it may come from inside the C library, under locks that both take.
+//! The fork handlers are registered, and a library is kept loaded: `dlclose` would take away code
+//! that threads are in, the descriptors of critical sections that the kernel reads, and objects
+//! that other libraries still have. An allocation cannot do either, since it may come from inside
+//! the C library, under locks that both take.
 #![allow(unsafe_code, reason = "a table that the loader reads")]
 
 extern "C" fn at_load() {
@@ -14,7 +16,8 @@ extern "C" fn at_load() {
     }
 }
 
-// SAFETY: the section is an array of functions without arguments that the loader calls once, at load.
+// SAFETY: the section is an array of functions without arguments that the loader calls once, at
+// load.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

@@ -122,7 +122,8 @@ fn end() -> ! {
     panic!("ashlar: invalid use of the allocator")
 }
 
-/// The function `construct` of the type `what` takes objects of its own cache, each time it is called.
+/// The function `construct` of the type `what` takes objects of its own cache, each time it is
+/// called.
 #[cold]
 pub(crate) fn endless_construct(what: &str) -> ! {
     warn(format_args!("construct() of {what} calls itself without end, through its own cache"));

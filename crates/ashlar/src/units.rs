@@ -19,7 +19,8 @@ pub(crate) const CACHE_LINE: usize = 64;
 pub(crate) const MAX_OBJECTS_PER_SLAB: usize = 32767;
 /// The largest kmalloc size that ever has a cache, in bytes.
 pub(crate) const LARGEST_KMALLOC_CLASS: usize = 65536;
-/// Bytes of addresses that the zone may come to. Each page has a number of 32 bits: see [`PageIndex`].
+/// Bytes of addresses that the zone may come to. Each page has a number of 32 bits: see
+/// [`PageIndex`].
 pub(crate) const MAX_ZONE_BYTES: usize = 8 << 40;
 const _: () = assert!(MAX_ZONE_BYTES / PAGE_SIZE < u32::MAX as usize);
 /// Most NUMA nodes, real or fake.

@@ -116,7 +116,8 @@ fn forks(count: usize) {
                     // SAFETY: fresh.
                     unsafe { fill(at, size, i as u64) };
                 }
-                // By the C library, whose handlers were registered at load, and by the bare system call.
+                // By the C library, whose handlers were registered at load, and by the bare system
+                // call.
                 let bare = round % 2 == 1;
                 if bare {
                     ashlar::fork::prepare();

@@ -83,7 +83,7 @@ fn the_zone_grows_around_mappings_in_its_way_and_leaves_them_alone() {
                 unsafe { at.write_bytes(1, 1000) };
                 assert!(foreign.iter().all(|&(start, bytes)| !(start..start + bytes).contains(&(at as usize))));
             }
-            // What lies between is none of the allocator's.
+            // The mapping between is the program's.
             for &(at, _) in &foreign {
                 // SAFETY: memory of the test's own.
                 assert_eq!(unsafe { (at as *const u8).read() }, 77);

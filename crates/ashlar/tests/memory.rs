@@ -111,7 +111,8 @@ fn without_the_thread_little_of_what_was_freed_stays_resident() {
                 // SAFETY: live, freed once.
                 unsafe { ashlar::kfree(at) };
             }
-            // The bound is 8 MiB, and 64 for a program whose use swings, as this one's does; the vector is the test's.
+            // The bound is 8 MiB, and 64 for a program whose use swings, as this one's does; the
+            // vector is the test's.
             let left = statm(1) - start;
             assert!(peak - start > 250 * MIB && left < 80 * MIB, "{size}: {} MiB left", left / MIB);
         }

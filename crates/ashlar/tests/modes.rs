@@ -33,8 +33,8 @@ modes! {
     default_is_rseq: "rseq", [];
     /// A program whose C library is told not to register may want to do so itself.
     a_declined_registration_is_left_to_the_program: "lock", [OWN_RSEQ];
-    /// The self-test must find that sections are aborted, also of a registration of our own, which each thread makes at its
-    /// first slow path.
+    /// The self-test must find that sections are aborted, also of a registration of our own, which
+    /// each thread makes at its first slow path.
     tested_rseq: "rseq", [("ASHLAR_OPTIONS", "percpu=rseq")];
     tested_own_registration: "rseq", [OWN_RSEQ, ("ASHLAR_OPTIONS", "percpu=rseq")];
     four_nodes: "rseq", [("ASHLAR_OPTIONS", "nodes=4")];

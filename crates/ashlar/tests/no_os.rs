@@ -1,5 +1,6 @@
-//! The allocator on a small arena, in one process, without an operating system under it. `ci/miri.sh` runs this file under
-//! Miri, which finds what is undefined; `ci/features.sh` runs it as it is.
+//! The allocator on a small arena, in one process, without an operating system under it.
+//! `ci/miri.sh` runs this file under Miri, which finds what is undefined; `ci/features.sh` runs it
+//! as it is.
 #![cfg(not(feature = "os"))]
 
 use core::alloc::{GlobalAlloc, Layout};

@@ -1,5 +1,6 @@
-//! What safe code may call with any argument and at any time: nothing of it may be undefined. Duties that only a caller can
-//! keep are those of unsafe functions; `compile_fail.rs` has the types.
+//! What safe code may call with any argument and at any time: nothing of it may be undefined.
+//! Duties that only a caller can keep are those of unsafe functions; `compile_fail.rs` has the
+//! types.
 
 mod common;
 
@@ -119,7 +120,8 @@ fn args() -> impl Strategy<Value = CacheArgs> {
 }
 
 proptest! {
-    /// A cache with any arguments is refused, or serves objects that are as large and as aligned as was asked for.
+    /// A cache with any arguments is refused, or serves objects that are as large and as aligned as
+    /// was asked for.
     #[test]
     fn any_arguments_are_refused_or_served(size in number(&[1, 7, 8, 4095, 4096, 8192, 65_536, 2 << 20, (2 << 20) + 1]), args in args()) {
         if let Ok(cache) = KmemCache::create("any", size, &args) {

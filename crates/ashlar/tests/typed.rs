@@ -1,5 +1,5 @@
-//! `Cache<T>`: values of one type, constructed objects, and the end of a cache. Each case runs in a child for every
-//! engine, by rseq where that is to be had and by locks.
+//! `Cache<T>`: values of one type, constructed objects, and the end of a cache. Each case runs in a
+//! child for every engine, by rseq where that is to be had and by locks.
 
 mod common;
 
@@ -10,7 +10,8 @@ use std::sync::{Arc, Barrier, OnceLock};
 use ashlar::{Cache, CacheArgs, Constructed, Engine, MAX_CACHES};
 use common::{Child, child};
 
-/// Runs `body` in a child for every engine, protected either way, and hands what became of it to `judge`.
+/// Runs `body` in a child for every engine, protected either way, and hands what became of it to
+/// `judge`.
 fn each(test: &str, body: fn(), judge: impl Fn(Child)) {
     for engine in Engine::ALL {
         for percpu in ["auto", "auto,nodes=4", "lock"] {

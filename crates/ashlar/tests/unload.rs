@@ -56,7 +56,8 @@ fn load(path: &Path) -> Plugin {
     }
 }
 
-/// A thread that is in the library's code when the program unloads it goes on, and so does the library's own.
+/// A thread that is in the library's code when the program unloads it goes on, and so does the
+/// library's own.
 #[test]
 fn threads_outlive_dlclose() {
     let path = built();
@@ -89,8 +90,8 @@ fn threads_outlive_dlclose() {
     child.succeeded();
 }
 
-/// Children of a program that forks while other threads allocate in the library can allocate there: nothing but the
-/// library knows of the handlers that this takes.
+/// Children of a program that forks while other threads allocate in the library can allocate there:
+/// nothing but the library knows of the handlers that this takes.
 #[test]
 fn children_of_busy_parents_live() {
     let path = built();
@@ -107,8 +108,8 @@ fn children_of_busy_parents_live() {
                 });
             }
             for _ in 0..300 {
-                // SAFETY: the child calls the library, whose locks are the ones that are tested, and ends; the alarm ends it
-                // if it hangs.
+                // SAFETY: the child calls the library, whose locks are the ones that are tested,
+                // and ends; the alarm ends it if it hangs.
                 let pid = unsafe { libc::fork() };
                 if pid == 0 {
                     // SAFETY: plain system calls.

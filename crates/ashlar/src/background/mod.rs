@@ -1,7 +1,7 @@
 //! Giving memory back on time: by a thread where there is one, else by the calls of the program.
 //!
-//! The cache layer registers a [`Job`]. [`wake`] notes that there is work for it, under any lock; [`settle`], called
-//! at the end of slow operations without a lock, sees to the work:
+//! The cache layer registers a [`Job`]. [`wake`] notes that there is work for it, under any lock;
+//! [`settle`], called at the end of slow operations without a lock, sees to the work:
 //!
 //! | the process has | the work is done |
 //! |---|---|
@@ -9,15 +9,18 @@
 //! | no such thread | by the calls themselves: a tick when one is due, and at once what is much |
 //!
 //! ## When there is a thread
-//! [`start`] makes it and [`stop`] ends it. Both are for calls of the program that may make threads: an allocation may
-//! come from inside the C library, under locks that making a thread takes too. So no allocation starts the thread. The
-//! malloc library calls [`start`] from the program's own `pthread_create`, and [`stop`] when the last thread that the
-//! program made has ended: a program that is single-threaded on its own stays so.
+//! [`start`] makes it and [`stop`] ends it. Both are for calls of the program that may make
+//! threads: an allocation may come from inside the C library, under locks that making a thread
+//! takes too. So no allocation starts the thread. The malloc library calls [`start`] from the
+//! program's own `pthread_create`, and [`stop`] when the last thread that the program made has
+//! ended: a program that is single-threaded on its own stays so.
 //!
-//! The thread is detached and named `ashlar-reaper`. All signals are blocked in it. It has the ordinary scheduling
-//! policy, and it follows `setuid` and the like, because the C library knows it.
+//! The thread is detached and named `ashlar-reaper`. All signals are blocked in it. It has the
+//! ordinary scheduling policy, and it follows `setuid` and the like, because the C library knows
+//! it.
 //!
-//! Without an operating system there is neither thread nor clock: such programs call [`crate::reap`] themselves.
+//! Without an operating system there is neither thread nor clock: such programs call
+//! [`crate::reap`] themselves.
 
 mod calls;
 mod thread;
@@ -33,7 +36,8 @@ pub(crate) const TICK_MS: u32 = 250;
 pub(crate) struct Job {
     /// Does a tick's work; returns true while there is more to come.
     pub(crate) tick: fn() -> bool,
-    /// Gives back at once what is much, for a process without the thread; called with the time in milliseconds.
+    /// Gives back at once what is much, for a process without the thread; called with the time in
+    /// milliseconds.
     pub(crate) trim: fn(u32),
 }
 
@@ -49,7 +53,8 @@ pub(crate) fn enable(job: &'static Job) {
 
 #[expect(unsafe_code, reason = "turns the stored address back into a reference")]
 fn job() -> Option<&'static Job> {
-    // SAFETY: null, or what `enable` stored: the address of a job that lives for ever and is never written.
+    // SAFETY: null, or what `enable` stored: the address of a job that lives for ever and is never
+    // written.
     unsafe { (JOB.load(Ordering::Acquire) as *const Job).as_ref() }
 }
 

@@ -42,8 +42,8 @@ pub(super) fn rouse() {
     }
 }
 
-/// Makes the thread, by `create`, which is the C library's `pthread_create`. True if there is one now; false when the
-/// system refused: then it may be tried again.
+/// Makes the thread, by `create`, which is the C library's `pthread_create`. True if there is one
+/// now; false when the system refused: then it may be tried again.
 ///
 /// # Safety
 /// As for [`os_thread::spawn_detached`].
@@ -113,8 +113,8 @@ fn is_to_end() -> bool {
 
 /// Sleeps until there is work; false when the thread is to end.
 ///
-/// A thread that notes work stores `WANTED`, then looks at `ASLEEP`; this one stores `ASLEEP`, then looks at `WANTED`. So one
-/// of them sees the other.
+/// A thread that notes work stores `WANTED`, then looks at `ASLEEP`; this one stores `ASLEEP`, then
+/// looks at `WANTED`. So one of them sees the other.
 fn wait_for_work() -> bool {
     loop {
         let seen = EVENTS.load(Ordering::SeqCst);

@@ -7,7 +7,8 @@ use crate::engine::Construct;
 
 /// A function that constructs objects of a cache, when they are first carved: the kernel's `ctor`.
 ///
-/// Its making is unsafe, and so the creation of a cache by [`CacheArgs::ctor`](super::CacheArgs::ctor) need not be.
+/// Its making is unsafe, and so the creation of a cache by
+/// [`CacheArgs::ctor`](super::CacheArgs::ctor) need not be.
 /// [`Cache::constructed`](super::Cache::constructed) needs no unsafe code at all.
 #[derive(Clone, Copy, Debug)]
 pub struct Constructor {
@@ -18,20 +19,23 @@ pub struct Constructor {
 impl Constructor {
     pub(super) const EXPECTED: &str = "ctor: expected one for objects of at most this size and alignment";
 
-    /// Takes a constructor for objects of `layout`. Caches of smaller or less aligned objects refuse it.
+    /// Takes a constructor for objects of `layout`. Caches of smaller or less aligned objects
+    /// refuse it.
     ///
     /// # Safety
-    /// Any thread may call the function with the address of memory of that layout which it alone can reach and whose bytes
-    /// may not be initialised. The function writes to no other memory by its argument, and it does not unwind. It stays
-    /// callable, in a library that is not unloaded for example, as long as a cache has it.
+    /// Any thread may call the function with the address of memory of that layout which it alone
+    /// can reach and whose bytes may not be initialised. The function writes to no other memory by
+    /// its argument, and it does not unwind. It stays callable, in a library that is not unloaded
+    /// for example, as long as a cache has it.
     ///
-    /// The function may allocate and free. One that always allocates from the cache whose object it constructs
-    /// overflows the stack.
+    /// The function may allocate and free. One that always allocates from the cache whose object it
+    /// constructs overflows the stack.
     pub const unsafe fn new(layout: Layout, function: unsafe extern "C" fn(*mut u8)) -> Constructor {
         Constructor { function, layout }
     }
 
-    /// Whether it constructs objects of `size` bytes, aligned as asked for by [`CacheArgs::align`](super::CacheArgs::align).
+    /// Whether it constructs objects of `size` bytes, aligned as asked for by
+    /// [`CacheArgs::align`](super::CacheArgs::align).
     pub(super) fn fits(&self, size: usize, align: usize) -> bool {
         // The least that every engine aligns to is 8.
         self.layout.size() <= size && self.layout.align() <= align.max(8)

@@ -42,8 +42,8 @@ pub struct CacheArgs {
     pub align: usize,
     /// Align to cache lines, to a fraction of one for small objects (`SLAB_HWCACHE_ALIGN`).
     pub hwcache_align: bool,
-    /// Called once for each object when it is first carved; for each allocation by the engines `slob`, `slob-seg` and
-    /// `slob-cache`. Objects must come back in constructed state.
+    /// Called once for each object when it is first carved; for each allocation by the engines
+    /// `slob`, `slob-seg` and `slob-cache`. Objects must come back in constructed state.
     pub ctor: Option<Constructor>,
     /// Objects in a sheaf, 1 to 254; `None`: by object size.
     pub sheaf_capacity: Option<usize>,
@@ -91,8 +91,8 @@ impl CacheArgs {
 /// Caches of objects alike may be merged: [`CacheArgs::no_merge`]. Then each has its name, and all have the slabs, figures and tunables
 /// of one, as in the kernel.
 ///
-/// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they are, for ever, as in C;
-/// [`destroy`](KmemCache::destroy) ends it. A [`Cache`] ends when it drops.
+/// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they
+/// are, for ever, as in C; [`destroy`](KmemCache::destroy) ends it. A [`Cache`] ends when it drops.
 #[derive(Debug)]
 pub struct KmemCache {
     raw: &'static RawCache,
@@ -331,7 +331,7 @@ impl KmemCache {
         Ok(KmemCache { raw, hot: Hot::of(raw), alias })
     }
 
-    /// The same handle once more, for whoever gives one of the two up.
+    /// The same handle once more. The caller gives up one of the two.
     fn again(&self) -> KmemCache {
         KmemCache { raw: self.raw, hot: self.hot, alias: self.alias }
     }

@@ -1,11 +1,14 @@
-//! How deep the calls of [`Constructed::construct`](super::Constructed::construct) nest in a thread.
+//! How deep the calls of [`Constructed::construct`](super::Constructed::construct) nest in a
+//! thread.
 //!
-//! A `construct` that takes an object of its own cache makes the allocator carve a slab, which calls `construct` again.
-//! Without a bound that ends in an overflow of the stack. Each level takes a few kilobytes of it, so
-//! [`MAX_NESTING`] of them fit on any stack, and are more than types build on one another.
+//! A `construct` that takes an object of its own cache makes the allocator carve a slab, which
+//! calls `construct` again. Without a bound that ends in an overflow of the stack. Each level takes
+//! a few kilobytes of it, so [`MAX_NESTING`] of them fit on any stack, and are more than types
+//! build on one another.
 //!
-//! A thread counts in a place that it finds by its number. Where another thread has that place the level is not
-//! counted, which delays the report: the other thread leaves the place when its own `construct` returns.
+//! A thread counts in a place that it finds by its number. Where another thread has that place the
+//! level is not counted, which delays the report: the other thread leaves the place when its own
+//! `construct` returns.
 
 use crate::report;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering, thread_id};

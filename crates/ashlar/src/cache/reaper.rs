@@ -1,8 +1,8 @@
 //! The reaper: what is done each tick, and what [`crate::reap`] does at once.
 //!
-//! Ticks come from the background thread, or from the program's calls where there is no such thread (see
-//! [`crate::background`]). A program without it that frees much and then sleeps makes no more calls, so there
-//! [`trim`] bounds what is free and resident at any time.
+//! Ticks come from the background thread, or from the program's calls where there is no such thread
+//! (see [`crate::background`]). A program without it that frees much and then sleeps makes no more
+//! calls, so there [`trim`] bounds what is free and resident at any time.
 //!
 //! Barns give back to slabs what they held without need since the last look. When no barn of any cache is in use,
 //! the program is idle: then the sheaves of all CPUs are drained too and everything free goes back to the system.
@@ -79,8 +79,8 @@ mod trim;
 /// `docs/process.md` describes the thread. It does not exist in the child of a fork, and runs until
 /// [`stop_reaper`] otherwise.
 ///
-/// Not to be called by a thread that holds a lock which an allocation may need, because the C library allocates to make a
-/// thread.
+/// Not to be called by a thread that holds a lock which an allocation may need, because the C
+/// library allocates to make a thread.
 ///
 /// # Errors
 /// See [`ReaperError`].
@@ -93,7 +93,8 @@ pub fn start_reaper() -> Result<(), ReaperError> {
     }
 }
 
-/// As [`start_reaper`], for a library whose own `pthread_create` stands in the way of the C library's.
+/// As [`start_reaper`], for a library whose own `pthread_create` stands in the way of the C
+/// library's.
 ///
 /// # Errors
 /// See [`ReaperError`].
@@ -192,7 +193,7 @@ fn held_bytes() -> usize {
 #[inline(never)]
 fn empty_all() -> bool {
     let mut cached = 0;
-    // The registry lock may be held for a moment by anybody, or by who asks.
+    // Another thread may hold the registry lock for a moment, or this one may hold it.
     sync::wait_while(|| !registry::try_for_each(|cache| cached += empty(cache)));
     cached > 0
 }

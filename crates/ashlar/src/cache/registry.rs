@@ -306,8 +306,9 @@ pub(crate) fn lock_word() -> &'static LockWord {
 
 /// Visits the locks of every cache, for a fork, which holds the registry lock.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
-    // SAFETY: the calling thread holds the registry lock for a fork, so no other thread changes the table. An operation of
-    // its own that a signal handler interrupted may be about to: it raises `count` after the entry is there.
+    // SAFETY: the calling thread holds the registry lock for a fork, so no other thread changes the
+    // table. An operation of its own that a signal handler interrupted may be about to: it raises
+    // `count` after the entry is there.
     let registry = unsafe { &*REGISTRY.data_ptr() };
     for &cache in &registry.caches[..registry.count] {
         // SAFETY: as in `live`.

@@ -14,28 +14,29 @@ use crate::error::{AllocError, CreateError, DestroyError};
 
 /// A type whose free objects stay constructed: made once when an object is carved, and used again and again.
 ///
-/// A value is [`Send`] because each user of an object finds what the one before left in it, and that one may have been
-/// another thread.
+/// A value is [`Send`] because each user of an object finds what the one before left in it, and
+/// that one may have been another thread.
 pub trait Constructed: Send + Sized {
     /// Returns the value of an object that was never used.
     ///
-    /// The allocator calls this when it carves objects, for several at a time, in whichever thread needs one. It holds no
-    /// lock meanwhile, so this function may allocate, also from its own cache. But an object from there may need carving
-    /// too: a function that always takes one nests without end, and is ended with a line on standard error. A panic ends
-    /// the program as well.
+    /// The allocator calls this when it carves objects, for several at a time, in whichever thread
+    /// needs one. It holds no lock meanwhile, so this function may allocate, also from its own
+    /// cache. But an object from there may need carving too: a function that always takes one nests
+    /// without end, and is ended with a line on standard error. A panic ends the program as well.
     fn construct() -> Self;
 }
 
 /// A cache of values of `T`, which ends when it drops.
 ///
-/// Each box borrows the cache, so none is left then: the memory goes back, the name leaves the registry, and its place
-/// there serves another cache. Threads that are to share a cache take an `Arc` of it; the last one ends it. One in a
-/// `static` lives as long as the process.
+/// Each box borrows the cache, so none is left then: the memory goes back, the name leaves the
+/// registry, and its place there serves another cache. Threads that are to share a cache take an
+/// `Arc` of it; the last one ends it. One in a `static` lives as long as the process.
 ///
-/// An object whose box was forgotten ([`mem::forget`](core::mem::forget), [`CacheBox::into_raw`]) stays in use, and with it
-/// the cache, which a line on standard error reports. It stays as well where
-/// [`CannotDrain`](DestroyError::CannotDrain) applies. Where caches are merged, the last of them ends their slabs: see
-/// [`CacheArgs::no_merge`]. [`destroy`](Cache::destroy) ends a cache by hand and returns what went wrong.
+/// An object whose box was forgotten ([`mem::forget`](core::mem::forget), [`CacheBox::into_raw`])
+/// stays in use, and with it the cache, which a line on standard error reports. It stays as well
+/// where [`CannotDrain`](DestroyError::CannotDrain) applies. Where caches are merged, the last of
+/// them ends their slabs: see [`CacheArgs::no_merge`]. [`destroy`](Cache::destroy) ends a cache by
+/// hand and returns what went wrong.
 ///
 /// ```
 /// let cache = ashlar::Cache::<[u64; 4]>::new("quads")?;
@@ -50,8 +51,8 @@ pub struct Cache<T> {
     marker: PhantomData<Keeps<T>>,
 }
 
-/// Ends its cache when it drops. A type of its own, because a `Cache<T>` that implemented `Drop` itself would have to die
-/// before the borrows in its values.
+/// Ends its cache when it drops. A type of its own, because a `Cache<T>` that implemented `Drop`
+/// itself would have to die before the borrows in its values.
 struct Handle(KmemCache);
 
 impl Handle {
@@ -68,10 +69,11 @@ impl Drop for Handle {
     }
 }
 
-/// What a cache does with values: it takes them back and hands them out again, and drops none itself. So `T` must be
-/// exactly the same type on both sides, lifetimes included. Were a `Cache<&'static str>` also a `Cache<&'short str>`, a
-/// constructed object that took a short borrow would come out again after that borrow had ended. `CacheBox`, which
-/// borrows the cache, is invariant by this as well.
+/// What a cache does with values: it takes them back and hands them out again, and drops none
+/// itself. So `T` must be exactly the same type on both sides, lifetimes included. Were a
+/// `Cache<&'static str>` also a `Cache<&'short str>`, a constructed object that took a short borrow
+/// would come out again after that borrow had ended. `CacheBox`, which borrows the cache, is
+/// invariant by this as well.
 type Keeps<T> = fn(T) -> T;
 
 impl<T> fmt::Debug for Cache<T> {
@@ -138,9 +140,9 @@ impl<T> Cache<T> {
     /// Gives memory back without dropping what is in it.
     ///
     /// # Safety
-    /// The memory came from this cache (also by [`CacheBox::into_raw`]), was not given back since, and nobody
-    /// uses it any more. If [`constructed`](Cache::constructed) made the cache, it holds a valid `T`, which
-    /// [`get`](Cache::get) will hand out.
+    /// The memory came from this cache (also by [`CacheBox::into_raw`]), was not given back since,
+    /// and nobody uses it any more. If [`constructed`](Cache::constructed) made the cache, it holds
+    /// a valid `T`, which [`get`](Cache::get) will hand out.
     #[inline(always)]
     pub unsafe fn free_uninit(&self, object: NonNull<MaybeUninit<T>>) {
         // SAFETY: the caller's promise is that of `KmemCache::free`.
@@ -157,7 +159,8 @@ impl<T> Cache<T> {
         self.raw.0.info()
     }
 
-    /// Ends the cache, as dropping it does, and returns it where that fails; see [`KmemCache::destroy`].
+    /// Ends the cache, as dropping it does, and returns it where that fails; see
+    /// [`KmemCache::destroy`].
     ///
     /// # Errors
     /// With objects in use the cache comes back.
@@ -171,7 +174,8 @@ impl<T: Constructed> Cache<T> {
     /// A cache whose free objects stay constructed. [`get`](Cache::get) hands them out as they were left.
     ///
     /// # Errors
-    /// See [`CreateError`]. A type that must be dropped is refused at compile time, because free objects are never dropped:
+    /// See [`CreateError`]. A type that must be dropped is refused at compile time, because free
+    /// objects are never dropped:
     ///
     /// ```compile_fail
     /// struct Name(String);
@@ -184,8 +188,9 @@ impl<T: Constructed> Cache<T> {
     /// ```
     pub fn constructed(name: &str) -> Result<Cache<T>, CreateError> {
         const { assert!(!core::mem::needs_drop::<T>(), "free objects of a constructed cache are never dropped") };
-        // SAFETY: `construct` writes one `T` to its argument, by a function that any thread may call: it captures nothing,
-        // and its values may go to other threads. It does not unwind, as `extern "C"` functions end the program instead.
+        // SAFETY: `construct` writes one `T` to its argument, by a function that any thread may
+        // call: it captures nothing, and its values may go to other threads. It does not unwind, as
+        // `extern "C"` functions end the program instead.
         let ctor = unsafe { Constructor::new(Layout::new::<T>(), construct::<T>) };
         let args = CacheArgs { ctor: Some(ctor), ..Self::args() };
         let raw = KmemCache::create(name, size_of::<T>().max(1), &args)?;
@@ -252,8 +257,9 @@ impl<T> Drop for CacheBox<'_, T> {
         impl<T> Drop for GiveBack<'_, T> {
             #[inline]
             fn drop(&mut self) {
-                // SAFETY: the memory came from this cache and is given back once, by the box that owned it. Its value is
-                // dropped and not used again; a value that was not to be dropped is a valid one of a constructed cache.
+                // SAFETY: the memory came from this cache and is given back once, by the box that
+                // owned it. Its value is dropped and not used again; a value that was not to be
+                // dropped is a valid one of a constructed cache.
                 unsafe { self.0.free_uninit(self.1.cast()) };
             }
         }

@@ -232,8 +232,9 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill
     Some(at)
 }
 
-/// Makes a run of `bytes` bytes, just taken out of the zone, read as zeros. Pages that do so already are not touched, because
-/// a program may have asked for a large table of which it uses a few entries.
+/// Makes a run of `bytes` bytes, just taken out of the zone, read as zeros. Pages that do so
+/// already are not touched, because a program may have asked for a large table of which it uses a
+/// few entries.
 fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
     if !zeroed {
         for part in dirty.bytes() {
@@ -246,8 +247,8 @@ fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
     }
 }
 
-/// A run for a large object; few pages, of a power of two, are taken off this CPU's page list. If it is to be zero, `dirty` are the pages
-/// that may not be.
+/// A run for a large object; few pages, of a power of two, are taken off this CPU's page list. If
+/// it is to be zero, `dirty` are the pages that may not be.
 fn take_run(node: NodeId, pages: usize, place: Place, fill: Fill, dirty: &mut DirtyParts) -> Option<Run> {
     *dirty = DirtyParts::default();
     match place {

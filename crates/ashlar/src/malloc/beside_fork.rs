@@ -1,15 +1,17 @@
 //! What malloc does while another thread forks.
 //!
-//! The slow paths pass the [`GATE`], which a fork closes: see [`crate::fork`]. A thread that finds it closed waits for a
-//! moment, because nearly every fork is over soon. After that it does without the allocator, because the fork may be waiting
-//! for a lock that this thread holds:
+//! The slow paths pass the [`GATE`], which a fork closes: see [`crate::fork`]. A thread that finds
+//! it closed waits for a moment, because nearly every fork is over soon. After that it does without
+//! the allocator, because the fork may be waiting for a lock that this thread holds:
 //!
-//! * it allocates from *islands*, small mappings made for this alone, which nothing but atomic counters manages;
+//! * it allocates from *islands*, small mappings made for this alone, which nothing but atomic
+//!   counters manages;
 //! * it leaves what it frees in a table, for the thread that forks;
 //! * it asks for sizes only where that takes no lock.
 //!
-//! The child is a copy of some moment of this. Each step is one atomic operation, so every moment will do: at worst the child
-//! loses a block that the parent's thread was about to get or had just given up.
+//! The child is a copy of some moment of this. Each step is one atomic operation, so every moment
+//! will do: at worst the child loses a block that the parent's thread was about to get or had just
+//! given up.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
 use core::ptr::NonNull;
@@ -25,7 +27,8 @@ pub(crate) static GATE: Gate = Gate::new();
 /// Looks at a closed gate before a thread does without: about a millisecond.
 const PATIENCE: u32 = 110;
 
-/// Runs `usual` inside the gate. Where another thread's fork keeps the gate closed for longer than a moment, runs `instead`.
+/// Runs `usual` inside the gate. Where another thread's fork keeps the gate closed for longer than
+/// a moment, runs `instead`.
 pub(super) fn pass<R>(usual: impl FnOnce() -> R, instead: impl FnOnce() -> R) -> R {
     match enter() {
         Some(_inside) => usual(),
@@ -68,7 +71,8 @@ pub(crate) fn after_fork() {
     for place in &LEFT {
         if place.load(Ordering::Relaxed) != 0 {
             let address = place.swap(0, Ordering::Acquire);
-            // SAFETY: a thread gave this block up by `free`, and it has been nowhere but here since.
+            // SAFETY: a thread gave this block up by `free`, and it has been nowhere but here
+            // since.
             unsafe { super::free(address as *mut u8) };
         }
     }
@@ -76,8 +80,8 @@ pub(crate) fn after_fork() {
 
 pub(super) use islands::{alloc, free, size_of};
 
-/// Mappings that blocks are cut from, one after the other. A block is never used twice: so it is zero. An island is
-/// unmapped when it is full and all its blocks are free.
+/// Mappings that blocks are cut from, one after the other. A block is never used twice: so it is
+/// zero. An island is unmapped when it is full and all its blocks are free.
 mod islands {
     use super::{AtomicUsize, NonNull, Ordering, ZONE, align_up, checked_align_up};
     use crate::sync::AtomicPtr;
@@ -91,7 +95,8 @@ mod islands {
     /// Bytes before a block: its size, and padding to what C aligns to.
     const HEAD: usize = 16;
 
-    /// An island, as the table knows it. Nothing but a thread that holds a block of it touches the mapping.
+    /// An island, as the table knows it. Nothing but a thread that holds a block of it touches the
+    /// mapping.
     struct Island {
         /// First address; 0 where the place in the table is free, 1 while a thread fills the place.
         start: AtomicUsize,
@@ -151,7 +156,8 @@ mod islands {
     static CURRENT: AtomicUsize = AtomicUsize::new(0);
 
     impl Island {
-        /// Makes an island of `bytes` bytes; its place. `None` without memory, or when the table is full.
+        /// Makes an island of `bytes` bytes; its place. `None` without memory, or when the table is
+        /// full.
         fn make(bytes: usize) -> Option<usize> {
             let source = ZONE.source()?;
             let bytes = checked_align_up(bytes, source.page_size())?;
@@ -177,12 +183,14 @@ mod islands {
             Some(place)
         }
 
-        /// Cuts a block of `size` bytes at a multiple of `align` off; `None` when there is not enough left.
+        /// Cuts a block of `size` bytes at a multiple of `align` off; `None` when there is not
+        /// enough left.
         fn cut(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
             // One more block, unless the last one is gone: then the island may be unmapped already.
             let one_more = |live| (live != 0).then_some(live + 1);
             self.live.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).ok()?;
-            // The island starts at a page. Whatever the others take, there is an aligned place in so much.
+            // The island starts at a page. Whatever the others take, there is an aligned place in
+            // so much.
             let room = HEAD + size + if align > HEAD { align } else { 0 };
             let start = self.used.fetch_add(room, Ordering::Relaxed);
             if start.saturating_add(room) > self.bytes.load(Ordering::Relaxed) {
@@ -190,7 +198,8 @@ mod islands {
                 return None;
             }
             let block = align_up(self.start.load(Ordering::Acquire) + start + HEAD, align.max(HEAD));
-            // SAFETY: the bytes before the block lie in the part that was just cut off, which is this thread's.
+            // SAFETY: the bytes before the block lie in the part that was just cut off, which is
+            // this thread's.
             unsafe { ((block - HEAD) as *mut usize).write(size) };
             NonNull::new(block as *mut u8)
         }
@@ -202,9 +211,11 @@ mod islands {
             }
             let (start, bytes) = (self.start.load(Ordering::Acquire), self.bytes.load(Ordering::Relaxed));
             if let (Some(source), Some(at)) = (ZONE.source(), NonNull::new(start as *mut u8)) {
-                // Not before the mapping is gone: its addresses may come again, in another place of the table.
+                // Not before the mapping is gone: its addresses may come again, in another place of
+                // the table.
                 self.start.store(1, Ordering::Relaxed);
-                // SAFETY: the mapping of this island. Its last block is gone, and no more can be cut: `live` stays 0.
+                // SAFETY: the mapping of this island. Its last block is gone, and no more can be
+                // cut: `live` stays 0.
                 unsafe { source.unmap_direct(at, bytes) };
                 self.start.store(0, Ordering::Release);
             }
@@ -230,7 +241,8 @@ mod islands {
                 return Some(block);
             }
             let next = Island::make(BYTES)? + 1;
-            // The thread that takes the old one's place ends the wish to cut from it; one that was too late gives its own up.
+            // The thread that takes the old one's place ends the wish to cut from it; one that was
+            // too late gives its own up.
             let exchanged = CURRENT.compare_exchange(current, next, Ordering::AcqRel, Ordering::Relaxed);
             let gone = if exchanged.is_ok() { current } else { next };
             if let Some(island) = gone.checked_sub(1).and_then(at) {
@@ -263,7 +275,8 @@ mod islands {
         if !address.is_multiple_of(HEAD) {
             return None;
         }
-        // SAFETY: the caller holds a block of the island, or misuses it: then some word of it is read.
+        // SAFETY: the caller holds a block of the island, or misuses it: then some word of it is
+        // read.
         let size = unsafe { ((address - HEAD) as *const AtomicUsize).as_ref() }?.load(Ordering::Relaxed);
         (size != 0).then_some(size)
     }

@@ -184,8 +184,9 @@ pub(crate) fn cache_of_object(address: usize) -> Option<&'static RawCache> {
     Code::from_map(OBJECTS.code_at(address)).map(cache_of)
 }
 
-/// A live object of a class; `None` when memory ends. Where there is no memory for the class's cache, but free pages, as there are in
-/// a program that met its limit and gave much back, a page or more serves.
+/// A live object of a class; `None` when memory ends. Where there is no memory for the class's
+/// cache, but free pages, as there are in a program that met its limit and gave much back, a page
+/// or more serves.
 fn alloc_class(class: usize) -> Option<NonNull<u8>> {
     let Some(cache) = cache(class) else {
         return alloc_large(size_of_class(class), PAGE_SIZE, Fill::Any);
@@ -198,8 +199,9 @@ fn alloc_class(class: usize) -> Option<NonNull<u8>> {
     Some(object)
 }
 
-/// Allocates `size` bytes at a multiple of `align` behind the fast path, by `allocate` or, beside a fork, without the
-/// allocator. Does with errno what is needed: `ENOMEM` on failure, untouched otherwise.
+/// Allocates `size` bytes at a multiple of `align` behind the fast path, by `allocate` or, beside a
+/// fork, without the allocator. Does with errno what is needed: `ENOMEM` on failure, untouched
+/// otherwise.
 fn allocate_slowly(size: usize, align: usize, allocate: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
     let before = errno::get();
     let found = beside_fork::pass(|| if ensure() { allocate() } else { None }, || beside_fork::alloc(size, align));

@@ -1,4 +1,5 @@
-//! The gate that a fork closes, see [`crate::sync::gate`]: after it is closed no other thread is inside, and none comes in.
+//! The gate that a fork closes, see [`crate::sync::gate`]: after it is closed no other thread is
+//! inside, and none comes in.
 
 use std::sync::Arc;
 

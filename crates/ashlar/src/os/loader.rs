@@ -4,8 +4,8 @@ use core::ffi::{c_char, c_int, c_void};
 
 use crate::address_of;
 
-// Where the C library is linked statically, there is no loader to call; `dlopen` itself is not named, because linkers
-// warn of it. `_DYNAMIC` is the object's own.
+// Where the C library is linked statically, there is no loader to call; `dlopen` itself is not
+// named, because linkers warn of it. `_DYNAMIC` is the object's own.
 core::arch::global_asm!(".weak dlsym, _DYNAMIC", ".hidden _DYNAMIC");
 
 /// An entry of the dynamic section.
@@ -31,8 +31,8 @@ fn may_be_unloaded() -> bool {
         return false;
     }
     loop {
-        // SAFETY: the section is an array of entries, mapped as long as this code is; the last has the tag DT_NULL,
-        // and the pointer does not go beyond it.
+        // SAFETY: the section is an array of entries, mapped as long as this code is; the last has
+        // the tag DT_NULL, and the pointer does not go beyond it.
         let &Entry { tag, value } = unsafe { &*entry };
         match tag {
             DT_NULL => return true,
@@ -52,8 +52,8 @@ struct Search {
 }
 
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid description, and the pointer that it was given below, to a value that no other
-    // reference exists to meanwhile.
+    // SAFETY: the loader passes a valid description, and the pointer that it was given below, to a
+    // value that no other reference exists to meanwhile.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     for at in 0..usize::from(info.dlpi_phnum) {
         // SAFETY: the headers are an array of that many.
@@ -67,8 +67,8 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
     0
 }
 
-/// Keeps the library that this code is in loaded until the process ends. Nothing to do in a program. To be called
-/// while the library is being loaded: the loader's lock is taken.
+/// Keeps the library that this code is in loaded until the process ends. Nothing to do in a
+/// program. To be called while the library is being loaded: the loader's lock is taken.
 #[cold]
 pub(crate) fn stay_loaded() {
     let dlsym = address_of!("dlsym");

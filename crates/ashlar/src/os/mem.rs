@@ -10,11 +10,13 @@ use crate::page::{PageSource, Refusal};
 use crate::sync::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 use crate::units::{BLOCK_SIZE, MAX_NODES, NodeId};
 
-/// Where open ranges are proposed: between what programs and kernels map low (the heaps of Go and of Java, a non-PIE program)
-/// and what lies below the stack. A sixteenth of these addresses is where the object map goes: 2 to 4 TiB.
+/// Where open ranges are proposed: between what programs and kernels map low (the heaps of Go and
+/// of Java, a non-PIE program) and what lies below the stack. A sixteenth of these addresses is
+/// where the object map goes: 2 to 4 TiB.
 const PROPOSED_START: usize = 32 << 40;
 const PROPOSED_END: usize = 64 << 40;
-/// Ranges of sizes that are proposed: where addresses have 48 bits or more, so nothing smaller than a pointer of 64.
+/// Ranges of sizes that are proposed: where addresses have 48 bits or more, so nothing smaller than
+/// a pointer of 64.
 const PROPOSED: core::ops::Range<usize> = 1..16 << 40;
 /// What one page of the second highest page table covers.
 const SLOT: usize = 512 << 30;
@@ -27,7 +29,8 @@ pub(crate) struct LinuxSource {
     huge_pages: AtomicU8,
     /// Most bytes of zeros that are made resident before the program looks at them.
     prefault: AtomicUsize,
-    /// The system's number of each node of the zone, plus one; 0 where nodes are not real, or there is one.
+    /// The system's number of each node of the zone, plus one; 0 where nodes are not real, or there
+    /// is one.
     nodes: [AtomicU16; MAX_NODES],
 }
 
@@ -41,8 +44,8 @@ impl LinuxSource {
         }
     }
 
-    /// Reads the system's page size and takes what concerns memory: options, and the system's numbers of the nodes, if memory is
-    /// to be bound to them.
+    /// Reads the system's page size and takes what concerns memory: options, and the system's
+    /// numbers of the nodes, if memory is to be bound to them.
     pub(crate) fn configure(&self, huge_pages: HugePages, prefault: usize, node_ids: &[u16]) {
         // SAFETY: sysconf has no preconditions.
         let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -66,7 +69,8 @@ impl LinuxSource {
     }
 }
 
-/// The set of one node, as the kernel has sets of nodes; `None` for a number beyond all that it can have.
+/// The set of one node, as the kernel has sets of nodes; `None` for a number beyond all that it can
+/// have.
 fn node_mask(id: u16) -> Option<[u64; 16]> {
     let mut mask = [0; 16];
     *mask.get_mut(usize::from(id) / 64)? = 1 << (id % 64);
@@ -78,15 +82,18 @@ fn map_nothing(hint: *mut c_void, bytes: usize, flags: i32) -> Option<NonNull<u8
     map(hint, bytes, libc::PROT_NONE, libc::MAP_NORESERVE | flags).ok()
 }
 
-/// A new private anonymous mapping. No flag may let it take the place of another one: so it changes no existing memory.
+/// A new private anonymous mapping. No flag may let it take the place of another one: so it changes
+/// no existing memory.
 fn map(hint: *mut c_void, bytes: usize, access: i32, flags: i32) -> Result<NonNull<u8>, Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: no memory is touched: see above. Callers pass flags that are listed here, in this file.
+    // SAFETY: no memory is touched: see above. Callers pass flags that are listed here, in this
+    // file.
     let at = unsafe { syscall!(Sysno::mmap, hint, bytes, access, flags, -1isize, 0) };
     NonNull::new(at? as *mut u8).ok_or(Errno::ENOMEM)
 }
 
-/// Gives addresses back; a refusal, of which the only cause is a lack of kernel memory, leaves them as they are.
+/// Gives addresses back; a refusal, of which the only cause is a lack of kernel memory, leaves them
+/// as they are.
 ///
 /// # Safety
 /// The range is a mapping of the caller's, or a part of one, and nothing uses it any more.
@@ -136,7 +143,8 @@ unsafe impl PageSource for LinuxSource {
 
     fn propose(&self, bytes: usize, align: usize) -> Option<usize> {
         PROPOSED.contains(&bytes).then(|| {
-            // A part of the addresses that shares one page of the second highest page table, and a place in its first half.
+            // A part of the addresses that shares one page of the second highest page table, and a
+            // place in its first half.
             let slots = (PROPOSED_END - PROPOSED_START - bytes) / SLOT;
             let random = super::random_u64() as usize;
             let slot = PROPOSED_START + random % slots * SLOT;

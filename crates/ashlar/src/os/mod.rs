@@ -3,14 +3,14 @@
 //! Owns nothing. Lowest layer beside [`crate::units`]; only compiled with the feature `os`.
 //!
 //! ## What may be called from here
-//! An allocation may come from inside the C library, from a thread that holds one of its locks, and from a thread
-//! that is about to be cancelled. So system calls are made by the bare instruction (crate
-//! `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of the C
-//! library only functions are used that are no cancellation points and take no lock: `getauxval`,
-//! `clock_gettime`, `sched_getcpu` and `sysconf`, and at start-up `getenv`, `getrlimit` and `sysinfo`.
-//! The exceptions are in [`thread`], which only a program's own call to start or stop the background
-//! thread reaches, in `loader`, which runs while the library is loaded, and `abort`. `docs/process.md`
-//! lists all of them.
+//! An allocation may come from inside the C library, from a thread that holds one of its locks, and
+//! from a thread that is about to be cancelled. So system calls are made by the bare instruction
+//! (crate `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of
+//! the C library only functions are used that are no cancellation points and take no lock:
+//! `getauxval`, `clock_gettime`, `sched_getcpu` and `sysconf`, and at start-up `getenv`,
+//! `getrlimit` and `sysinfo`. The exceptions are in [`thread`], which only a program's own call to
+//! start or stop the background thread reaches, in `loader`, which runs while the library is
+//! loaded, and `abort`. `docs/process.md` lists all of them.
 #![allow(unsafe_code, reason = "system calls")]
 
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
@@ -50,8 +50,8 @@ pub(crate) fn sleep_ns(ns: i64) {
     let _ = unsafe { syscall!(Sysno::clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const time, 0) };
 }
 
-/// Monotonic time in milliseconds, exact to a tick of the kernel (at most 10 milliseconds): a read of memory, where the
-/// kernel has a vdso.
+/// Monotonic time in milliseconds, exact to a tick of the kernel (at most 10 milliseconds): a read
+/// of memory, where the kernel has a vdso.
 pub(crate) fn now_ms() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable, and this clock exists since Linux 2.6.32.
@@ -77,7 +77,8 @@ pub(crate) fn random_u64() -> u64 {
     (stack ^ now_ms().rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Writes bytes to standard error; ignores short and failed writes, because there is no place to report them.
+/// Writes bytes to standard error; ignores short and failed writes, because there is no place to
+/// report them.
 pub(crate) fn write_stderr(bytes: &[u8]) {
     // SAFETY: the buffer is readable for its length.
     let _ = unsafe { syscall!(Sysno::write, 2, bytes.as_ptr(), bytes.len()) };
@@ -86,7 +87,8 @@ pub(crate) fn write_stderr(bytes: &[u8]) {
 /// Reads a file from its start into `buf`; returns the number of bytes read, 0 on any failure.
 pub(crate) fn read_file(path: &core::ffi::CStr, buf: &mut [u8]) -> usize {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: the path is NUL-terminated, the buffer is writable for its length, and the descriptor is closed below.
+    // SAFETY: the path is NUL-terminated, the buffer is writable for its length, and the descriptor
+    // is closed below.
     unsafe {
         let Ok(file) = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) else { return 0 };
         let got = syscall!(Sysno::read, file, buf.as_mut_ptr(), buf.len());
@@ -181,7 +183,8 @@ pub(crate) fn unpin(mask: &libc::cpu_set_t) {
     set_affinity(mask);
 }
 
-/// Runs `f` with every signal blocked in the calling thread, those of the C library too: for moments.
+/// Runs `f` with every signal blocked in the calling thread, those of the C library too: for
+/// moments.
 pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
     // A set of the kernel's: 64 signals.
     let set_mask = |new: u64| {

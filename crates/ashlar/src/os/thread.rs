@@ -1,7 +1,8 @@
 //! Threads of our own.
 //!
-//! [`spawn_detached`] is for calls of the program to start one, never for an allocation: the C library takes locks to
-//! make a thread, and it may hold the same locks while it frees memory. The rest are bare system calls.
+//! [`spawn_detached`] is for calls of the program to start one, never for an allocation: the C
+//! library takes locks to make a thread, and it may hold the same locks while it frees memory. The
+//! rest are bare system calls.
 
 use core::ffi::{CStr, c_int, c_void};
 
@@ -15,7 +16,8 @@ pub(crate) fn id() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let pointer: usize;
-        // SAFETY: the x86-64 TLS ABI puts the thread pointer's own value, an aligned address, at fs:0.
+        // SAFETY: the x86-64 TLS ABI puts the thread pointer's own value, an aligned address, at
+        // fs:0.
         unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
         pointer
     }
@@ -33,8 +35,8 @@ pub type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 /// The C library's `pthread_create`, which may have another name in a library that has one itself.
 pub type Create = unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Entry, *mut c_void) -> c_int;
 
-/// Runs `f` with all signals blocked in the calling thread, and so in threads that it starts. Not those that the C library
-/// keeps for itself: by one of them `setuid` reaches all threads.
+/// Runs `f` with all signals blocked in the calling thread, and so in threads that it starts. Not
+/// those that the C library keeps for itself: by one of them `setuid` reaches all threads.
 fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: both sets are initialised by the calls that get them, and the old mask is put back.
     let old = unsafe {
@@ -55,8 +57,8 @@ fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
 /// # Safety
 /// `create` is the C library's `pthread_create`, and the caller may call it.
 pub(crate) unsafe fn spawn_detached(create: Create, entry: Entry) -> bool {
-    // SAFETY: the attribute object is initialised before use and destroyed after; the entry takes no argument that
-    // must outlive us; the rest is the caller's promise.
+    // SAFETY: the attribute object is initialised before use and destroyed after; the entry takes
+    // no argument that must outlive us; the rest is the caller's promise.
     with_signals_blocked(|| unsafe {
         let mut attr: libc::pthread_attr_t = core::mem::zeroed();
         if libc::pthread_attr_init(&mut attr) != 0 {
@@ -77,12 +79,12 @@ pub(crate) unsafe fn spawn_detached(create: Create, entry: Entry) -> bool {
 const SMALL_STACK: usize = 128 << 10;
 const LARGE_STACK: usize = 8 << 20;
 
-/// Names the calling thread and gives it the ordinary scheduling policy: it may have inherited a real-time one. What the
-/// system refuses is left as it is.
+/// Names the calling thread and gives it the ordinary scheduling policy: it may have inherited a
+/// real-time one. What the system refuses is left as it is.
 pub(crate) fn begin(name: &CStr) {
     let ordinary: c_int = 0;
-    // SAFETY: the name is NUL-terminated. The parameter block of a policy without real-time priority is one integer, 0; the
-    // call sets the policy of the calling thread alone.
+    // SAFETY: the name is NUL-terminated. The parameter block of a policy without real-time
+    // priority is one integer, 0; the call sets the policy of the calling thread alone.
     unsafe {
         let _ = syscall!(Sysno::prctl, libc::PR_SET_NAME, name.as_ptr());
         let _ = syscall!(Sysno::sched_setscheduler, 0, libc::SCHED_OTHER, &raw const ordinary);
@@ -106,7 +108,8 @@ pub(crate) fn exists(tid: u32) -> bool {
     looked != Err(Errno::ESRCH)
 }
 
-/// Sleeps until [`wake`], at most `ms` milliseconds, if `word` still has the value `seen`. May return early.
+/// Sleeps until [`wake`], at most `ms` milliseconds, if `word` still has the value `seen`. May
+/// return early.
 #[inline(never)]
 pub(crate) fn wait(word: &AtomicU32, seen: u32, ms: Option<u32>) {
     let time = ms.map(|ms| libc::timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * 1_000_000 });

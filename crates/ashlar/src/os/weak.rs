@@ -1,7 +1,7 @@
 //! Symbols that a program, the C library or the linker may have or not.
 
-/// The address that a GOT entry holds: null where nobody defines the symbol, which is declared weak by `.weak` in
-/// assembly.
+/// The address that a GOT entry holds: null where nobody defines the symbol, which is declared weak
+/// by `.weak` in assembly.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! address_of {

@@ -4,10 +4,11 @@
 //! free buddies are one free run simply because their bits stand side by side; nothing is ever merged.
 //! `word_order` caches, for each 64-page word, the largest run inside it, so that a search reads eight bytes.
 //!
-//! Invariants: `free_count` is the number of set bits of `free`; `dirty` is a subset of `free` (a *dirty*
-//! page is free and may be resident; a free page that is not dirty reads as zeros), and `aged` one of `dirty` (pages that
-//! were dirty when [`Block::age`] was called last); `dirty_count` is the number of set bits of `dirty`; `word_order[i]` is 0 for
-//! no free page in word i, else one more than the order of its largest free run.
+//! Invariants: `free_count` is the number of set bits of `free`; `dirty` is a subset of `free` (a
+//! *dirty* page is free and may be resident; a free page that is not dirty reads as zeros), and
+//! `aged` one of `dirty` (pages that were dirty when [`Block::age`] was called last); `dirty_count`
+//! is the number of set bits of `dirty`; `word_order[i]` is 0 for no free page in word i, else one
+//! more than the order of its largest free run.
 
 use crate::units::{BLOCK_PAGES, PageIndex};
 
@@ -301,8 +302,8 @@ impl Block {
         self.refresh(first / 64, (first + count - 1) / 64);
     }
 
-    /// The next run of such dirty pages at or after `from` that covers whole units of `granule` pages
-    /// (the system's page size over ours), as (first, count).
+    /// The next run of such dirty pages at or after `from` that covers whole units of `granule`
+    /// pages (the system's page size over ours), as (first, count).
     pub(crate) fn dirty_run(&self, from: usize, granule: usize, which: Dirty) -> Option<(usize, usize)> {
         let dirty = if which == Dirty::All { &self.dirty } else { &self.aged };
         let whole = |unit: usize| {
@@ -329,7 +330,8 @@ impl Block {
 
     /// The words that are wholly free, as bits.
     fn full_words(&self) -> u8 {
-        // No order is above 7, so that one more has the bit of 8 in full words only; the product gathers these bits.
+        // No order is above 7, so that one more has the bit of 8 in full words only; the product
+        // gathers these bits.
         let full = (u64::from_le_bytes(self.word_order) + EACH_BYTE) >> 3 & EACH_BYTE;
         (full.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
     }

@@ -5,8 +5,9 @@
 //! Lock: the *direct lock*; the meta lock is taken under it, and the page source is called under it when a mapping
 //! moves, so that no other thread maps the vacated addresses before the table knows.
 //!
-//! One look goes without the lock, for threads that must not wait for a fork: [`size_without_lock`]. It walks a bucket and
-//! asks [`CHANGES`] whether the table was changed meanwhile. So what it reads are atomics, and nodes are never given back.
+//! One look goes without the lock, for threads that must not wait for a fork:
+//! [`size_without_lock`]. It walks a bucket and asks [`CHANGES`] whether the table was changed
+//! meanwhile. So what it reads are atomics, and nodes are never given back.
 #![allow(unsafe_code, reason = "nodes are raw metadata memory")]
 
 use core::ptr::NonNull;
@@ -102,7 +103,8 @@ impl Table {
             let Some(fresh) = META.alloc(size_of::<Node>(), align_of::<Node>()) else { return false };
             place = fresh.as_ptr().cast();
         }
-        // SAFETY: metadata memory of a node's size and alignment, zeroed or of a node before; its fields are atomics.
+        // SAFETY: metadata memory of a node's size and alignment, zeroed or of a node before; its
+        // fields are atomics.
         let node = unsafe { &*place };
         if place == self.spare {
             self.spare = node.next.load(Ordering::Relaxed);
@@ -241,7 +243,8 @@ pub(crate) fn size_of_mapping(address: usize) -> Option<usize> {
     TABLE.lock().find(address).map(|(bytes, _)| bytes)
 }
 
-/// As [`size_of_mapping`], without the lock: the thread that holds it for a fork may be waiting for this one.
+/// As [`size_of_mapping`], without the lock: the thread that holds it for a fork may be waiting for
+/// this one.
 pub(crate) fn size_without_lock(address: usize) -> Option<usize> {
     /// More nodes than a bucket has, unless nodes change places meanwhile.
     const STEPS: usize = 1 << 16;

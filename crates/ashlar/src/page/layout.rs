@@ -5,10 +5,11 @@
 //!  reserved:  zone | heads | class words | blocks | owners | empties      per-CPU areas      metadata
 //! ```
 //!
-//! *Open* is what Linux has: addresses are chosen and not reserved, and memory comes to them in steps. So what counts
-//! against `RLIMIT_AS`, `mlockall` and a core file is what is used. All parts lie close together, for few pages of page tables.
-//! Where such a choice fails (an emulator with few addresses, 39 bits of them) or is not offered (a fixed arena), the ranges are
-//! reserved at the start, and the zone is as large as that.
+//! *Open* is what Linux has: addresses are chosen and not reserved, and memory comes to them in
+//! steps. So what counts against `RLIMIT_AS`, `mlockall` and a core file is what is used. All parts
+//! lie close together, for few pages of page tables. Where such a choice fails (an emulator with
+//! few addresses, 39 bits of them) or is not offered (a fixed arena), the ranges are reserved at
+//! the start, and the zone is as large as that.
 //!
 //! The tables have an entry for each block of the zone; they grow with it.
 #![allow(unsafe_code, reason = "commits ranges of the page source")]
@@ -108,8 +109,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Lays everything out, with `percpu` bytes of per-CPU areas and a zone of at most `most` bytes, for all nodes. `None` when
-    /// not even the smallest zone can be had.
+    /// Lays everything out, with `percpu` bytes of per-CPU areas and a zone of at most `most`
+    /// bytes, for all nodes. `None` when not even the smallest zone can be had.
     pub(crate) fn new(source: &'static dyn PageSource, percpu: usize, most: usize) -> Option<Layout> {
         let percpu = align_up(percpu, source.page_size());
         Layout::open(source, percpu, most).or_else(|| Layout::reserved(source, percpu, most))

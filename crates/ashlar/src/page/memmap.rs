@@ -106,8 +106,9 @@ impl MemMap {
         self.heads.store(heads as *mut PageHead, Ordering::Relaxed);
     }
 
-    /// Lets everybody know of the zone's first `pages` pages. A thread that has the address of an object was handed it after
-    /// that, so it sees this number or a larger one. Called under the growth lock.
+    /// Lets everybody know of the zone's first `pages` pages. A thread that has the address of an
+    /// object was handed it after that, so it sees this number or a larger one. Called under the
+    /// growth lock.
     pub(crate) fn grow_to(&self, pages: usize) {
         self.nr_pages.store(pages, Ordering::Release);
         if self.fast_path_open.load(Ordering::Relaxed) != 0 {
@@ -136,8 +137,9 @@ impl MemMap {
 
     #[inline]
     fn class_cell(&self, page: PageIndex) -> &AtomicU32 {
-        // SAFETY: `publish` stored the start of an array of class words, which is committed for nr_pages before that number
-        // is raised; every PageIndex in circulation comes from `page_of` or from the zone, both below it.
+        // SAFETY: `publish` stored the start of an array of class words, which is committed for
+        // nr_pages before that number is raised; every PageIndex in circulation comes from
+        // `page_of` or from the zone, both below it.
         unsafe { &*self.class.load(Ordering::Relaxed).add(page.0 as usize) }
     }
 
@@ -164,8 +166,9 @@ impl MemMap {
     /// The head entry of a page that heads a slab or a large object.
     #[inline]
     pub(crate) fn head(&self, page: PageIndex) -> &'static PageHead {
-        // SAFETY: `publish` stored the start of an array of heads; the part that covers a page is committed
-        // before the zone hands the page out, and is never unmapped. All fields are atomic.
+        // SAFETY: `publish` stored the start of an array of heads; the part that covers a page is
+        // committed before the zone hands the page out, and is never unmapped. All fields are
+        // atomic.
         unsafe { &*self.heads.load(Ordering::Relaxed).add(page.0 as usize) }
     }
 }

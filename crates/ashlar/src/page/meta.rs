@@ -1,9 +1,10 @@
 //! Metadata memory: caches, sheaves and table nodes, kept apart from the objects of the program.
 //!
-//! A bump allocator over one range of addresses that is committed 64 KiB at a time. Nothing is ever given
-//! back to it: each kind of structure keeps a list of its own spares, so that a stale pointer to a sheaf
-//! can only ever meet another sheaf. What a large alignment leaves free before it is kept for what is smaller: caches, which are made when
-//! they are first used, stand between sheaves. Lock: the *meta lock*, a leaf.
+//! A bump allocator over one range of addresses that is committed 64 KiB at a time. Nothing is ever
+//! given back to it: each kind of structure keeps a list of its own spares, so that a stale pointer
+//! to a sheaf can only ever meet another sheaf. What a large alignment leaves free before it is
+//! kept for what is smaller: caches, which are made when they are first used, stand between
+//! sheaves. Lock: the *meta lock*, a leaf.
 #![allow(unsafe_code, reason = "hands out raw memory")]
 
 use core::ptr::NonNull;

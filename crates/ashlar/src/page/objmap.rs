@@ -12,14 +12,17 @@
 //! multiples of 32 every other, and pages of planes that nobody uses stay without memory. A page of the map stands for 256 KiB
 //! of objects then, and a cache line for one page of them: no two slabs share a line of the map.
 //!
-//! Planes are no larger because one instruction does it: the address divided by 16, of which the low 16 bits are rotated by two, is
-//! the place of the entry. Planes that lie far apart would ask for several, and for four ranges of addresses.
+//! Planes are no larger because one instruction does it: the address divided by 16, of which the
+//! low 16 bits are rotated by two, is the place of the entry. Planes that lie far apart would ask
+//! for several, and for four ranges of addresses.
 //!
 //! # Its place
-//! The place of an entry is the one that the address of the object, divided by 16 and rotated so, points to. Zones on Linux lie
-//! where that is between 2 and 4 TiB, which hardly any program uses. The fast paths of malloc take it for granted, which saves them the
-//! load of an address. Where it cannot be had the map lies elsewhere, and they stay closed: everything works, by the slow paths. So it is
-//! under valgrind, which has few addresses, and on page sources that do not choose them, arenas among them.
+//! The place of an entry is the one that the address of the object, divided by 16 and rotated so,
+//! points to. Zones on Linux lie where that is between 2 and 4 TiB, which hardly any program uses.
+//! The fast paths of malloc take it for granted, which saves them the load of an address. Where it
+//! cannot be had the map lies elsewhere, and they stay closed: everything works, by the slow paths.
+//! So it is under valgrind, which has few addresses, and on page sources that do not choose them,
+//! arenas among them.
 //!
 //! # Its cost
 //! The map costs a 64th of the memory that malloc's slabs use for each plane that their objects need: a 64th for objects of 64 bytes,
@@ -130,8 +133,8 @@ impl ObjectMap {
         self.first.load(Ordering::Relaxed) != 0 && self.bias.load(Ordering::Relaxed) == 0
     }
 
-    /// Opens the fast paths, while the zone does not grow: `slots` is what leads from eight times a code to its slot, `frees` tells whether frees may
-    /// take theirs.
+    /// Opens the fast paths, while the zone does not grow: `slots` is what leads from eight times a
+    /// code to its slot, `frees` tells whether frees may take theirs.
     pub(crate) fn open(&self, slots: usize, frees: bool) {
         self.slots.store(slots, Ordering::Relaxed);
         if frees {
@@ -149,8 +152,8 @@ impl ObjectMap {
             return None;
         }
         let entry = place_of(grain).wrapping_add(self.bias.load(Ordering::Relaxed)) as *const AtomicU8;
-        // SAFETY: the map is committed for `entries` bytes before that number is raised, for ever; this is one of them, as they
-        // are whole stretches, inside which entries change places.
+        // SAFETY: the map is committed for `entries` bytes before that number is raised, for ever;
+        // this is one of them, as they are whole stretches, inside which entries change places.
         Some(unsafe { &*entry })
     }
 

@@ -20,20 +20,23 @@ pub enum Refusal {
 /// (readable and writable) and, after [`release`](PageSource::release), committed with contents
 /// given back. All sizes and addresses passed in are multiples of [`page_size`](PageSource::page_size).
 ///
-/// A source may leave a range *open* instead of reserving it: see [`propose`](PageSource::propose). The zone of a process
-/// spans terabytes of addresses, and a reservation of so many counts against the limits of a program that never uses them.
+/// A source may leave a range *open* instead of reserving it: see [`propose`](PageSource::propose).
+/// The zone of a process spans terabytes of addresses, and a reservation of so many counts against
+/// the limits of a program that never uses them.
 ///
 /// # Safety
 /// Implementors guarantee:
-/// * a range given by `reserve`, `reserve_at`, `commit_open` or `map_direct` overlaps no other range that is
-///   in use by anyone, and stays reserved until the process ends (or `unmap_direct`);
-/// * after `commit` returned true, or `commit_open` returned `Ok`, the range is readable and writable for as long as it is
-///   reserved, and a page committed for the first time reads as zeros;
+/// * a range given by `reserve`, `reserve_at`, `commit_open` or `map_direct` overlaps no other
+///   range that is in use by anyone, and stays reserved until the process ends (or `unmap_direct`);
+/// * after `commit` returned true, or `commit_open` returned `Ok`, the range is readable and
+///   writable for as long as it is reserved, and a page committed for the first time reads as
+///   zeros;
 /// * `release` changes no page outside its range;
 /// * no method calls back into the allocator, allocates from it, or unwinds.
 ///
-/// Callers guarantee: `commit` and `bind` only get sub-ranges of ranges that this source
-/// reserved, or committed by `commit_open`; `release` only gets committed ranges that nobody reads or writes during the call.
+/// Callers guarantee: `commit` and `bind` only get sub-ranges of ranges that this source reserved,
+/// or committed by `commit_open`; `release` only gets committed ranges that nobody reads or writes
+/// during the call.
 pub unsafe trait PageSource: Sync {
     /// The system's page size in bytes: a power of two of at least 4096.
     fn page_size(&self) -> usize;
@@ -51,9 +54,9 @@ pub unsafe trait PageSource: Sync {
         false
     }
 
-    /// Proposes `bytes` of address space at a multiple of `align` that are likely free, and reserves nothing: parts of them are
-    /// taken by [`commit_open`](PageSource::commit_open) as they are needed. Another proposal each time. `None` where the
-    /// source would rather reserve.
+    /// Proposes `bytes` of address space at a multiple of `align` that are likely free, and
+    /// reserves nothing: parts of them are taken by [`commit_open`](PageSource::commit_open) as
+    /// they are needed. Another proposal each time. `None` where the source would rather reserve.
     fn propose(&self, bytes: usize, align: usize) -> Option<usize> {
         let _ = (bytes, align);
         None
@@ -62,7 +65,8 @@ pub unsafe trait PageSource: Sync {
     /// Takes a range that is neither reserved nor in use, committed; otherwise nothing is changed.
     ///
     /// # Errors
-    /// [`Refusal::Taken`] where some of it is in use, [`Refusal::NoMemory`] where the system gives none.
+    /// [`Refusal::Taken`] where some of it is in use, [`Refusal::NoMemory`] where the system gives
+    /// none.
     fn commit_open(&self, at: NonNull<u8>, bytes: usize) -> Result<(), Refusal> {
         let _ = (at, bytes);
         Err(Refusal::NoMemory)
@@ -81,14 +85,16 @@ pub unsafe trait PageSource: Sync {
     /// The range is committed and holds nothing that anyone will read again.
     unsafe fn release(&self, at: NonNull<u8>, bytes: usize) -> bool;
 
-    /// Places future pages of a range on a NUMA node, counted from 0 without gaps as the zone counts them; a hint.
+    /// Places future pages of a range on a NUMA node, counted from 0 without gaps as the zone
+    /// counts them; a hint.
     ///
     /// # Safety
     /// The range lies inside a range that this source reserved, or committed by `commit_open`.
     unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId);
 
-    /// Says that a committed range of zeros goes to a program that asked for zeros; a hint. What a program reads before it
-    /// writes costs a system two page faults a page, unless memory is there before.
+    /// Says that a committed range of zeros goes to a program that asked for zeros; a hint. What a
+    /// program reads before it writes costs a system two page faults a page, unless memory is there
+    /// before.
     ///
     /// # Safety
     /// The range lies inside a committed range of this source.

@@ -125,7 +125,8 @@ impl PerCpu {
         cpus as usize * AREA_BYTES
     }
 
-    /// Takes over the areas of `cpus` CPUs, committed memory from `base` on. Called once, by the boot.
+    /// Takes over the areas of `cpus` CPUs, committed memory from `base` on. Called once, by the
+    /// boot.
     pub(crate) fn init(&self, base: usize, cpus: u32, nodes: u32, node_of: impl Fn(usize) -> u8) {
         self.base.store(base, Ordering::Relaxed);
         self.cpus.store(cpus, Ordering::Relaxed);

@@ -90,7 +90,8 @@ fn open_gate() {
     }
 }
 
-/// Sets below which CPU sections run, and returns what it was: for tests. Not while a drain keeps the gate shut.
+/// Sets below which CPU sections run, and returns what it was: for tests. Not while a drain keeps
+/// the gate shut.
 pub(crate) fn limit_gate(cpus: u32) -> u32 {
     let _no_drain = DRAIN.lock();
     let before = PERCPU.gate_open.swap(cpus, Ordering::Relaxed);

@@ -36,7 +36,8 @@ pub(crate) fn this_cpu() -> CpuId {
 
 /// The lock of a CPU.
 pub(crate) fn lock_word(cpu: CpuId) -> &'static LockWord {
-    // SAFETY: slot 1 of every area is reserved for the lock word, committed, and only ever used as one. Zeros are a free lock.
+    // SAFETY: slot 1 of every area is reserved for the lock word, committed, and only ever used as
+    // one. Zeros are a free lock.
     unsafe { &*PERCPU.slot(cpu, LOCK_OFFSET as u16).cast::<LockWord>() }
 }
 

@@ -7,8 +7,8 @@
 //! | glibc before 2.35 | each thread registers an area of our own in its static TLS, at its first slow path |
 //! | musl | nothing: a detached thread unmaps its TLS and makes one more system call, after which the kernel writes there |
 //!
-//! glibc unmaps a thread's TLS when the kernel says that the thread is gone: so an area there may stay registered.
-//! Source: the ABI in `linux/rseq.h`, and glibc's manual, "Restartable Sequences".
+//! glibc unmaps a thread's TLS when the kernel says that the thread is gone: so an area there may
+//! stay registered. Source: the ABI in `linux/rseq.h`, and glibc's manual, "Restartable Sequences".
 #![allow(unsafe_code, reason = "system calls and thread-local memory")]
 
 use core::arch::{asm, global_asm};
@@ -44,8 +44,8 @@ fn own_offset() -> isize {
     offset
 }
 
-/// The registration that the C library tells of: offset from the thread pointer and size; the size is 0 where it was told not to
-/// register. `None` where it knows nothing of rseq.
+/// The registration that the C library tells of: offset from the thread pointer and size; the size
+/// is 0 where it was told not to register. `None` where it knows nothing of rseq.
 fn of_c_library() -> Option<(isize, u32)> {
     let offset = crate::address_of!("__rseq_offset").cast::<isize>();
     let size = crate::address_of!("__rseq_size").cast::<u32>();
@@ -87,8 +87,8 @@ pub(crate) fn use_own_area() {
     PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
 }
 
-/// A thread's registration with the kernel, or what was one. Neither copied nor sent to another thread, since it is put
-/// back once, in the thread that had it.
+/// A thread's registration with the kernel, or what was one. Neither copied nor sent to another
+/// thread, since it is put back once, in the thread that had it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Registration {
@@ -101,15 +101,18 @@ impl Registration {
     /// No registration.
     pub(crate) const NONE: Registration = Registration { area: core::ptr::null_mut(), bytes: 0 };
 
-    /// Takes the calling thread's registration away. `None` when that fails: then the thread is registered as before.
+    /// Takes the calling thread's registration away. `None` when that fails: then the thread is
+    /// registered as before.
     ///
-    /// The kernel wants the size that was registered. glibc says how much of the area means something: 32 bytes, then the
-    /// kernel's feature size (20, 28, 33 by now), and registers that or 32, whichever is more.
+    /// The kernel wants the size that was registered. glibc says how much of the area means
+    /// something: 32 bytes, then the kernel's feature size (20, 28, 33 by now), and registers that
+    /// or 32, whichever is more.
     pub(crate) fn take() -> Option<Registration> {
         let area = crate::os::thread::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8;
         let told = of_c_library().map_or(0, |(_, size)| size);
         [told, feature_size(), 0].into_iter().map(|size| size.max(OWN_BYTES)).find_map(|bytes| {
-            // SAFETY: the kernel compares the address and the size with those of the registration, and forgets it.
+            // SAFETY: the kernel compares the address and the size with those of the registration,
+            // and forgets it.
             unsafe { syscall!(Sysno::rseq, area, bytes, UNREGISTER, SIGNATURE) }.ok()?;
             Some(Registration { area, bytes })
         })
@@ -131,8 +134,8 @@ impl Registration {
 
 const UNREGISTER: u32 = 1;
 
-/// Finds or makes the calling thread's registration and publishes its offset; `asked` if the user wants rseq by name. Called
-/// once, by the boot.
+/// Finds or makes the calling thread's registration and publishes its offset; `asked` if the user
+/// wants rseq by name. Called once, by the boot.
 pub(crate) fn init(asked: bool) -> bool {
     let told = of_c_library();
     if let Some((offset, size)) = told

@@ -1,16 +1,18 @@
 //! A gate that many threads pass, until one closes it and waits until all others are out.
 //!
-//! A fork closes the gate around the slow paths of malloc: see [`crate::fork`]. Locks alone would not do. A thread that
-//! waits for a lock in the middle of an operation cannot give the operation up, and it may hold a lock of the C library
-//! that the fork needs. A thread that finds the gate closed has not begun yet, and can do something else.
+//! A fork closes the gate around the slow paths of malloc: see [`crate::fork`]. Locks alone would
+//! not do. A thread that waits for a lock in the middle of an operation cannot give the operation
+//! up, and it may hold a lock of the C library that the fork needs. A thread that finds the gate
+//! closed has not begun yet, and can do something else.
 //!
-//! A thread inside has its number in one of [`PLACES`] places. It writes the number, then looks whether the gate is
-//! closed; the thread that closes says so, then looks at the places. Both use sequentially consistent operations, so at
-//! least one of them sees the other.
+//! A thread inside has its number in one of [`PLACES`] places. It writes the number, then looks
+//! whether the gate is closed; the thread that closes says so, then looks at the places. Both use
+//! sequentially consistent operations, so at least one of them sees the other.
 
 use super::{AtomicUsize, Ordering};
 
-/// Places for threads that are inside; more wait. Each is a cache line, and a thread prefers the same one each time.
+/// Places for threads that are inside; more wait. Each is a cache line, and a thread prefers the
+/// same one each time.
 const PLACES: usize = if cfg!(ashlar_loom) { 2 } else { 32 };
 
 /// Where a thread that is inside has its number; 0 for none.
@@ -34,8 +36,9 @@ impl Gate {
         Gate { closed_by: AtomicUsize::new(0), places: core::array::from_fn(|_| Place(AtomicUsize::new(0))) }
     }
 
-    /// Goes in, as thread `me`; `None` while another thread has the gate closed. Waits only for a place, which threads
-    /// inside give up soon. The thread that closed the gate may pass, and one that is inside may come again.
+    /// Goes in, as thread `me`; `None` while another thread has the gate closed. Waits only for a
+    /// place, which threads inside give up soon. The thread that closed the gate may pass, and one
+    /// that is inside may come again.
     #[inline]
     pub(crate) fn enter(&self, me: usize) -> Option<Inside<'_>> {
         let place = self.take_place(me);
@@ -64,7 +67,8 @@ impl Gate {
         }
     }
 
-    /// Closes the gate as thread `me`, and returns when no other thread is inside. The gate is open, or closed by `me`.
+    /// Closes the gate as thread `me`, and returns when no other thread is inside. The gate is
+    /// open, or closed by `me`.
     pub(crate) fn close(&self, me: usize) {
         self.closed_by.store(me, Ordering::SeqCst);
         sequential();
@@ -82,7 +86,8 @@ impl Gate {
         self.closed_by.store(0, Ordering::Release);
     }
 
-    /// Forgets threads that looked at the closed gate at the moment of a fork: in the child there is only `me`.
+    /// Forgets threads that looked at the closed gate at the moment of a fork: in the child there
+    /// is only `me`.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn after_fork_in_child(&self, me: usize) {
         for Place(place) in &self.places {
@@ -93,8 +98,8 @@ impl Gate {
     }
 }
 
-/// Stands between a write and a look. Both are sequentially consistent already; loom takes that for acquire and release,
-/// and needs a fence to see it.
+/// Stands between a write and a look. Both are sequentially consistent already; loom takes that for
+/// acquire and release, and needs a fence to see it.
 #[inline(always)]
 fn sequential() {
     #[cfg(ashlar_loom)]

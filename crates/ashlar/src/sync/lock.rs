@@ -8,9 +8,10 @@
 //! | the number of a thread | held by that thread |
 //! | the same plus [`FORKING`] | held by that thread for a fork |
 //!
-//! A thread that forks takes all locks before and releases them after, so that the child finds every structure whole.
-//! Between the two it runs handlers of other libraries, which may allocate. So a lock that is held for a fork lets its
-//! own thread pass: the thread takes it as if it were free, and the release makes it what it was. Other threads wait.
+//! A thread that forks takes all locks before and releases them after, so that the child finds
+//! every structure whole. Between the two it runs handlers of other libraries, which may allocate.
+//! So a lock that is held for a fork lets its own thread pass: the thread takes it as if it were
+//! free, and the release makes it what it was. Other threads wait.
 #![allow(unsafe_code, reason = "the lock hands out references to the cell it guards")]
 
 use super::{AtomicUsize, Ordering, bump, relax, thread_id};
@@ -56,11 +57,13 @@ impl LockWord {
         }
     }
 
-    /// Takes the lock if `word`, its value, says that it is held for a fork of the thread `me`, which is the caller.
+    /// Takes the lock if `word`, its value, says that it is held for a fork of the thread `me`,
+    /// which is the caller.
     #[inline]
     fn pass(&self, word: usize, me: usize) -> Option<Held> {
         (word == me | FORKING).then(|| {
-            // No other thread changes the word meanwhile. A signal handler in this thread finds it held.
+            // No other thread changes the word meanwhile. A signal handler in this thread finds it
+            // held.
             self.0.store(me, Ordering::Relaxed);
             Held(word)
         })
@@ -101,8 +104,9 @@ impl LockWord {
         self.0.store(held.0, Ordering::Release);
     }
 
-    /// Takes the lock for a fork. Leaves it as it is where this thread holds it already: for a fork around this one, or in the
-    /// operation that a signal handler interrupted, which forks now. The child goes on with that operation as well.
+    /// Takes the lock for a fork. Leaves it as it is where this thread holds it already: for a fork
+    /// around this one, or in the operation that a signal handler interrupted, which forks now. The
+    /// child goes on with that operation as well.
     pub(crate) fn lock_for_fork(&self) {
         let me = thread_id();
         if self.0.load(Ordering::Relaxed) & !FORKING != me {
@@ -111,14 +115,16 @@ impl LockWord {
         }
     }
 
-    /// Releases what the calling thread, or in the child of a fork its copy in the parent, took by [`Self::lock_for_fork`].
+    /// Releases what the calling thread, or in the child of a fork its copy in the parent, took by
+    /// [`Self::lock_for_fork`].
     pub(crate) fn unlock_after_fork(&self) {
         if self.0.load(Ordering::Relaxed) == thread_id() | FORKING {
             self.0.store(0, Ordering::Release);
         }
     }
 
-    /// Whether the lock is held at this moment. For observers: the answer may be old when it arrives.
+    /// Whether the lock is held at this moment. For observers: the answer may be old when it
+    /// arrives.
     pub(crate) fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
@@ -127,10 +133,11 @@ impl LockWord {
 /// What a fork does to each lock of a module: takes it, or releases it.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&LockWord);
 
-/// A spin lock for short sections. Nothing that runs under it allocates, calls code of the program, or calls a function
-/// of the C library that may wait.
+/// A spin lock for short sections. Nothing that runs under it allocates, calls code of the program,
+/// or calls a function of the C library that may wait.
 ///
-/// Each lock counts how often it was taken: its holder adds one, by a load and a store beside the locked word.
+/// Each lock counts how often it was taken: its holder adds one, by a load and a store beside the
+/// locked word.
 pub(crate) struct SpinLock<T> {
     word: LockWord,
     taken: AtomicUsize,
@@ -205,7 +212,8 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`, and `&mut self` makes this reference the only one through the guard.
+        // SAFETY: as in `deref`, and `&mut self` makes this reference the only one through the
+        // guard.
         unsafe { &mut *self.lock.value.get() }
     }
 }

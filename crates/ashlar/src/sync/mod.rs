@@ -1,7 +1,7 @@
 //! The only door to atomics, locks and interior mutability, so that loom can stand behind it.
 //!
-//! Under `--cfg ashlar_loom` the types below are loom's and every access is explored; otherwise they
-//! are `core`'s. Nothing else in the crate imports `core::sync::atomic`.
+//! Under `--cfg ashlar_loom` the types below are loom's and every access is explored; otherwise
+//! they are `core`'s. Nothing else in the crate imports `core::sync::atomic`.
 #![allow(unsafe_code, reason = "prefetches by an instruction")]
 
 #[cfg(not(ashlar_loom))]
@@ -37,8 +37,9 @@ mod loom_lock {
     }
 }
 
-/// A number of the calling thread: no other thread of the process has it at the same time. A multiple of 2, and not 0.
-/// A child of a fork has the number of the thread that forked; a child of `vfork`, which runs while that thread waits, too.
+/// A number of the calling thread: no other thread of the process has it at the same time. A
+/// multiple of 2, and not 0. A child of a fork has the number of the thread that forked; a child of
+/// `vfork`, which runs while that thread waits, too.
 #[cfg(not(ashlar_loom))]
 #[inline(always)]
 pub(crate) fn thread_id() -> usize {
@@ -49,15 +50,16 @@ pub(crate) fn thread_id() -> usize {
     2
 }
 
-/// Adds one without a locked instruction: exact where one thread at a time does so, as under a lock; elsewhere two
-/// that meet may count as one.
+/// Adds one without a locked instruction: exact where one thread at a time does so, as under a
+/// lock; elsewhere two that meet may count as one.
 #[cfg(not(ashlar_loom))]
 #[inline(always)]
 pub(crate) fn bump(counter: &AtomicUsize) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// One step of waiting: spin first, then yield the CPU, then sleep; `waited` counts the steps so far.
+/// One step of waiting: spin first, then yield the CPU, then sleep; `waited` counts the steps so
+/// far.
 #[cfg(not(ashlar_loom))]
 #[cold]
 #[inline(never)]
@@ -72,8 +74,8 @@ pub(crate) fn relax(waited: u32) {
     }
 }
 
-/// Waits while `busy`; true if it was. Not for ever, about a tenth of a second: who waits may be a signal handler in the thread that is
-/// waited for.
+/// Waits while `busy`; true if it was. Not for ever, about a tenth of a second: who waits may be a
+/// signal handler in the thread that is waited for.
 #[cfg(not(ashlar_loom))]
 pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
     // Most of them sleep; where there is nothing to sleep with a step is a spin of 50 nanoseconds.
@@ -109,7 +111,8 @@ impl<T: Copy> BootCell<T> {
     /// Sets the value.
     ///
     /// # Safety
-    /// No other thread can reach the cell yet: it will be led to it by something that this thread publishes later.
+    /// No other thread can reach the cell yet: it will be led to it by something that this thread
+    /// publishes later.
     pub(crate) unsafe fn set(&self, value: T) {
         // SAFETY: by the caller's promise this thread has the cell to itself.
         unsafe { *self.0.get() = Some(value) };
@@ -148,12 +151,14 @@ impl Once {
         self.0.load(Ordering::Acquire) == Self::DOWN
     }
 
-    /// Makes it, or waits until it is made; false when that failed, now or before. `make` must not come here again.
+    /// Makes it, or waits until it is made; false when that failed, now or before. `make` must not
+    /// come here again.
     pub(crate) fn ensure(&self, make: impl FnOnce() -> bool) -> bool {
         self.make(make, Self::FAILED)
     }
 
-    /// As [`Self::ensure`], of what can be made twice: after a failure it is down again, and whoever comes next tries.
+    /// As [`Self::ensure`], of what can be made twice: after a failure it is down again, and
+    /// whoever comes next tries.
     pub(crate) fn ensure_or_again(&self, make: impl FnOnce() -> bool) -> bool {
         self.make(make, Self::DOWN)
     }
@@ -178,7 +183,8 @@ impl Once {
         }
     }
 
-    /// In the child of a fork the thread that was making it may be gone: whoever comes next does it again. For what can be made twice.
+    /// In the child of a fork the thread that was making it may be gone: whoever comes next does it
+    /// again. For what can be made twice.
     pub(crate) fn after_fork_in_child(&self) {
         let _ = self.0.compare_exchange(Self::MAKING, Self::DOWN, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -254,7 +260,8 @@ impl Bound {
     }
 }
 
-/// Asks for the cache line of an address that will soon be read or written. A hint: any address may be given.
+/// Asks for the cache line of an address that will soon be read or written. A hint: any address may
+/// be given.
 #[inline(always)]
 pub(crate) fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,10 +1,11 @@
 //! The bound on free resident memory in a process without the background thread.
 //!
-//! Free pages and full barns together may take [`LEAST`] bytes, or an eighth of what is in use. A call of the program that
-//! finds more gives all of it back. Memory that is needed again within a second was given back too early, and cost
-//! a page fault a page: then the bound doubles, up to [`MOST`]. Each trim that was right halves it. So a program whose
-//! use swings keeps what it swings by, and one that frees its memory and sleeps holds little of it. The C library's
-//! malloc moves its trim threshold by a like rule, up to 64 MiB.
+//! Free pages and full barns together may take [`LEAST`] bytes, or an eighth of what is in use. A
+//! call of the program that finds more gives all of it back. Memory that is needed again within a
+//! second was given back too early, and cost a page fault a page: then the bound doubles, up to
+//! [`MOST`]. Each trim that was right halves it. So a program whose use swings keeps what it swings
+//! by, and one that frees its memory and sleeps holds little of it. The C library's malloc moves
+//! its trim threshold by a like rule, up to 64 MiB.
 
 use super::{BUSY, registry};
 use crate::engine;
@@ -24,8 +25,9 @@ const SOON_MS: u32 = 1000;
 /// The bound in force, in bytes.
 static BOUND: AtomicUsize = AtomicUsize::new(LEAST);
 static CALLS: AtomicUsize = AtomicUsize::new(0);
-/// The last trim: its time in milliseconds, the pages that it gave back, and [`crate::page::zone::Zone::cold_pages_taken`]
-/// at its end. Only changed by the thread that set `BUSY`.
+/// The last trim: its time in milliseconds, the pages that it gave back, and
+/// [`crate::page::zone::Zone::cold_pages_taken`] at its end. Only changed by the thread that set
+/// `BUSY`.
 static TRIMMED_MS: AtomicU32 = AtomicU32::new(0);
 static TRIMMED: AtomicUsize = AtomicUsize::new(0);
 static COLD_THEN: AtomicUsize = AtomicUsize::new(0);

@@ -227,8 +227,9 @@ fn give_back(node: &Node, page: PageIndex, walk: &Walk<'_>) {
 #[inline]
 pub(crate) fn carve(cache: &RawCache, object: usize) -> usize {
     if let Some(ctor) = cache.ctor {
-        // SAFETY: the object is memory of its cache's size and alignment that nobody uses. `Constructor::new` promised that
-        // the function constructs such memory, and the creation of the cache compared size and alignment.
+        // SAFETY: the object is memory of its cache's size and alignment that nobody uses.
+        // `Constructor::new` promised that the function constructs such memory, and the creation of
+        // the cache compared size and alignment.
         unsafe { ctor(object as *mut u8) };
     }
     object

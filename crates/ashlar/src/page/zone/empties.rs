@@ -1,7 +1,8 @@
 //! The table of empty blocks: a bit for each block of which all pages are free.
 //!
-//! A search for several whole blocks reads 64 of them at a time, so it costs little in a zone of many GiB. The bits of one
-//! word belong to blocks of one node: nodes get their numbers in multiples of 64.
+//! A search for several whole blocks reads 64 of them at a time, so it costs little in a zone of
+//! many GiB. The bits of one word belong to blocks of one node: nodes get their numbers in
+//! multiples of 64.
 
 use super::extents::Stretch;
 use super::{Table, Zone};

@@ -1,7 +1,7 @@
 //! Which blocks a node has: stretches of numbers, in order.
 //!
-//! A zone of one node has one stretch, unless another mapping stood in the way of its growth. Nodes that grow by turns have
-//! a stretch for each time; stretches that meet become one.
+//! A zone of one node has one stretch, unless another mapping stood in the way of its growth. Nodes
+//! that grow by turns have a stretch for each time; stretches that meet become one.
 
 use crate::page::meta::META;
 

@@ -1,10 +1,12 @@
 //! Where long runs go: into the shortest stretch of free pages that holds them, whichever blocks it lies in.
 //!
-//! The lists of [`super::lists`] know a block by the largest run inside it, so what they find never crosses the border of a block. For
-//! slabs and short runs that is right: they are many, and keep to the fullest blocks. A large object that keeps to one block, though,
-//! leaves a rest at its end which the next cannot use, and memory grows by a quarter. So the blocks themselves are looked at here, from
-//! the lowest address on. That costs some nanoseconds a block, beside the filling of 64 KiB and more. In a zone of many blocks only some
-//! are looked at: the first ones, those that the lists offer, and the ends of runs of empty blocks.
+//! The lists of [`super::lists`] know a block by the largest run inside it, so what they find never
+//! crosses the border of a block. For slabs and short runs that is right: they are many, and keep
+//! to the fullest blocks. A large object that keeps to one block, though, leaves a rest at its end
+//! which the next cannot use, and memory grows by a quarter. So the blocks themselves are looked at
+//! here, from the lowest address on. That costs some nanoseconds a block, beside the filling of 64
+//! KiB and more. In a zone of many blocks only some are looked at: the first ones, those that the
+//! lists offer, and the ends of runs of empty blocks.
 //!
 //! The stretch at the end comes last, however well it fits: most of it was never used, and what is taken from it is memory that was not
 //! resident before.
@@ -43,8 +45,8 @@ impl Shortest {
     }
 }
 
-/// The first page of the shortest stretch of free pages that holds `pages` pages, in these blocks, with rising numbers; the
-/// stretch up to the end of the last one if there is no other.
+/// The first page of the shortest stretch of free pages that holds `pages` pages, in these blocks,
+/// with rising numbers; the stretch up to the end of the last one if there is no other.
 fn shortest<'a>(blocks: impl Iterator<Item = (u32, &'a Block)>, pages: usize) -> Option<usize> {
     // Any run of so many pages has an aligned one inside that is a quarter as long, or longer.
     let least = (pages.ilog2() as u8).saturating_sub(1) + 1;
@@ -106,7 +108,8 @@ impl Zone {
         shortest(some, pages)
     }
 
-    /// [`Self::fit`] for more than a block, by runs of empty blocks and what is free before and behind them.
+    /// [`Self::fit`] for more than a block, by runs of empty blocks and what is free before and
+    /// behind them.
     fn fit_around_empties(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let mut found = Shortest::of(pages);
         let end = blocks.extents.iter().next_back()?.end;
@@ -122,7 +125,8 @@ impl Zone {
         found.first()
     }
 
-    /// The first page of the free pages at the end of the node's last stretch, if there are so many.
+    /// The first page of the free pages at the end of the node's last stretch, if there are so
+    /// many.
     fn fit_at_end(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let free = self.free_at_end(blocks);
         let end = blocks.extents.iter().next_back()?.end as usize * BLOCK_PAGES;
@@ -148,7 +152,8 @@ impl Zone {
         let holds = |stretch: Stretch, run: Stretch| {
             run.len() > whole || rest == 0 || (run.end < stretch.end && self.block(run.end).edges().0 >= rest)
         };
-        // Most runs that are long enough are longer: looks at what is behind the others are bounded.
+        // Most runs that are long enough are longer: looks at what is behind the others are
+        // bounded.
         let mut looks = 0;
         for (stretch, run) in long {
             if holds(stretch, run) {

@@ -13,9 +13,11 @@ use crate::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, PAGE_SIZE, align_
 
 /// A node commits at most this many blocks at once without need.
 const MAX_COMMIT_BLOCKS: u32 = 32;
-/// Numbers of blocks that a node of several gets at a time come in multiples of this: see [`super::empties`].
+/// Numbers of blocks that a node of several gets at a time come in multiples of this: see
+/// [`super::empties`].
 const NUMBERS_AT_ONCE: u32 = 64;
-/// Times that the zone goes around a mapping in its way, further each time, before a request does without growth.
+/// Times that the zone goes around a mapping in its way, further each time, before a request does
+/// without growth.
 const DETOURS: u32 = 24;
 /// The furthest that it goes in one step: 1 GiB.
 const FURTHEST: u32 = 512;
@@ -57,7 +59,8 @@ impl Frontier {
 }
 
 impl Zone {
-    /// Takes over its part of the layout, for `nodes` nodes. Called once, by the boot; commits no pages.
+    /// Takes over its part of the layout, for `nodes` nodes. Called once, by the boot; commits no
+    /// pages.
     pub(crate) fn init(&self, layout: &Layout, nodes: usize) {
         let base = layout.zone.start & !(BLOCK_SIZE - 1);
         // SAFETY: the boot runs once, and no other thread knows of the zone yet.
@@ -82,8 +85,9 @@ impl Zone {
         MEMMAP.publish(base, class, heads);
     }
 
-    /// Gives the node `want` more blocks or some more, unless it has other than `seen` by now: then another thread grew it.
-    /// Returns its blocks with the zone lock held; `None` when there is no memory.
+    /// Gives the node `want` more blocks or some more, unless it has other than `seen` by now: then
+    /// another thread grew it. Returns its blocks with the zone lock held; `None` when there is no
+    /// memory.
     pub(super) fn grow(&self, node: NodeId, want: usize, seen: u32) -> Option<Guard<'_, NodeBlocks>> {
         let supply = self.supply.get()?;
         let lock = &self.node[usize::from(node.0)];
@@ -122,7 +126,8 @@ impl Zone {
         Some(blocks)
     }
 
-    /// Commits `count` blocks for a node, with what tables they need, and publishes their pages; which they are.
+    /// Commits `count` blocks for a node, with what tables they need, and publishes their pages;
+    /// which they are.
     #[inline(never)]
     fn commit(&self, frontier: &mut Frontier, supply: Supply, node: NodeId, count: u32) -> Option<Stretch> {
         let nodes = self.nodes();
@@ -135,7 +140,8 @@ impl Zone {
             let refusal = self.commit_pages(supply, node, more);
             let passed = match refusal {
                 Ok(()) => more.end,
-                // Something else is there. Behind it, or behind the next piece of it, the zone goes on.
+                // Something else is there. Behind it, or behind the next piece of it, the zone goes
+                // on.
                 Err(Refusal::Taken) => more.start.saturating_add(detour).min(frontier.limit),
                 Err(Refusal::NoMemory) => return None,
             };
@@ -154,7 +160,8 @@ impl Zone {
         None
     }
 
-    /// The first of `count` block numbers that are set aside for a node of several, of fresh ones if need be.
+    /// The first of `count` block numbers that are set aside for a node of several, of fresh ones
+    /// if need be.
     #[cold]
     #[inline(never)]
     fn numbers_for(&self, frontier: &mut Frontier, node: NodeId, count: u32) -> Option<u32> {
@@ -162,7 +169,8 @@ impl Zone {
         if aside.len() >= count {
             return Some(aside.start);
         }
-        // More for nodes that have much, so that stretches stay few. The rest of the old ones is addresses without memory.
+        // More for nodes that have much, so that stretches stay few. The rest of the old ones is
+        // addresses without memory.
         let seen = self.node[usize::from(node.0)].lock().extents.blocks();
         let fresh = count.max(seen / 8).checked_next_multiple_of(NUMBERS_AT_ONCE)?;
         let left = frontier.limit - frontier.next;
@@ -240,7 +248,8 @@ impl Zone {
     }
 }
 
-/// Commits a table that starts at `start` and is committed up to `done` up to `need` bytes, or rather `good`.
+/// Commits a table that starts at `start` and is committed up to `done` up to `need` bytes, or
+/// rather `good`.
 ///
 /// # Safety
 /// As for [`Supply::commit`], of the range behind `done`.

@@ -1,4 +1,5 @@
-//! The lists of a node's blocks: by largest free run and fullness, and those with dirty pages by age.
+//! The lists of a node's blocks: by largest free run and fullness, and those with dirty pages by
+//! age.
 
 use super::{NO_BLOCK, NodeBlocks, Zone};
 use crate::page::block::LEVELS;

@@ -5,14 +5,16 @@
 //! blocks; one that has to start at a block takes whole blocks; one above
 //! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see [`super::direct`]).
 //!
-//! The zone grows at its end, block by block. Where the addresses are open (see [`super::layout`]) another mapping may stand in the
-//! way: then the zone goes on behind it, and the blocks between belong to no node. With several nodes each node has a stretch of
-//! block numbers set aside at a time.
+//! The zone grows at its end, block by block. Where the addresses are open (see [`super::layout`])
+//! another mapping may stand in the way: then the zone goes on behind it, and the blocks between
+//! belong to no node. With several nodes each node has a stretch of block numbers set aside at a
+//! time.
 //!
 //! ## Locks
-//! *Growth lock*: one, taken before any zone lock, by threads that need blocks. System calls that commit memory are made under it.
-//! *Zone lock*: one a node. It is the innermost lock of the allocator but for that of metadata. It covers the node's blocks and lists,
-//! and no system call is made under it. The reaper takes pages out of their block, releases them, and puts them back.
+//! *Growth lock*: one, taken before any zone lock, by threads that need blocks. System calls that
+//! commit memory are made under it. *Zone lock*: one a node. It is the innermost lock of the
+//! allocator but for that of metadata. It covers the node's blocks and lists, and no system call is
+//! made under it. The reaper takes pages out of their block, releases them, and puts them back.
 //!
 //! ## States of a page
 //!
@@ -23,8 +25,9 @@
 //! | in use | 0 | 0 | kind != 0 on slab pages and heads |
 //!
 //! ## Files
-//! [`grow`]: where blocks come from; [`lists`]: blocks by fullness; [`fit`]: long runs; [`empties`]: blocks that are wholly free;
-//! [`purge`]: giving memory back; [`objects`]: the memory of the object map; here: handing out and taking back.
+//! [`grow`]: where blocks come from; [`lists`]: blocks by fullness; [`fit`]: long runs;
+//! [`empties`]: blocks that are wholly free; [`purge`]: giving memory back; [`objects`]: the memory
+//! of the object map; here: handing out and taking back.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
 mod empties;
@@ -66,8 +69,9 @@ pub(crate) struct Run {
     pub(crate) zeroed: bool,
 }
 
-/// Pages of a run that may not read as zeros, as ranges of pages counted from its start. Where there are more ranges than have a
-/// place here, the last one reaches to the end of the last of them.
+/// Pages of a run that may not read as zeros, as ranges of pages counted from its start. Where
+/// there are more ranges than have a place here, the last one reaches to the end of the last of
+/// them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DirtyParts {
     ranges: [(u32, u32); 16],
@@ -283,8 +287,9 @@ impl Zone {
         run
     }
 
-    /// Calls `take` with the blocks of a node until it is true: after the layers above gave what they could do without, and after the
-    /// node got as many blocks as `wanted` says. False without memory.
+    /// Calls `take` with the blocks of a node until it is true: after the layers above gave what
+    /// they could do without, and after the node got as many blocks as `wanted` says. False without
+    /// memory.
     #[inline(never)]
     fn take_or_grow(
         &self,
@@ -323,7 +328,8 @@ impl Zone {
         }
     }
 
-    /// Takes runs of `order` until there are `want` or memory ends, under one lock; returns the number taken.
+    /// Takes runs of `order` until there are `want` or memory ends, under one lock; returns the
+    /// number taken.
     #[inline(never)]
     pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [Run]) -> usize {
         let want = want.min(out.len());
@@ -338,7 +344,8 @@ impl Zone {
         got
     }
 
-    /// Fills `out` from its start with runs of `order`, as far as there are some; returns the number.
+    /// Fills `out` from its start with runs of `order`, as far as there are some; returns the
+    /// number.
     fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [Run]) -> usize {
         let mut got = 0;
         for run in out {
@@ -458,8 +465,8 @@ impl Zone {
     /// The table entry that holds the node of a block.
     fn owner(&self, block: u32) -> &AtomicU8 {
         let table = self.tables[Table::Owners as usize].load(Ordering::Relaxed) as *const AtomicU8;
-        // SAFETY: the table is committed for every block whose number is below the end of the zone as memmap knows it, and
-        // pages in circulation lie in such blocks.
+        // SAFETY: the table is committed for every block whose number is below the end of the zone
+        // as memmap knows it, and pages in circulation lie in such blocks.
         unsafe { &*table.add(block as usize) }
     }
 
@@ -507,9 +514,9 @@ impl Zone {
     #[expect(clippy::mut_from_ref, reason = "the zone lock of the block's node makes the reference unique")]
     fn block(&self, number: u32) -> &mut Block {
         let table = self.tables[Table::Blocks as usize].load(Ordering::Relaxed) as *mut Block;
-        // SAFETY: callers hold the zone lock of the block's node, whose extents have the block, so its entry is committed and
-        // no other reference to it is alive; no caller keeps the reference across another call of `block` for the same
-        // number that it then uses.
+        // SAFETY: callers hold the zone lock of the block's node, whose extents have the block, so
+        // its entry is committed and no other reference to it is alive; no caller keeps the
+        // reference across another call of `block` for the same number that it then uses.
         unsafe { &mut *table.add(number as usize) }
     }
 

@@ -1,9 +1,10 @@
 //! Giving free memory of the zone back to the system.
 //!
-//! Each node has a list of its blocks with dirty pages, the oldest first: so a purge looks at those alone that are due. A block is
-//! visited each time that its stamp is as old as the caller says. What was dirty at the visit before, and stayed free, goes back; what is
-//! dirty now is remembered for the next one. So a page goes back after one to two of these times, whatever is freed beside it
-//! meanwhile.
+//! Each node has a list of its blocks with dirty pages, the oldest first: so a purge looks at those
+//! alone that are due. A block is visited each time that its stamp is as old as the caller says.
+//! What was dirty at the visit before, and stayed free, goes back; what is dirty now is remembered
+//! for the next one. So a page goes back after one to two of these times, whatever is freed beside
+//! it meanwhile.
 #![allow(unsafe_code, reason = "releases ranges of the page source")]
 
 use core::ptr::NonNull;
@@ -21,7 +22,8 @@ const AT_ONCE: usize = 16;
 pub(crate) enum Purge {
     /// All that are dirty.
     All,
-    /// Those that were dirty already when their block was visited last, of blocks whose stamp is below this tick.
+    /// Those that were dirty already when their block was visited last, of blocks whose stamp is
+    /// below this tick.
     #[cfg_attr(not(feature = "os"), expect(dead_code, reason = "ticks need a clock"))]
     Before(u32),
 }
@@ -38,7 +40,8 @@ struct Walk {
 type Taken = (PageIndex, usize);
 
 impl Zone {
-    /// Gives free pages back to the system. Returns how many, and how many free pages are still resident.
+    /// Gives free pages back to the system. Returns how many, and how many free pages are still
+    /// resident.
     pub(crate) fn purge(&self, which: Purge) -> (usize, usize) {
         let Some(source) = self.source() else { return (0, 0) };
         let (mut given, mut left) = (0, 0);
@@ -49,7 +52,8 @@ impl Zone {
         (given, left)
     }
 
-    /// Waits until no purge has a run in hand, which is free memory that no other thread finds; true if there was one.
+    /// Waits until no purge has a run in hand, which is free memory that no other thread finds;
+    /// true if there was one.
     pub(super) fn wait_for_purge(&self) -> bool {
         crate::sync::wait_while(|| self.in_hand.load(Ordering::Acquire) != 0)
     }
@@ -124,7 +128,8 @@ impl Zone {
             walk.left -= 1;
             walk.from = 0;
         }
-        // Before the lock is released: a thread that finds no memory behind it sees that runs are away.
+        // Before the lock is released: a thread that finds no memory behind it sees that runs are
+        // away.
         self.in_hand.fetch_add(count as u32, Ordering::Relaxed);
         count
     }
@@ -132,7 +137,8 @@ impl Zone {
     /// Gives the contents of pages back, which the caller holds; true if they read as zeros now.
     fn release(&self, source: &dyn PageSource, page: PageIndex, pages: usize) -> bool {
         let zero = NonNull::new(MEMMAP.address_of(page) as *mut u8).is_some_and(|at| {
-            // SAFETY: the caller took the pages out of their blocks, so they are committed and nothing uses them.
+            // SAFETY: the caller took the pages out of their blocks, so they are committed and
+            // nothing uses them.
             unsafe { source.release(at, pages * PAGE_SIZE) }
         });
         if zero {
