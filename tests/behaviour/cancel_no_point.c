@@ -13,7 +13,6 @@ static void *runs(void *seed) {
             p[0] = p[28000] = 1;
             free(p);
         }
-        if ((unsigned long)seed == 1) malloc_trim(0);
     }
     __atomic_add_fetch(&reached, 1, __ATOMIC_SEQ_CST);
     for (;;) pthread_testcancel();
