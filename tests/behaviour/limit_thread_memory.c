@@ -1,5 +1,5 @@
-/* Promise: threads that meet the end of memory at the same time get ENOMEM, and free what they have;
-   nothing hangs or breaks. (glibc's tst-malloc-thread-fail.) */
+/* Promise: threads that meet the end of memory at the same time get ENOMEM and free what they have.
+   (glibc's tst-malloc-thread-fail.) */
 #include "behaviour.h"
 
 static volatile int ended;
