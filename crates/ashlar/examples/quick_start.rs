@@ -12,8 +12,7 @@ struct Request {
 }
 
 fn main() -> Result<(), Box<dyn core::error::Error>> {
-    // A cache for one type. What it hands out goes back when it drops, and the cache ends when it
-    // drops.
+    // A cache for one type. Boxes give their memory back, and the cache ends when it drops.
     let requests = Cache::<Request>::new("request")?;
     let mut request = requests.alloc(Request { id: 1, body: [0; 200] }).map_err(|_| ashlar::AllocError)?;
     request.body[0] = 42;
