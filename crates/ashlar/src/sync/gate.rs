@@ -39,7 +39,7 @@ impl Gate {
     /// Goes in, as thread `me`; `None` while another thread has the gate closed. Waits only for a
     /// place, which threads inside give up soon. The thread that closed the gate may pass, and one
     /// that is inside may come again.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn enter(&self, me: usize) -> Option<Inside<'_>> {
         let place = self.take_place(me);
         let inside = Inside(place);

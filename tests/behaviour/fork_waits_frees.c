@@ -1,0 +1,46 @@
+/* Promise: what threads free while fork waits for a stream is free afterwards, and they do not wait
+   for the fork. */
+#include "behaviour.h"
+
+enum { COUNT = 4000, BYTES = 20000 };
+static char *blocks[COUNT];
+static volatile int flushing, freed;
+static ssize_t writes_slowly(void *cookie, const char *bytes, size_t size) {
+    (void)cookie, (void)bytes;
+    flushing = 1;
+    sleep_ms(2500);
+    MUST(freed);
+    return size;
+}
+static void *flushes(void *unused) {
+    cookie_io_functions_t functions = {NULL, writes_slowly, NULL, NULL};
+    FILE *file = fopencookie(NULL, "w", functions);
+    MUST(file != NULL);
+    fputs("text", file);
+    fflush(NULL); /* holds the lock of all streams, which fork takes */
+    fclose(file);
+    return unused;
+}
+static void *frees(void *unused) {
+    while (!flushing) sched_yield();
+    sleep_ms(50);
+    for (int i = 0; i < COUNT; i++) free(blocks[i]);
+    freed = 1;
+    return unused;
+}
+int main(void) {
+    pthread_t t[2];
+    long before = resident_kib();
+    for (int i = 0; i < COUNT; i++) MUST((blocks[i] = memset(malloc(BYTES), 1, BYTES)) != NULL);
+    MUST(pthread_create(&t[0], NULL, flushes, NULL) == 0);
+    MUST(pthread_create(&t[1], NULL, frees, NULL) == 0);
+    while (!flushing) sched_yield();
+    pid_t pid = fork();
+    if (pid == 0) _exit(7);
+    MUST(pid > 0 && child_ended(pid, 7));
+    for (int i = 0; i < 2; i++) MUST(pthread_join(t[i], NULL) == 0);
+    /* The same blocks again: no more memory. */
+    for (int i = 0; i < COUNT; i++) MUST((blocks[i] = memset(malloc(BYTES), 1, BYTES)) != NULL);
+    MUST(resident_kib() - before < COUNT * (BYTES / 1024) * 6 / 5);
+    return 0;
+}
