@@ -329,8 +329,8 @@ extern "C" {
 // SLAB_PANIC the program ends instead.
 //
 // The caller promises:
-// name is null or a string, args null or readable; the constructor is one for objects of this size, and the engine
-// null or a string.
+// name is null or a string, args null or readable; the constructor is one for objects of this
+// size, which any thread may call and which does not unwind, and the engine null or a string.
 struct kmem_cache *kmem_cache_create(const char *name, unsigned int object_size,
     const struct kmem_cache_args *args, slab_flags_t flags);
 
@@ -597,9 +597,10 @@ const char *ashlar_mode(void);
 // The version of the library, as "0.1.0".
 const char *ashlar_version(void);
 
-// Sets options before the first allocation, as "key=value,key=value": the grammar of the environment variable
-// ASHLAR_OPTIONS, which is read after and wins. Returns 0; -EINVAL if a part is no option (the others are set); -EBUSY
-// if the allocator has started. What is wrong is told in message, a buffer of size bytes, or null.
+// Sets options before the first allocation, as "key=value,key=value": the grammar of the
+// environment variable ASHLAR_OPTIONS, which is read after and wins; percpu=emulate is for that
+// variable alone. Returns 0; -EINVAL if a part is no option (the others are set); -EBUSY if the
+// allocator has started. What is wrong is told in message, a buffer of size bytes, or null.
 //
 // The caller promises:
 // text is a string, message null or writable for size bytes.
