@@ -2,7 +2,8 @@
 #include "behaviour.h"
 
 int main(void) {
-    char name[] = "/tmp/behaviour-" "XXX" "XXX";
+    char name[] = "/tmp/behaviour-......";
+    memset(strchr(name, '.'), 'X', 6);
     MUST(mkdtemp(name) != NULL);
     pid_t pid = fork();
     if (pid == 0) {
