@@ -1,23 +1,7 @@
 /* Promise: while fork waits for a stream that another thread flushes for a second, threads allocate
    what they like, and nothing is lost. */
-#include "behaviour.h"
+#include "slow_stream.h"
 
-static volatile int flushing, forked;
-static ssize_t writes_slowly(void *cookie, const char *bytes, size_t size) {
-    (void)cookie, (void)bytes;
-    flushing = 1;
-    sleep_ms(1000);
-    return size;
-}
-static void *flushes(void *unused) {
-    cookie_io_functions_t functions = {NULL, writes_slowly, NULL, NULL};
-    FILE *file = fopencookie(NULL, "w", functions);
-    MUST(file != NULL);
-    fputs("text", file);
-    fflush(NULL); /* holds the lock of all streams, which fork takes */
-    fclose(file);
-    return unused;
-}
 static void *allocates(void *kind) {
     enum { COUNT = 1000 };
     static char *all[2][COUNT];

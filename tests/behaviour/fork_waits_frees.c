@@ -1,26 +1,12 @@
 /* Promise: what threads free while fork waits for a stream is free afterwards, and they do not wait
    for the fork. */
-#include "behaviour.h"
+#include "slow_stream.h"
 
 enum { COUNT = 4000, BYTES = 20000 };
 static char *blocks[COUNT];
-static volatile int flushing, freed;
-static ssize_t writes_slowly(void *cookie, const char *bytes, size_t size) {
-    (void)cookie, (void)bytes;
-    flushing = 1;
-    sleep_ms(2500);
-    MUST(freed);
-    return size;
-}
-static void *flushes(void *unused) {
-    cookie_io_functions_t functions = {NULL, writes_slowly, NULL, NULL};
-    FILE *file = fopencookie(NULL, "w", functions);
-    MUST(file != NULL);
-    fputs("text", file);
-    fflush(NULL); /* holds the lock of all streams, which fork takes */
-    fclose(file);
-    return unused;
-}
+static volatile int freed;
+
+static void all_are_freed(void) { MUST(freed); }
 static void *frees(void *unused) {
     while (!flushing) sched_yield();
     sleep_ms(50);
@@ -30,6 +16,8 @@ static void *frees(void *unused) {
 }
 int main(void) {
     pthread_t t[2];
+    slow_stream_ms = 2500;
+    slow_stream_check = all_are_freed;
     long before = resident_kib();
     for (int i = 0; i < COUNT; i++) MUST((blocks[i] = memset(malloc(BYTES), 1, BYTES)) != NULL);
     MUST(pthread_create(&t[0], NULL, flushes, NULL) == 0);
