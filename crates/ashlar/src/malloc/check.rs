@@ -52,9 +52,9 @@ pub(super) fn object_bytes(address: usize) -> usize {
     size_of_entry(OBJECTS.code_at(address))
 }
 
-/// Bytes of the live allocation that starts at `address`, beside a fork: found without a lock.
-/// `None` for what is no such address, and for objects of other engines' pages, whose size is not
-/// known without one.
+/// Returns the bytes of the live allocation that starts at `address`, without taking a lock: for
+/// threads beside a fork. `None` where no allocation starts, and for objects of other engines,
+/// whose size takes a lock to find.
 #[cold]
 pub(super) fn bytes_without_locks(address: usize) -> Option<usize> {
     if let Some(code) = Code::from_map(OBJECTS.code_at(address)) {

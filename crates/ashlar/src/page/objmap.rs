@@ -12,9 +12,9 @@
 //! multiples of 32 every other, and pages of planes that nobody uses stay without memory. A page of the map stands for 256 KiB
 //! of objects then, and a cache line for one page of them: no two slabs share a line of the map.
 //!
-//! Planes are no larger because one instruction does it: the address divided by 16, of which the
-//! low 16 bits are rotated by two, is the place of the entry. Planes that lie far apart would ask
-//! for several, and for four ranges of addresses.
+//! The size of a plane lets one instruction find the place of an entry. The place is the address
+//! divided by 16, with the low 16 bits rotated by two. Larger planes, which lie further apart, would
+//! take several instructions, and four ranges of addresses.
 //!
 //! # Its place
 //! The place of an entry is the one that the address of the object, divided by 16 and rotated so,

@@ -158,7 +158,7 @@ impl Once {
     }
 
     /// As [`Self::ensure`], of what can be made twice: after a failure it is down again, and
-    /// whoever comes next tries.
+    /// the next caller tries.
     pub(crate) fn ensure_or_again(&self, make: impl FnOnce() -> bool) -> bool {
         self.make(make, Self::DOWN)
     }
@@ -183,7 +183,7 @@ impl Once {
         }
     }
 
-    /// In the child of a fork the thread that was making it may be gone: whoever comes next does it
+    /// In the child of a fork the thread that was making it may be gone, so the next caller makes it
     /// again. For what can be made twice.
     pub(crate) fn after_fork_in_child(&self) {
         let _ = self.0.compare_exchange(Self::MAKING, Self::DOWN, Ordering::Relaxed, Ordering::Relaxed);
