@@ -1,9 +1,9 @@
 //! What a cache looks like from outside: shape, tunables, figures.
 
 use super::registry;
+use crate::base::sync::Ordering;
 use crate::engine::slab::{self, QueueInfo};
 use crate::engine::{self, Counts, Engine, MAX_NAME, RawCache, Usage, tunable};
-use crate::sync::Ordering;
 
 /// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
 #[derive(Clone, Copy)]

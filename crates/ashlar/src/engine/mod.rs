@@ -65,12 +65,12 @@ pub use select::Engine;
 pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;
 
+use crate::base::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
+use crate::base::units::{NodeId, PageIndex};
 use crate::page::memmap::MEMMAP;
 use crate::page::meta::META;
 use crate::page::zone::ZONE;
 use crate::slab::geometry::Geometry;
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
-use crate::units::{NodeId, PageIndex};
 
 /// Longest cache name in bytes.
 pub const MAX_NAME: usize = 47;
@@ -316,7 +316,7 @@ pub(crate) fn process_secret() -> u64 {
         return secret;
     }
     #[cfg(feature = "os")]
-    let random = crate::os::random_u64();
+    let random = crate::base::os::random_u64();
     #[cfg(not(feature = "os"))]
     let random = (&raw const SECRET as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     // The first to store wins: all use the same.
@@ -511,4 +511,4 @@ pub(crate) fn tunable(value: &AtomicUsize) -> usize {
 }
 
 // Metadata memory comes in lines, and a small arena has little of it.
-const _: () = assert!(size_of::<RawCache>() <= 4 * crate::units::CACHE_LINE);
+const _: () = assert!(size_of::<RawCache>() <= 4 * crate::base::units::CACHE_LINE);

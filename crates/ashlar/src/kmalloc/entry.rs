@@ -8,7 +8,7 @@
 #![allow(unsafe_code, reason = "naked functions")]
 
 use super::{kfree_slow, kmalloc_slow};
-use crate::sync::AtomicUsize;
+use crate::base::sync::AtomicUsize;
 
 /// Sizes below this take the fast path; 0 until the allocator is up, when no section may run (see
 /// [`crate::percpu::area::PERCPU`]), and for ever where kmalloc's engine has no sheaves. For frees by address

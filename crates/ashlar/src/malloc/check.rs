@@ -6,15 +6,15 @@
 
 use super::beside_fork;
 use super::classes::{Code, size_of_class, size_of_entry};
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
 use crate::engine::slob::{self, Sized};
 use crate::engine::{Origin, RawCache};
 use crate::page::direct;
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::objmap::OBJECTS;
-use crate::report;
-use crate::sync::Ordering;
-use crate::units::{PAGE_SIZE, PageIndex};
 
 /// What an address turns out to be the start of.
 pub(super) enum Found {

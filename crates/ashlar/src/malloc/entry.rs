@@ -29,7 +29,7 @@
 #![allow(unsafe_code, reason = "naked functions")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
-use crate::sync::Bound;
+use crate::base::sync::Bound;
 
 /// What sizes must be below to take the fast path. 0 until malloc's caches exist: no section may run before the boot.
 /// The derived form is C++'s `new[]`.
@@ -211,11 +211,11 @@ mod unchecked {
 #[expect(missing_docs, reason = "named as the operands of the macros are")]
 pub mod parts {
     pub use super::LIMIT;
+    use crate::base::sync::Bound;
     pub use crate::kmalloc::entry::parts::*;
     pub use crate::malloc::{free_slow, malloc_slow};
     pub use crate::page::objmap::OBJECTS;
     use crate::page::objmap::ObjectMap;
-    use crate::sync::Bound;
     use core::mem::offset_of;
 
     pub const STEP: usize = crate::malloc::classes::STEP;

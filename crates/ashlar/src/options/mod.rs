@@ -7,11 +7,11 @@ mod own;
 
 pub(crate) use own::{CacheOptions, Candidate, Own};
 
+use crate::base::report::OnError;
+use crate::base::units::{MAX_NODES, MAX_ZONE_BYTES};
 use crate::engine::{Engine, Tunable};
 use crate::percpu::Wanted;
-use crate::report::OnError;
 use crate::slab::OrderRule;
-use crate::units::{MAX_NODES, MAX_ZONE_BYTES};
 
 /// Which memory the system is asked to give by huge pages (`MADV_HUGEPAGE`), where it has to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

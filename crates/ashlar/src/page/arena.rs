@@ -3,9 +3,9 @@
 
 use core::ptr::NonNull;
 
-use super::source::PageSource;
-use crate::sync::{AtomicUsize, Ordering};
-use crate::units::{NodeId, checked_align_up};
+use crate::base::source::PageSource;
+use crate::base::sync::{AtomicUsize, Ordering};
+use crate::base::units::{NodeId, checked_align_up};
 
 /// A page source over a fixed range of memory.
 ///

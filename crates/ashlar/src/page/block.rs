@@ -10,7 +10,7 @@
 //! is the number of set bits of `dirty`; `word_order[i]` is 0 for no free page in word i, else one
 //! more than the order of its largest free run.
 
-use crate::units::{BLOCK_PAGES, PageIndex};
+use crate::base::units::{BLOCK_PAGES, PageIndex};
 
 const WORDS: usize = BLOCK_PAGES / 64;
 /// One in every byte of a word.

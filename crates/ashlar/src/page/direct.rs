@@ -14,9 +14,9 @@ use core::ptr::NonNull;
 
 use super::meta::META;
 use super::zone::{DIRECT_BYTES, ZONE};
-use crate::report;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit, fence, relax};
-use crate::units::checked_align_up;
+use crate::base::report;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit, fence, relax};
+use crate::base::units::checked_align_up;
 
 /// What the caller of an allocation said of the contents.
 ///
@@ -159,7 +159,7 @@ pub(crate) fn map(bytes: usize, align: usize, fill: Fill) -> Option<NonNull<u8>>
     let room = if align > source.page_size() { align } else { 0 };
     let mapping = source.map_direct(bytes.checked_add(room)?)?;
     let base = mapping.as_ptr() as usize;
-    let start = crate::units::align_up(base, align);
+    let start = crate::base::units::align_up(base, align);
     if TABLE.lock().insert(start, base + bytes + room - start, start - base) {
         let object = NonNull::new(start as *mut u8)?;
         if fill == Fill::Any && bytes > DIRECT_BYTES {

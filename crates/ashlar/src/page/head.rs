@@ -1,7 +1,7 @@
 //! The head entry of a run of pages: the user-space `struct page` / `struct slab`.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::units::PageIndex;
+use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::base::units::PageIndex;
 
 const LISTED: u32 = 1;
 /// Where the colour starts in `listed`, and what its unit is: 8 bytes.

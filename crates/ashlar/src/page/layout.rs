@@ -17,8 +17,8 @@
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use super::source::{PageSource, Refusal};
-use crate::units::{BLOCK_SIZE, MAX_ZONE_BYTES, align_up};
+use crate::base::source::{PageSource, Refusal};
+use crate::base::units::{BLOCK_SIZE, MAX_ZONE_BYTES, align_up};
 
 /// Most bytes of metadata.
 const META_BYTES: usize = 16 << 30;
@@ -50,7 +50,7 @@ impl Table {
         use super::zone::{BLOCK_HEADS_BYTES, BLOCK_STATE_BYTES};
         match self {
             Table::Heads => blocks * BLOCK_HEADS_BYTES,
-            Table::Class => blocks * (crate::units::BLOCK_PAGES * 4),
+            Table::Class => blocks * (crate::base::units::BLOCK_PAGES * 4),
             Table::Blocks => blocks * BLOCK_STATE_BYTES,
             Table::Owners => blocks,
             Table::Empties => blocks.div_ceil(64) * 8,
@@ -200,8 +200,8 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::{AtomicUsize, Ordering};
-    use crate::units::{NodeId, PAGE_SIZE};
+    use crate::base::sync::{AtomicUsize, Ordering};
+    use crate::base::units::{NodeId, PAGE_SIZE};
     use std::prelude::rust_2024::*;
 
     /// A source that has addresses and no memory: what it commits must not be touched.

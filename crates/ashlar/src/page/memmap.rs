@@ -23,8 +23,8 @@
 #![allow(unreachable_pub, reason = "macros of the build without checks name the memmap")]
 
 use super::head::PageHead;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use crate::units::{PAGE_SHIFT, PageIndex};
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::base::units::{PAGE_SHIFT, PageIndex};
 
 /// What a page of the zone holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

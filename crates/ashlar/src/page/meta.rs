@@ -10,8 +10,8 @@
 use core::ptr::NonNull;
 
 use super::layout::Supply;
-use crate::sync::{SpinLock, Visit};
-use crate::units::{align_up, checked_align_up};
+use crate::base::sync::{SpinLock, Visit};
+use crate::base::units::{align_up, checked_align_up};
 
 const COMMIT_STEP: usize = 64 << 10;
 
@@ -93,7 +93,7 @@ impl Meta {
 #[cfg(all(test, not(ashlar_loom)))]
 mod tests {
     use super::*;
-    use crate::page::PageSource;
+    use crate::base::source::PageSource;
     use crate::page::arena::ArenaSource;
     use proptest::prelude::*;
     use std::prelude::rust_2024::*;

@@ -1,6 +1,5 @@
 //! Layer 1, pages: where slab space comes from.
 //!
-//! * [`PageSource`] is the seam to the system: reserve, commit, release.
 //! * [`layout`] chooses where everything lies.
 //! * [`zone`] cuts one range into nodes and 2 MiB blocks and hands out runs of pages.
 //! * [`memmap`] answers "which cache" for every page of the zone; [`head`] is one entry of it.
@@ -27,9 +26,4 @@ pub(crate) mod meta;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod objmap;
 #[cfg(not(ashlar_loom))]
-mod source;
-#[cfg(not(ashlar_loom))]
 pub(crate) mod zone;
-
-#[cfg(not(ashlar_loom))]
-pub use source::{PageSource, Refusal};

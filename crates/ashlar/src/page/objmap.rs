@@ -39,7 +39,7 @@
 
 use core::ops::Range;
 
-use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Bound, Ordering};
+use crate::base::sync::{AtomicBool, AtomicU8, AtomicUsize, Bound, Ordering};
 
 /// Bytes that one entry stands for: the alignment of malloc's objects.
 pub(crate) const GRAIN: usize = 16;

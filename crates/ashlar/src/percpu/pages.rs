@@ -22,10 +22,10 @@
 //! | leaves | all lists: before the zone grows, when the program is idle, when memory ends | the zone |
 
 use super::area::PERCPU;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
+use crate::base::units::{CpuId, NodeId, Order, PageIndex};
 use crate::page::meta::META;
 use crate::page::zone::{Place, Run, ZONE};
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
-use crate::units::{CpuId, NodeId, Order, PageIndex};
 
 /// Orders that have a list: those that the kernel does not call costly.
 const ORDERS: usize = 4;

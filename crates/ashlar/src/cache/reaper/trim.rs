@@ -8,10 +8,10 @@
 //! its trim threshold by a like rule, up to 64 MiB.
 
 use super::{BUSY, registry};
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, bump};
+use crate::base::units::PAGE_SIZE;
 use crate::engine;
 use crate::page::zone::{Purge, ZONE};
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, bump};
-use crate::units::PAGE_SIZE;
 
 /// Bytes that may be free and resident at least.
 const LEAST: usize = 8 << 20;

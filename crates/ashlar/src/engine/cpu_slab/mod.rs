@@ -38,13 +38,13 @@ use super::slub::counters::SlowPathStats;
 use super::slub::node::{Chain, Freed};
 use super::slub::{self, Node, barn::BarnStats};
 use super::{Counts, RawCache, Usage, tunable};
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{NodeId, PageIndex};
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::percpu::{self, drain};
-use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::Ordering;
-use crate::units::{NodeId, PageIndex};
 use local::{CpuGuard, NO_PARTIAL, NO_SLAB, Place};
 use slabs::Protection;
 use stage::{Fast, Slow, Switches};
@@ -223,7 +223,7 @@ fn finish_free(cache: &'static RawCache, freed: Place, outcome: Outcome) {
         Outcome::Freed(Freed::Kept) => {}
         Outcome::Freed(Freed::Discard) => {
             slub::discard_one(node_of(cache, freed.page), freed.page);
-            crate::background::settle();
+            crate::base::background::settle();
         }
         Outcome::Frozen => feed::put_cpu_partial(cache, freed.page),
         Outcome::Freed(Freed::Corrupt) | Outcome::Twice => {

@@ -28,14 +28,14 @@ pub(crate) use pools::{attach, close, for_each_lock, home, open};
 use super::slub::counters::SlowPathStats;
 use super::slub::{self, Node, barn::BarnStats, carve, class_word};
 use super::{Counts, RawCache, Usage, tally, tunable};
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{NodeId, PageIndex};
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::zone::{Place, ZONE};
 use crate::percpu::{self, area::PERCPU};
-use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::Ordering;
-use crate::units::{NodeId, PageIndex};
 use pools::{Pool, pool_of};
 
 /// Empty pages that the list of a pool keeps on a node: without one, a program at the edge of a page would take and give back a
@@ -93,7 +93,7 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
     let geometry = &pages.geometry;
     let id = NodeId(node as u8);
-    let take = |order: crate::units::Order| ZONE.alloc(id, order.pages(), Place::Aligned).map(|run| (run, order));
+    let take = |order: crate::base::units::Order| ZONE.alloc(id, order.pages(), Place::Aligned).map(|run| (run, order));
     let (run, order) = take(geometry.order).or_else(|| take(geometry.min_order))?;
     let objects = geometry.objects(order);
     let head = MEMMAP.head(run.first);
@@ -187,7 +187,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
         Freed::Kept => {}
         Freed::Discard => {
             slub::discard(entry, &[slab]);
-            crate::background::settle();
+            crate::base::background::settle();
         }
         Freed::Twice => report::double_free(name(), object),
     }

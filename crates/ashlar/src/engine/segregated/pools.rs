@@ -18,13 +18,13 @@
 //! live objects it has at most, and is destroyed if all of them may be among the unknown. A cache that goes leaves its counts to the pool.
 
 use super::super::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, slub, tally};
+use crate::base::sync::Visit;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::units::PAGE_SIZE;
 use crate::page::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, LINK_BYTES, MAX_OBJECT_SIZE};
-use crate::sync::Visit;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::units::PAGE_SIZE;
 
 /// The pages of one size of objects.
 pub(crate) struct Pool {

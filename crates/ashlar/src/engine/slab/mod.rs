@@ -43,14 +43,14 @@ use super::cpu_slab::{all_cpus, this_cpu};
 use super::slub::counters::SlowPathStats;
 use super::slub::{self, barn::BarnStats};
 use super::{Counts, RawCache, Usage};
+use crate::base::report;
+use crate::base::sync::{Ordering, bump};
+use crate::base::units::{NodeId, PageIndex};
 use crate::page::memmap::{MEMMAP, PageKind};
 use crate::page::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{self, pages};
-use crate::report;
 use crate::slab::geometry::IndexArray;
-use crate::sync::{Ordering, bump};
-use crate::units::{NodeId, PageIndex};
 use array::ArrayCache;
 use here::{Here, count_lock};
 use lists::After;
@@ -141,7 +141,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let entry = &cache.state.nodes[usize::from(node.0)];
     let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
     if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
-        crate::background::wake();
+        crate::base::background::wake();
     }
     // The thread may be elsewhere by now.
     let here = Here::take();
@@ -231,7 +231,7 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
     after.settle(cache);
     percpu::adopt_thread();
     reap::tick();
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
 /// A free to another node: into its alien cache, or straight to its slab.
@@ -258,7 +258,7 @@ fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize
     }
     percpu::adopt_thread();
     reap::tick();
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
 /// See [`super::alloc_bulk`]: whole runs of objects under one lock, while the CPU's array has them.

@@ -32,14 +32,14 @@ use super::slub::counters::SlowPathStats;
 use super::slub::node::Partial;
 use super::slub::{barn::BarnStats, carve, class_word};
 use super::{Counts, Origin, RawCache, Search, Usage, tally};
+use crate::base::report;
+use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
+use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::page::zone::{Place, Run, ZONE};
 use crate::percpu::{self, area::PERCPU};
-use crate::report;
 use crate::slab::freelist::key;
 use crate::slab::state::SlabState;
-use crate::sync::{Guard, Ordering, SpinLock, Visit};
-use crate::units::{NodeId, Order, PAGE_SIZE, PageIndex};
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
 /// Bytes in front of an object of kmalloc: its smallest alignment, and its size.
@@ -409,9 +409,9 @@ fn free_run(cache: &'static RawCache, page: PageIndex) {
 fn give_back(page: PageIndex, pages: usize) {
     MEMMAP.set_class(page, pages, ClassWord::FREE, |_| ClassWord::FREE);
     if ZONE.free(page, pages) {
-        crate::background::wake();
+        crate::base::background::wake();
     }
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
 /// See [`super::free_in`]: only runs of pages are slabs.

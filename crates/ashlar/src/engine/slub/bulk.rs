@@ -103,7 +103,7 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
             gone => rest = &rest[gone..],
         }
     }
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
 /// Puts the first of `objects` on a sheaf of the barn, if they fill it; how many.

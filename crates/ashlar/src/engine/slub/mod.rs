@@ -41,6 +41,8 @@ pub(crate) use store::{Node, for_each_lock, held_bytes, open, reap, release};
 pub(crate) use refill::{carve, class_word, has_to_spare};
 
 use super::{Counts, RawCache, Usage, tunable};
+use crate::base::sync::Ordering;
+use crate::base::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
 use crate::page::head::PageHead;
 use crate::page::memmap::{ClassWord, MEMMAP, MemMap};
 use crate::page::zone::ZONE;
@@ -48,8 +50,6 @@ use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
-use crate::sync::Ordering;
-use crate::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
 use crossing::{Side, sheaf_capacity};
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
@@ -246,7 +246,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 /// See [`super::free`].
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     free_unsettled(cache, object);
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
 /// See [`super::free_in`].
@@ -289,7 +289,7 @@ pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
             break;
         }
         if renew_spare(cache, &view, object) {
-            return crate::background::settle();
+            return crate::base::background::settle();
         }
         if tunable(&cache.sheaf_capacity) == 0 {
             break;
@@ -391,7 +391,7 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
             *run = (page, count);
         }
         if to(&runs[..part.len()]) {
-            crate::background::wake();
+            crate::base::background::wake();
         }
     }
     node.counters.count_given(pages.len(), objects);

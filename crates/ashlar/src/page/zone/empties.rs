@@ -6,7 +6,7 @@
 
 use super::extents::Stretch;
 use super::{Table, Zone};
-use crate::sync::{AtomicU64, Ordering};
+use crate::base::sync::{AtomicU64, Ordering};
 
 impl Zone {
     /// The word that has a block's bit.

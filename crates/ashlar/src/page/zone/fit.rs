@@ -13,8 +13,8 @@
 
 use super::extents::Stretch;
 use super::{NodeBlocks, Zone};
+use crate::base::units::BLOCK_PAGES;
 use crate::page::block::Block;
-use crate::units::BLOCK_PAGES;
 
 /// Runs of so many pages and more are long: 64 KiB.
 pub(super) const LONG_RUN: usize = 16;

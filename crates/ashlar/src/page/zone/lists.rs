@@ -2,8 +2,8 @@
 //! age.
 
 use super::{NO_BLOCK, NodeBlocks, Zone};
+use crate::base::units::{BLOCK_ORDER, BLOCK_PAGES};
 use crate::page::block::LEVELS;
-use crate::units::{BLOCK_ORDER, BLOCK_PAGES};
 
 impl NodeBlocks {
     /// The fullest block that has a free run of `order`.

@@ -5,10 +5,10 @@ use core::ptr::NonNull;
 
 use super::grow::Frontier;
 use super::{MEMMAP, PageSource, Zone};
+use crate::base::sync::Ordering;
+use crate::base::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
 use crate::page::layout::Supply;
 use crate::page::objmap::{self, GRAIN, OBJECTS};
-use crate::sync::Ordering;
-use crate::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
 
 /// Entries, and so bytes, of the map for one block.
 pub(super) const BLOCK_ENTRIES: usize = BLOCK_SIZE / GRAIN;

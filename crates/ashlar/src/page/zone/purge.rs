@@ -10,9 +10,9 @@
 use core::ptr::NonNull;
 
 use super::{MEMMAP, NO_BLOCK, NodeBlocks, PageSource, Zone};
+use crate::base::sync::{Ordering, SpinLock};
+use crate::base::units::{BLOCK_PAGES, PAGE_SIZE, PageIndex};
 use crate::page::block::Dirty;
-use crate::sync::{Ordering, SpinLock};
-use crate::units::{BLOCK_PAGES, PAGE_SIZE, PageIndex};
 
 /// Runs of pages that are released between two times that the zone lock is held.
 const AT_ONCE: usize = 16;
@@ -55,7 +55,7 @@ impl Zone {
     /// Waits until no purge has a run in hand, which is free memory that no other thread finds;
     /// true if there was one.
     pub(super) fn wait_for_purge(&self) -> bool {
-        crate::sync::wait_while(|| self.in_hand.load(Ordering::Acquire) != 0)
+        crate::base::sync::wait_while(|| self.in_hand.load(Ordering::Acquire) != 0)
     }
 
     /// In the child of a fork the thread that purged may be gone, and what it had in hand with it.

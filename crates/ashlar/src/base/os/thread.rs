@@ -8,9 +8,9 @@ use core::ffi::{CStr, c_int, c_void};
 
 use syscalls::{Errno, Sysno, syscall};
 
-use crate::sync::AtomicU32;
+use crate::base::sync::AtomicU32;
 
-/// A number of the calling thread: see [`crate::sync::thread_id`].
+/// A number of the calling thread: see [`crate::base::sync::thread_id`].
 #[inline(always)]
 pub(crate) fn id() -> usize {
     #[cfg(target_arch = "x86_64")]

@@ -44,7 +44,7 @@ mod loom_lock {
 #[inline(always)]
 pub(crate) fn thread_id() -> usize {
     #[cfg(feature = "os")]
-    return crate::os::thread::id();
+    return crate::base::os::thread::id();
     // One thread for one CPU.
     #[cfg(not(feature = "os"))]
     2
@@ -68,7 +68,7 @@ pub(crate) fn relax(waited: u32) {
         core::hint::spin_loop();
     } else {
         #[cfg(feature = "os")]
-        crate::os::back_off(waited - 64);
+        crate::base::os::back_off(waited - 64);
         #[cfg(not(feature = "os"))]
         core::hint::spin_loop();
     }

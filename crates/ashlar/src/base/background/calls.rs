@@ -1,14 +1,14 @@
 //! The work of a process without the thread, done by whichever call is there when it is due.
 
 use super::{TICK_MS, WANTED, job};
-use crate::sync::{AtomicU32, Ordering};
+use crate::base::sync::{AtomicU32, Ordering};
 
 /// Time of the last tick, in milliseconds; wraps around. 0 before there was work.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 pub(super) fn work() {
     let Some(job) = job() else { return };
-    let (now, last) = (crate::os::now_ms() as u32, LAST.load(Ordering::Relaxed));
+    let (now, last) = (crate::base::os::now_ms() as u32, LAST.load(Ordering::Relaxed));
     let mut due = now.wrapping_sub(last) >= TICK_MS;
     if last == 0 {
         // The first one is due a tick after there was work for the first time.

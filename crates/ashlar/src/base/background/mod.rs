@@ -27,7 +27,7 @@ mod thread;
 
 pub(crate) use thread::{start, stop};
 
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 
 /// Milliseconds between two ticks.
 pub(crate) const TICK_MS: u32 = 250;

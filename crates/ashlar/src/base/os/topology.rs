@@ -4,7 +4,7 @@ use core::ffi::CStr;
 use core::fmt::Write;
 
 use super::read_file;
-use crate::units::MAX_NODES;
+use crate::base::units::MAX_NODES;
 
 /// What the machine looks like.
 #[derive(Clone, Copy)]
@@ -67,7 +67,7 @@ pub(crate) fn read_topology(root: &str, cpu_to_node: &mut [u8]) -> Topology {
     let mut present = 0;
     each_in_list(read_list(root, format_args!("cpu/present"), &mut buf), |_| present += 1);
     // Not by sysconf, which in older C libraries opens directories and so allocates.
-    let (allowed, highest) = crate::os::allowed_cpus();
+    let (allowed, highest) = crate::base::os::allowed_cpus();
     let present = if present > 0 { present } else { allowed };
     let possible = possible.unwrap_or(0).max(present).max(highest + 1);
     let (mut nodes, mut node_ids) = (0, [0; MAX_NODES]);

@@ -3,7 +3,7 @@
 
 use core::fmt::{self, Write};
 
-use crate::sync::{AtomicU8, Ordering};
+use crate::base::sync::{AtomicU8, Ordering};
 
 /// Room of a line: that of the longest, which lists the keys of the options.
 const ROOM: usize = 512;
@@ -23,7 +23,7 @@ impl Line {
     pub(crate) fn print(&mut self) {
         self.end();
         #[cfg(feature = "os")]
-        crate::os::write_stderr(&self.bytes[..self.len]);
+        crate::base::os::write_stderr(&self.bytes[..self.len]);
     }
 
     /// Gives a line that was cut off its line feed, in place of the last character if there is no room.
@@ -87,7 +87,7 @@ macro_rules! panic_handler {
 #[cold]
 pub fn panicked(what: &dyn fmt::Display) -> ! {
     warn(format_args!("{what}"));
-    crate::os::abort()
+    crate::base::os::abort()
 }
 
 /// What a report does after its line.
@@ -115,7 +115,7 @@ fn fail(args: fmt::Arguments<'_>) {
 
 #[cfg(feature = "os")]
 fn end() -> ! {
-    crate::os::abort()
+    crate::base::os::abort()
 }
 #[cfg(not(feature = "os"))]
 fn end() -> ! {

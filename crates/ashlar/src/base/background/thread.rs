@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 
 use super::{TICK_MS, WANTED, job};
-use crate::os::thread::{self as os_thread, Create};
-use crate::sync::{AtomicU32, Ordering, relax, wait_while};
+use crate::base::os::thread::{self as os_thread, Create};
+use crate::base::sync::{AtomicU32, Ordering, relax, wait_while};
 
 /// What becomes of the thread.
 ///
@@ -132,13 +132,13 @@ fn wait_for_work() -> bool {
 
 /// Sleeps for a tick; false when the thread is to end.
 fn sleep_a_tick() -> bool {
-    let end = crate::os::now_ms() + u64::from(TICK_MS);
+    let end = crate::base::os::now_ms() + u64::from(TICK_MS);
     loop {
         let seen = EVENTS.load(Ordering::SeqCst);
         if is_to_end() {
             return false;
         }
-        let now = crate::os::now_ms();
+        let now = crate::base::os::now_ms();
         if now >= end {
             return true;
         }

@@ -1,6 +1,6 @@
 //! The few calls that the allocator makes to Linux, each a thin function that never allocates.
 //!
-//! Owns nothing. Lowest layer beside [`crate::units`]; only compiled with the feature `os`.
+//! Owns nothing. Lowest layer beside [`crate::base::units`]; only compiled with the feature `os`.
 //!
 //! ## What may be called from here
 //! An allocation may come from inside the C library, from a thread that holds one of its locks, and

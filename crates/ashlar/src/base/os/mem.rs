@@ -5,10 +5,10 @@ use core::ptr::NonNull;
 
 use syscalls::{Errno, Sysno, syscall};
 
+use crate::base::source::{PageSource, Refusal};
+use crate::base::sync::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
+use crate::base::units::{BLOCK_SIZE, MAX_NODES, NodeId};
 use crate::options::HugePages;
-use crate::page::{PageSource, Refusal};
-use crate::sync::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
-use crate::units::{BLOCK_SIZE, MAX_NODES, NodeId};
 
 /// Where open ranges are proposed: between what programs and kernels map low (the heaps of Go and
 /// of Java, a non-PIE program) and what lies below the stack. A sixteenth of these addresses is
@@ -148,7 +148,7 @@ unsafe impl PageSource for LinuxSource {
             let slots = (PROPOSED_END - PROPOSED_START - bytes) / SLOT;
             let random = super::random_u64() as usize;
             let slot = PROPOSED_START + random % slots * SLOT;
-            slot + crate::units::align_up((random >> 16) % (SLOT / 2), align)
+            slot + crate::base::units::align_up((random >> 16) % (SLOT / 2), align)
         })
     }
 
@@ -176,7 +176,7 @@ unsafe impl PageSource for LinuxSource {
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let padded = bytes.checked_add(align)?;
         let at = map_nothing(core::ptr::null_mut(), padded, 0)?.as_ptr() as usize;
-        let aligned = crate::units::align_up(at, align);
+        let aligned = crate::base::units::align_up(at, align);
         // SAFETY: both cut-off pieces belong to the mapping just made, and nobody knows of it yet.
         unsafe {
             if aligned > at {

@@ -3,7 +3,7 @@
 
 use core::ptr::NonNull;
 
-use crate::units::NodeId;
+use crate::base::units::NodeId;
 
 /// Why a [`PageSource`] did not commit an open range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
