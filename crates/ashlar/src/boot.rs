@@ -11,9 +11,9 @@ use crate::base::sync::{AtomicU32, Once, Ordering, SpinLock, Visit};
 use crate::base::units::MAX_NODES;
 use crate::engine::Engine;
 use crate::options::{CacheOptions, Candidate, OptionError, Options, Own};
-use crate::page::layout::Layout;
-use crate::page::meta::META;
-use crate::page::zone::ZONE;
+use crate::pages::layout::Layout;
+use crate::pages::meta::META;
+use crate::pages::zone::ZONE;
 use crate::percpu::{
     self,
     area::{PERCPU, PerCpu},

@@ -33,7 +33,7 @@ use crate::base::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, Visit, relax
 use crate::cache::registry;
 use crate::engine::{self, slab::pool};
 use crate::malloc::beside_fork::{self, GATE};
-use crate::page::{direct, meta::META, zone::ZONE};
+use crate::pages::{direct, meta::META, zone::ZONE};
 use crate::percpu::{drain, pages, sheaf};
 
 /// The number of the thread that forks; 0 for none.

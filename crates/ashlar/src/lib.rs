@@ -16,7 +16,7 @@
 //! | layer | module | what it owns |
 //! |---|---|---|
 //! | 0 | `base` | numbers, atomics and locks, errors, reports, the system; options |
-//! | 1 | `page` `options` | where memory comes from: the zone, its blocks, memmap |
+//! | 1 | `pages` `options` | where memory comes from: the zone, its blocks, memmap |
 //! | 2 | `slab` | one slab: geometry, state word, freelist |
 //! | 3 | `percpu` | CPU-local sections, sheaves |
 //! | 4 | `engine` | strategies; `slub`: barns, partial slabs, refill and flush |
@@ -84,7 +84,7 @@ mod models;
 mod numa;
 #[cfg(not(ashlar_loom))]
 mod options;
-mod page;
+mod pages;
 #[cfg(not(ashlar_loom))]
 mod percpu;
 /// Sheaves alone: barns hold them.
@@ -134,8 +134,8 @@ mod api {
     };
     pub use crate::numa::{kmalloc_on, node_of, nodes};
     pub use crate::options::{OptionError, check_options};
-    pub use crate::page::arena::ArenaSource;
-    pub use crate::page::zone::ZoneStats;
+    pub use crate::pages::arena::ArenaSource;
+    pub use crate::pages::zone::ZoneStats;
     pub use crate::percpu::Mode;
     pub use crate::percpu::area::MAX_CACHES;
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
@@ -154,7 +154,7 @@ mod api {
 
     /// Figures of the page layer.
     pub fn zone_stats() -> ZoneStats {
-        let mut stats = crate::page::zone::ZONE.stats();
+        let mut stats = crate::pages::zone::ZONE.stats();
         // What a CPU keeps for its next slab is nobody's.
         let listed = crate::percpu::pages::held_pages();
         stats.free += listed;
@@ -164,12 +164,12 @@ mod api {
 
     /// Bytes in objects too large for the zone.
     pub fn direct_bytes() -> usize {
-        crate::page::direct::total_bytes()
+        crate::pages::direct::total_bytes()
     }
 
     /// Bytes of metadata that were handed out: caches, sheaves, tables (not memmap).
     pub fn metadata_bytes() -> usize {
-        crate::page::meta::META.used()
+        crate::pages::meta::META.used()
     }
 
     /// Brings every cached object back to its slab and gives all free memory back to the system, at once.

@@ -12,9 +12,9 @@ use crate::base::units::NodeId;
 use crate::cache::KmemCache;
 use crate::engine;
 use crate::kmalloc::{alloc_large_on, class_cache, kmalloc, natural_align};
-use crate::page::direct::Fill;
-use crate::page::memmap::MEMMAP;
-use crate::page::zone::ZONE;
+use crate::pages::direct::Fill;
+use crate::pages::memmap::MEMMAP;
+use crate::pages::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
 
 /// NUMA nodes, real or fake, numbered from 0 without gaps. Starts the allocator if it is not up.

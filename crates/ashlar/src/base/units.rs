@@ -1,7 +1,7 @@
 //! Newtypes and constants that every layer speaks in. Lowest layer: imports nothing of the crate.
 //!
 //! A *page* is always 4 KiB of slab space, whatever the page size of the system is. A system page
-//! may hold several of our pages; only [`crate::page`] ever thinks about that difference.
+//! may hold several of our pages; only [`crate::pages`] ever thinks about that difference.
 
 /// log2 of [`PAGE_SIZE`].
 pub(crate) const PAGE_SHIFT: u32 = 12;

@@ -89,7 +89,7 @@ pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
 
 /// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking counts for nothing.
 pub fn total_counts() -> Counts {
-    let mut sum = Counts { zone_locks: crate::page::zone::ZONE.locks_taken() as u64, ..Counts::default() };
+    let mut sum = Counts { zone_locks: crate::pages::zone::ZONE.locks_taken() as u64, ..Counts::default() };
     registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
     sum
 }

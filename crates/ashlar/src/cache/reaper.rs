@@ -20,7 +20,7 @@ use crate::base::units::PAGE_SIZE;
 use crate::engine;
 #[cfg(feature = "os")]
 use crate::options::Reaper;
-use crate::page::zone::{Need, Purge, ZONE};
+use crate::pages::zone::{Need, Purge, ZONE};
 #[cfg(feature = "os")]
 use crate::percpu;
 use crate::percpu::pages;

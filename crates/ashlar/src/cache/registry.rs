@@ -10,8 +10,8 @@ use crate::base::sync::{LockWord, Ordering, SpinLock, Visit};
 use crate::base::units::PageIndex;
 use crate::engine::slab::QueueOptions;
 use crate::engine::{self, Construct, Engine, Merge, Opening, Origin, Plan, RawCache};
-use crate::page::memmap::{MEMMAP, PageKind};
-use crate::page::meta::META;
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::meta::META;
 use crate::percpu::area::{MAX_CACHES, PERCPU};
 use crate::slab::geometry::Geometry;
 

@@ -33,7 +33,7 @@
 //!    [`slub::node`] and the functions around them ([`slub::Node`] is no more than a partial list, counts, and barns that an
 //!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `slub::refill` does, so
 //!    that [`RawCache::locate`], kfree and ksize find the object. An engine whose objects of several sizes share pages needs
-//!    a kind of page of its own in [`crate::page::memmap::PageKind`], and an answer for it in the functions `find` of
+//!    a kind of page of its own in [`crate::pages::memmap::PageKind`], and an answer for it in the functions `find` of
 //!    `kmalloc` and `malloc::check`.
 //! 5. A line in ARCHITECTURE.md's table of engines, and a chapter in docs/engines.md.
 //!
@@ -67,9 +67,9 @@ pub use tunables::Tunable;
 
 use crate::base::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
 use crate::base::units::{NodeId, PageIndex};
-use crate::page::memmap::MEMMAP;
-use crate::page::meta::META;
-use crate::page::zone::ZONE;
+use crate::pages::memmap::MEMMAP;
+use crate::pages::meta::META;
+use crate::pages::zone::ZONE;
 use crate::slab::geometry::Geometry;
 
 /// Longest cache name in bytes.
@@ -214,7 +214,7 @@ impl RawCache {
     pub(crate) fn locate(&self, address: usize) -> Result<(PageIndex, u16), BadObject> {
         let page = MEMMAP.page_of(address).ok_or(BadObject::Foreign)?;
         let class = MEMMAP.class_of(page);
-        if class.kind() != crate::page::memmap::PageKind::Slab {
+        if class.kind() != crate::pages::memmap::PageKind::Slab {
             return Err(BadObject::Foreign);
         }
         let first = PageIndex(page.0 - class.back());
@@ -326,7 +326,7 @@ pub(crate) fn process_secret() -> u64 {
     }
 }
 
-/// The object that `take` finds after it found none: see [`Zone::take_after_all`](crate::page::zone::Zone::take_after_all). Null when
+/// The object that `take` finds after it found none: see [`Zone::take_after_all`](crate::pages::zone::Zone::take_after_all). Null when
 /// memory has ended.
 #[cold]
 fn after_all(mut take: impl FnMut() -> *mut u8) -> *mut u8 {

@@ -5,7 +5,7 @@
 
 use super::{Counts, Search, meta_slice};
 use crate::base::sync::{AtomicUsize, Ordering, bump};
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 
 /// Counts of one cache and node; written under the lock of the pages that the object lies in.
 #[derive(Default)]

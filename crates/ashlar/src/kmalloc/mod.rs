@@ -18,10 +18,10 @@ use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIn
 use crate::cache::{CacheArgs, create_raw, registry};
 use crate::engine::slob::{self, Sized};
 use crate::engine::{self, Origin, RawCache};
-use crate::page::direct::{self, Fill};
-use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::page::objmap::OBJECTS;
-use crate::page::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
+use crate::pages::direct::{self, Fill};
+use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::pages::objmap::OBJECTS;
+use crate::pages::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
 pub use entry::{kfree, kfree_sized, kmalloc};

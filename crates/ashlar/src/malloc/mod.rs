@@ -6,7 +6,7 @@
 //! aligned to 16 bytes, a size of 0 gets memory of its own, failure sets `errno`, success and `free` leave it alone.
 //!
 //! * `entry`: `malloc` and `free` with their fast paths.
-//! * `check`: what pointers are; misuse of `free` (the object map, `page::objmap`, knows every live object).
+//! * `check`: what pointers are; misuse of `free` (the object map, `pages::objmap`, knows every live object).
 //! * `resize` is `realloc`.
 //! * `beside_fork`: what these do while another thread forks.
 //! * this file: everything else behind the fast paths.
@@ -28,9 +28,9 @@ use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{self, Origin, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
 pub use crate::options::DeepBind;
-use crate::page::direct::{self, Fill};
-use crate::page::objmap::OBJECTS;
-use crate::page::zone::ZONE;
+use crate::pages::direct::{self, Fill};
+use crate::pages::objmap::OBJECTS;
+use crate::pages::zone::ZONE;
 use crate::percpu;
 use crate::percpu::area::{MALLOC_SLOTS, PERCPU, PerCpu, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::slab::OrderRule;

@@ -11,7 +11,7 @@ use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::base::units::PageIndex;
 use crate::engine::cpu_slab::slabs::{self, Protection, Thawed};
 use crate::engine::slub::node::{Chain, Freed, Heads, NodeList, Taken};
-use crate::page::head::PageHead;
+use crate::pages::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 

@@ -19,7 +19,7 @@ use crate::engine::slab::alien::AlienCache;
 use crate::engine::slab::array::ArrayCache;
 use crate::engine::slab::lists::{After, Lists, Slabs, fill_array, free_indices};
 use crate::engine::slub::node::{Heads, Partial};
-use crate::page::head::PageHead;
+use crate::pages::head::PageHead;
 
 /// Objects in a slab.
 const OBJECTS: usize = 2;

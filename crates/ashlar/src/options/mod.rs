@@ -18,7 +18,7 @@ use crate::slab::OrderRule;
 #[repr(u8)]
 pub(crate) enum HugePages {
     Off,
-    /// Mappings of single objects whose contents were not asked to be zero: see [`Fill`](crate::page::direct::Fill).
+    /// Mappings of single objects whose contents were not asked to be zero: see [`Fill`](crate::pages::direct::Fill).
     Auto,
     On,
 }

@@ -31,7 +31,7 @@ use crate::base::units::CACHE_LINE;
 #[cfg(not(ashlar_loom))]
 use crate::base::sync::{AtomicU32, Ordering, SpinLock};
 #[cfg(not(ashlar_loom))]
-use crate::page::meta::META;
+use crate::pages::meta::META;
 
 /// Bytes of a unit, and its alignment.
 pub(crate) const UNIT_BYTES: usize = 2 << 10;

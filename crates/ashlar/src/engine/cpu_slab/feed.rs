@@ -11,7 +11,7 @@ use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{CpuId, NodeId, PageIndex};
 use crate::engine::{RawCache, defrags_now, slub, tunable};
-use crate::page::memmap::MEMMAP;
+use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::pages;
 use crate::slab::freelist::{read_link, write_link};

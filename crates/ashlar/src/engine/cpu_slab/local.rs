@@ -21,7 +21,7 @@ use super::stage::{Fast, Stage, Switches};
 use crate::base::sync::{AtomicUsize, Ordering, bump};
 use crate::base::units::{CpuId, PageIndex};
 use crate::engine::{Counts, RawCache};
-use crate::page::memmap::MEMMAP;
+use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{self, lock};
 use crate::slab::freelist::{key, read_link, write_link};

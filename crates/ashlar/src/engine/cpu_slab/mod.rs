@@ -41,7 +41,7 @@ use super::{Counts, RawCache, Usage, tunable};
 use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{NodeId, PageIndex};
-use crate::page::memmap::{MEMMAP, PageKind};
+use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::percpu::{self, drain};
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};

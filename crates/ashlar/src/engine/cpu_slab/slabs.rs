@@ -17,7 +17,7 @@
 use crate::base::sync::Ordering;
 use crate::base::units::PageIndex;
 use crate::engine::slub::node::{Chain, Freed, Heads, NodeList, Partial};
-use crate::page::head::PageHead;
+use crate::pages::head::PageHead;
 use crate::slab::state::{NO_OBJECT, SLAB_LOCK, SlabState};
 
 /// How slab words are protected.

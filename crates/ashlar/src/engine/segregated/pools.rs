@@ -21,7 +21,7 @@ use super::super::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Pla
 use crate::base::sync::Visit;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::PAGE_SIZE;
-use crate::page::meta::META;
+use crate::pages::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, LINK_BYTES, MAX_OBJECT_SIZE};

@@ -21,7 +21,7 @@ use crate::engine::slub::node::{Heads, Partial};
 use crate::{
     base::report,
     engine::{RawCache, slub},
-    page::{head::PageHead, memmap::MEMMAP},
+    pages::{head::PageHead, memmap::MEMMAP},
     slab::geometry::IndexArray,
 };
 

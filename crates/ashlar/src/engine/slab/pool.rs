@@ -6,7 +6,7 @@
 
 use super::layout::SMALLEST_BLOCK;
 use crate::base::sync::{SpinLock, Visit};
-use crate::page::meta::META;
+use crate::pages::meta::META;
 
 /// Largest block: log2 of its bytes.
 const LARGEST: u32 = 20;

@@ -10,7 +10,7 @@ use crate::base::sync::{AtomicUsize, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, PAGE_SIZE};
 use crate::engine::cpu_slab::all_cpus;
 use crate::engine::{RawCache, Tunable, meta_slice};
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{drain, lock};
 use crate::slab::geometry::Geometry;

@@ -11,7 +11,7 @@ use crate::base::report;
 use crate::base::sync::{Ordering, prefetch};
 use crate::base::units::PageIndex;
 use crate::engine::{RawCache, tunable};
-use crate::page::memmap::{MEMMAP, PageKind};
+use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::slab::freelist::write_link;
 use crate::slab::state::SlabState;
 

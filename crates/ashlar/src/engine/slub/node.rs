@@ -21,7 +21,7 @@
 
 use crate::base::sync::{Guard, Ordering, SpinLock};
 use crate::base::units::PageIndex;
-use crate::page::head::PageHead;
+use crate::pages::head::PageHead;
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 /// Finds head entries: the memmap, or a small array in models.

@@ -13,8 +13,8 @@ use crate::base::report;
 use crate::base::sync::{Ordering, prefetch};
 use crate::base::units::{NodeId, Order, PageIndex};
 use crate::engine::{Origin, RawCache, defrags_now, tunable};
-use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::page::zone::{Run, ZONE};
+use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::pages::zone::{Run, ZONE};
 use crate::slab::freelist::{CorruptLink, read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 

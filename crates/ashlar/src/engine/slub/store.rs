@@ -14,7 +14,7 @@ use super::node::NodeList;
 use crate::base::sync::{Ordering, Visit};
 use crate::base::units::CpuId;
 use crate::engine::{RawCache, meta_slice, tunable};
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 use crate::percpu::area::{PERCPU, is_sided};
 use crate::percpu::sheaf::{Cut, Sheaf, SheafList, new_sheaf, retire_sheaf};
 

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use super::table::Table;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::base::units::{align_up, checked_align_up};
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 
 /// Bytes of an island. Larger blocks have one of their own.
 const BYTES: usize = 256 << 10;

@@ -4,7 +4,7 @@
 use core::mem::size_of;
 
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 
 pub(super) struct Table<T: 'static, const FIRST: usize, const MORE: usize> {
     first: [T; FIRST],

@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use super::{MEMMAP, NO_BLOCK, NodeBlocks, PageSource, Zone};
 use crate::base::sync::{Ordering, SpinLock};
 use crate::base::units::{BLOCK_PAGES, PAGE_SIZE, PageIndex};
-use crate::page::block::Dirty;
+use crate::pages::block::Dirty;
 
 /// Runs of pages that are released between two times that the zone lock is held.
 const AT_ONCE: usize = 16;

@@ -3,7 +3,7 @@
 
 use super::{NO_BLOCK, NodeBlocks, Zone};
 use crate::base::units::{BLOCK_ORDER, BLOCK_PAGES};
-use crate::page::block::LEVELS;
+use crate::pages::block::LEVELS;
 
 impl NodeBlocks {
     /// The fullest block that has a free run of `order`.

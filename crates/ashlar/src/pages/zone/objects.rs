@@ -1,4 +1,4 @@
-//! The memory of the object map (see [`crate::page::objmap`]): it grows with the zone, and goes back with its pages.
+//! The memory of the object map (see [`crate::pages::objmap`]): it grows with the zone, and goes back with its pages.
 #![allow(unsafe_code, reason = "commits and releases ranges of the page source")]
 
 use core::ptr::NonNull;
@@ -7,8 +7,8 @@ use super::grow::Frontier;
 use super::{MEMMAP, PageSource, Zone};
 use crate::base::sync::Ordering;
 use crate::base::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
-use crate::page::layout::Supply;
-use crate::page::objmap::{self, GRAIN, OBJECTS};
+use crate::pages::layout::Supply;
+use crate::pages::objmap::{self, GRAIN, OBJECTS};
 
 /// Entries, and so bytes, of the map for one block.
 pub(super) const BLOCK_ENTRIES: usize = BLOCK_SIZE / GRAIN;

@@ -14,7 +14,7 @@
 use super::extents::Stretch;
 use super::{NodeBlocks, Zone};
 use crate::base::units::BLOCK_PAGES;
-use crate::page::block::Block;
+use crate::pages::block::Block;
 
 /// Runs of so many pages and more are long: 64 KiB.
 pub(super) const LONG_RUN: usize = 16;

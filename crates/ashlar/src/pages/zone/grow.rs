@@ -8,8 +8,8 @@ use super::{Guard, MEMMAP, NodeBlocks, Table, Zone};
 use crate::base::source::Refusal;
 use crate::base::sync::Ordering;
 use crate::base::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, PAGE_SIZE, align_up};
-use crate::page::layout::{Layout, Supply};
-use crate::page::objmap::OBJECTS;
+use crate::pages::layout::{Layout, Supply};
+use crate::pages::objmap::OBJECTS;
 
 /// A node commits at most this many blocks at once without need.
 const MAX_COMMIT_BLOCKS: u32 = 32;

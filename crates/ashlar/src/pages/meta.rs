@@ -94,7 +94,7 @@ impl Meta {
 mod tests {
     use super::*;
     use crate::base::source::PageSource;
-    use crate::page::arena::ArenaSource;
+    use crate::pages::arena::ArenaSource;
     use proptest::prelude::*;
     use std::prelude::rust_2024::*;
 

@@ -3,7 +3,7 @@
 //! A zone of one node has one stretch, unless another mapping stood in the way of its growth. Nodes
 //! that grow by turns have a stretch for each time; stretches that meet become one.
 
-use crate::page::meta::META;
+use crate::pages::meta::META;
 
 /// Blocks whose numbers follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
