@@ -4,9 +4,9 @@
 //! (a refused membarrier, a CPU beyond the reserved areas).
 #![allow(unsafe_code, reason = "finds the thread's rseq area")]
 
+use crate::base::sync::Ordering;
 use crate::cache::KmemCache;
 use crate::percpu::{self, area::PERCPU};
-use crate::sync::Ordering;
 
 /// Makes the membarrier of drains fail, so that their fallback runs.
 pub fn fail_fence(fail: bool) {

@@ -1,9 +1,9 @@
 //! What a cache looks like from outside: shape, tunables, figures.
 
 use super::registry;
+use crate::base::sync::Ordering;
 use crate::engine::slab::{self, QueueInfo};
 use crate::engine::{self, Counts, Engine, MAX_NAME, RawCache, Usage, tunable};
-use crate::sync::Ordering;
 
 /// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
 
 /// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking counts for nothing.
 pub fn total_counts() -> Counts {
-    let mut sum = Counts { zone_locks: crate::page::zone::ZONE.locks_taken() as u64, ..Counts::default() };
+    let mut sum = Counts { zone_locks: crate::pages::zone::ZONE.locks_taken() as u64, ..Counts::default() };
     registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
     sum
 }

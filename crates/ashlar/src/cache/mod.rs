@@ -25,8 +25,8 @@ pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;
 
+use crate::base::error::{CreateError, DestroyError};
 use crate::engine::{self, Engine, MAX_NAME, Origin, RawCache, Tunable, slab};
-use crate::error::{CreateError, DestroyError};
 use crate::options::{Candidate, Own};
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
@@ -119,7 +119,7 @@ impl Hot {
         Hot {
             slot: percpu::slot0(raw.slot),
             free_slot: percpu::slot0(raw.page_slot()),
-            rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::sync::Ordering::Relaxed),
+            rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::base::sync::Ordering::Relaxed),
         }
     }
 }
@@ -427,7 +427,7 @@ impl KmemCache {
     /// Gives free slabs back to the page layer (`kmem_cache_shrink`). True when no slab is left.
     pub fn shrink(&self) -> bool {
         let left = engine::shrink(self.raw);
-        crate::background::settle();
+        crate::base::background::settle();
         left == 0
     }
 
@@ -445,7 +445,7 @@ impl KmemCache {
             drained = engine::flush(self.raw);
             engine::shrink(self.raw) == 0
         });
-        crate::background::settle();
+        crate::base::background::settle();
         if gone {
             return Ok(());
         }
@@ -453,7 +453,10 @@ impl KmemCache {
         if !drained && live == 0 {
             return Err((self, DestroyError::CannotDrain));
         }
-        crate::report::warn(format_args!("cache {}: destroyed while {live} objects are in use: it stays", self.name()));
+        crate::base::report::warn(format_args!(
+            "cache {}: destroyed while {live} objects are in use: it stays",
+            self.name()
+        ));
         Err((self, DestroyError::LiveObjects(live)))
     }
 

@@ -10,8 +10,8 @@
 //! level is not counted, which delays the report: the other thread leaves the place when its own
 //! `construct` returns.
 
-use crate::report;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, thread_id};
+use crate::base::report;
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, thread_id};
 
 /// Calls of `construct` inside one another that a thread may have.
 const MAX_NESTING: u32 = 16;

@@ -1,7 +1,7 @@
 //! The reaper: what is done each tick, and what [`crate::reap`] does at once.
 //!
 //! Ticks come from the background thread, or from the program's calls where there is no such thread
-//! (see [`crate::background`]). A program without it that frees much and then sleeps makes no more
+//! (see [`crate::base::background`]). A program without it that frees much and then sleeps makes no more
 //! calls, so there [`trim`] bounds what is free and resident at any time.
 //!
 //! Barns give back to slabs what they held without need since the last look. When no barn of any cache is in use,
@@ -12,18 +12,18 @@
 
 use super::registry;
 #[cfg(feature = "os")]
-use crate::background::{Job, TICK_MS};
+use crate::base::background::{Job, TICK_MS};
+#[cfg(feature = "os")]
+use crate::base::error::ReaperError;
+use crate::base::sync::{self, AtomicU32, AtomicUsize, Ordering};
+use crate::base::units::PAGE_SIZE;
 use crate::engine;
 #[cfg(feature = "os")]
-use crate::error::ReaperError;
-#[cfg(feature = "os")]
 use crate::options::Reaper;
-use crate::page::zone::{Need, Purge, ZONE};
+use crate::pages::zone::{Need, Purge, ZONE};
 #[cfg(feature = "os")]
 use crate::percpu;
 use crate::percpu::pages;
-use crate::sync::{self, AtomicU32, AtomicUsize, Ordering};
-use crate::units::PAGE_SIZE;
 
 /// Barns are looked at every so many ticks: half a second.
 #[cfg(feature = "os")]
@@ -39,7 +39,7 @@ static DRAINED: AtomicU32 = AtomicU32::new(0);
 #[cfg(feature = "os")]
 static FRUITLESS: AtomicU32 = AtomicU32::new(0);
 
-/// What [`crate::background`] has done.
+/// What [`crate::base::background`] has done.
 #[cfg(feature = "os")]
 pub(crate) static JOB: Job = Job { tick, trim: trim::trim };
 
@@ -104,7 +104,7 @@ pub fn start_reaper() -> Result<(), ReaperError> {
 #[cfg(feature = "os")]
 #[doc(hidden)]
 #[expect(unsafe_code, reason = "calls the C library by pointer")]
-pub unsafe fn start_reaper_by(create: crate::os::thread::Create) -> Result<(), ReaperError> {
+pub unsafe fn start_reaper_by(create: crate::base::os::thread::Create) -> Result<(), ReaperError> {
     if !crate::boot::ensure_base() {
         return Err(ReaperError::Refused);
     }
@@ -112,13 +112,13 @@ pub unsafe fn start_reaper_by(create: crate::os::thread::Create) -> Result<(), R
         return Err(ReaperError::Off);
     }
     // SAFETY: passed on.
-    if unsafe { crate::background::start(create) } { Ok(()) } else { Err(ReaperError::Refused) }
+    if unsafe { crate::base::background::start(create) } { Ok(()) } else { Err(ReaperError::Refused) }
 }
 
 /// Ends the background thread, if there is one, and returns when the kernel knows it no more.
 #[cfg(feature = "os")]
 pub fn stop_reaper() {
-    crate::background::stop();
+    crate::base::background::stop();
 }
 
 /// Set while a thread empties barns before growth, or trims.
@@ -228,6 +228,6 @@ fn drain_everything() -> usize {
 /// Gives everything that is free back to the system now; pages given back.
 pub(crate) fn reap_now() -> usize {
     let given = drain_everything() + ZONE.purge(Purge::All).0;
-    crate::background::settle();
+    crate::base::background::settle();
     given
 }

@@ -15,10 +15,10 @@
 //! Merged caches have the tunables of one: a change by any name is one for all.
 
 use super::KmemCache;
+use crate::base::error::TuneError;
+use crate::base::sync::{AtomicUsize, Ordering};
 use crate::engine::slab::{self, QueueTunables};
 use crate::engine::{self, Engine, Tunable, slub, tunable};
-use crate::error::TuneError;
-use crate::sync::{AtomicUsize, Ordering};
 
 impl KmemCache {
     /// The value of a tunable; `None` where the cache's engine has no such thing.
@@ -74,7 +74,7 @@ impl KmemCache {
                 slab::tune(raw, &queues)?;
             }
         }
-        crate::background::settle();
+        crate::base::background::settle();
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl KmemCache {
             return Err(TuneError::Engine(Tunable::Limit.engines()));
         }
         let done = slab::tune(self.raw, tunables);
-        crate::background::settle();
+        crate::base::background::settle();
         done
     }
 }

@@ -33,7 +33,7 @@
 //!    [`slub::node`] and the functions around them ([`slub::Node`] is no more than a partial list, counts, and barns that an
 //!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `slub::refill` does, so
 //!    that [`RawCache::locate`], kfree and ksize find the object. An engine whose objects of several sizes share pages needs
-//!    a kind of page of its own in [`crate::page::memmap::PageKind`], and an answer for it in the functions `find` of
+//!    a kind of page of its own in [`crate::pages::memmap::PageKind`], and an answer for it in the functions `find` of
 //!    `kmalloc` and `malloc::check`.
 //! 5. A line in ARCHITECTURE.md's table of engines, and a chapter in docs/engines.md.
 //!
@@ -65,12 +65,12 @@ pub use select::Engine;
 pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;
 
-use crate::page::memmap::MEMMAP;
-use crate::page::meta::META;
-use crate::page::zone::ZONE;
+use crate::base::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
+use crate::base::units::{NodeId, PageIndex};
+use crate::pages::memmap::MEMMAP;
+use crate::pages::meta::META;
+use crate::pages::zone::ZONE;
 use crate::slab::geometry::Geometry;
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
-use crate::units::{NodeId, PageIndex};
 
 /// Longest cache name in bytes.
 pub const MAX_NAME: usize = 47;
@@ -214,7 +214,7 @@ impl RawCache {
     pub(crate) fn locate(&self, address: usize) -> Result<(PageIndex, u16), BadObject> {
         let page = MEMMAP.page_of(address).ok_or(BadObject::Foreign)?;
         let class = MEMMAP.class_of(page);
-        if class.kind() != crate::page::memmap::PageKind::Slab {
+        if class.kind() != crate::pages::memmap::PageKind::Slab {
             return Err(BadObject::Foreign);
         }
         let first = PageIndex(page.0 - class.back());
@@ -316,7 +316,7 @@ pub(crate) fn process_secret() -> u64 {
         return secret;
     }
     #[cfg(feature = "os")]
-    let random = crate::os::random_u64();
+    let random = crate::base::os::random_u64();
     #[cfg(not(feature = "os"))]
     let random = (&raw const SECRET as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     // The first to store wins: all use the same.
@@ -326,7 +326,7 @@ pub(crate) fn process_secret() -> u64 {
     }
 }
 
-/// The object that `take` finds after it found none: see [`Zone::take_after_all`](crate::page::zone::Zone::take_after_all). Null when
+/// The object that `take` finds after it found none: see [`Zone::take_after_all`](crate::pages::zone::Zone::take_after_all). Null when
 /// memory has ended.
 #[cold]
 fn after_all(mut take: impl FnMut() -> *mut u8) -> *mut u8 {
@@ -511,4 +511,4 @@ pub(crate) fn tunable(value: &AtomicUsize) -> usize {
 }
 
 // Metadata memory comes in lines, and a small arena has little of it.
-const _: () = assert!(size_of::<RawCache>() <= 4 * crate::units::CACHE_LINE);
+const _: () = assert!(size_of::<RawCache>() <= 4 * crate::base::units::CACHE_LINE);

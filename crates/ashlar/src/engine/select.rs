@@ -74,12 +74,12 @@ impl Engine {
     /// The largest kmalloc size that has a cache; larger ones are runs of pages.
     pub(crate) const fn kmalloc_max_cache(self) -> usize {
         match self {
-            Engine::Ashlar => crate::units::LARGEST_KMALLOC_CLASS,
+            Engine::Ashlar => crate::base::units::LARGEST_KMALLOC_CLASS,
             Engine::Slub(stage) => stage.kmalloc_max_cache(),
-            Engine::Slab => 2 * crate::units::PAGE_SIZE,
+            Engine::Slab => 2 * crate::base::units::PAGE_SIZE,
             Engine::Slob => super::slob::KMALLOC_MAX,
             // A page and more is runs of pages, which need no list.
-            Engine::SlobSeg | Engine::SlobCache => crate::units::PAGE_SIZE,
+            Engine::SlobSeg | Engine::SlobCache => crate::base::units::PAGE_SIZE,
         }
     }
 

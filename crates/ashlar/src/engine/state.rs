@@ -1,9 +1,9 @@
 //! What the engines keep for one cache, in one place: [`EngineState`].
 
 use super::{Engine, Opening, cpu_slab, segregated, slab, slub, tally};
-use crate::error::CreateError;
+use crate::base::error::CreateError;
+use crate::base::sync::Visit;
 use crate::slab::geometry::Geometry;
-use crate::sync::Visit;
 
 /// What the engines keep for a cache beside [`RawCache`](super::RawCache): each kind of state is empty until a cache in this entry of the
 /// registry first needs it. Metadata memory is never given back, so what was made once stays with the entry and serves the

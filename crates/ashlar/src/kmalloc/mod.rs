@@ -12,18 +12,18 @@ pub(crate) mod entry;
 
 use core::ptr::NonNull;
 
+use crate::base::report;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
 use crate::engine::slob::{self, Sized};
 use crate::engine::{self, Origin, RawCache};
-use crate::page::direct::{self, Fill};
-use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::page::objmap::OBJECTS;
-use crate::page::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
+use crate::pages::direct::{self, Fill};
+use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::pages::objmap::OBJECTS;
+use crate::pages::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
-use crate::report;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
 /// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
@@ -187,8 +187,8 @@ pub(crate) fn class_cache(size: usize) -> Option<&'static RawCache> {
 /// to themselves, here up to the 2 MiB that the zone can align to. It is a matter of the pages, not of the bytes asked
 /// for, since krealloc may later use all of them.
 pub(crate) fn natural_align(size: usize) -> usize {
-    match crate::units::checked_align_up(size, PAGE_SIZE) {
-        Some(bytes) if bytes.is_power_of_two() => bytes.min(crate::units::BLOCK_SIZE),
+    match crate::base::units::checked_align_up(size, PAGE_SIZE) {
+        Some(bytes) if bytes.is_power_of_two() => bytes.min(crate::base::units::BLOCK_SIZE),
         _ => PAGE_SIZE,
     }
 }
@@ -207,7 +207,7 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill
         return direct::map(size, align, fill);
     }
     // An aligned run is aligned to its size rounded up to a power of two, at most to 2 MiB: so it may have to be longer.
-    let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
+    let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::base::units::BLOCK_SIZE) / PAGE_SIZE);
     let place = if align <= PAGE_SIZE { Place::Anywhere } else { Place::Aligned };
     let nodes = ZONE.nodes() as u8;
     let mut dirty = DirtyParts::default();
@@ -359,8 +359,8 @@ pub(crate) fn free_large(page: PageIndex, pages: usize) {
     let worth_reaping =
         if listable { pages::free(page, Order(pages.trailing_zeros() as u8)) } else { ZONE.free(page, pages) };
     if worth_reaping {
-        crate::background::wake();
-        crate::background::settle();
+        crate::base::background::wake();
+        crate::base::background::settle();
     }
 }
 
@@ -401,7 +401,7 @@ pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     if align <= 8 {
         return kmalloc(size);
     }
-    if !align.is_power_of_two() || align > crate::units::BLOCK_SIZE || size > KMALLOC_MAX_SIZE {
+    if !align.is_power_of_two() || align > crate::base::units::BLOCK_SIZE || size > KMALLOC_MAX_SIZE {
         return core::ptr::null_mut();
     }
     // Classes that are powers of two are naturally aligned; 96 and 192 are not aligned enough.
@@ -521,7 +521,7 @@ pub fn kmalloc_size_roundup(size: usize) -> usize {
     match size {
         0 => 0,
         _ if size <= max => engine.kmalloc_roundup(size, CLASSES[class_of(size)].0),
-        _ => crate::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
+        _ => crate::base::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
     }
 }
 

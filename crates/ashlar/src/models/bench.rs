@@ -7,13 +7,13 @@ use std::vec::Vec;
 
 use loom::cell::UnsafeCell;
 
+use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::base::units::PageIndex;
 use crate::engine::cpu_slab::slabs::{self, Protection, Thawed};
 use crate::engine::slub::node::{Chain, Freed, Heads, NodeList, Taken};
-use crate::page::head::PageHead;
+use crate::pages::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::units::PageIndex;
 
 const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
 const NOTHING: Taken =

@@ -5,8 +5,8 @@ use std::vec::Vec;
 
 use super::bench::Bench;
 use super::{explore, race};
+use crate::base::units::PageIndex;
 use crate::engine::slub::node::Freed;
-use crate::units::PageIndex;
 
 const PAGE: PageIndex = PageIndex(0);
 

@@ -13,13 +13,13 @@ use std::vec::Vec;
 use loom::cell::UnsafeCell;
 
 use super::{explore, race};
+use crate::base::sync::SpinLock;
+use crate::base::units::PageIndex;
 use crate::engine::slab::alien::AlienCache;
 use crate::engine::slab::array::ArrayCache;
 use crate::engine::slab::lists::{After, Lists, Slabs, fill_array, free_indices};
 use crate::engine::slub::node::{Heads, Partial};
-use crate::page::head::PageHead;
-use crate::sync::SpinLock;
-use crate::units::PageIndex;
+use crate::pages::head::PageHead;
 
 /// Objects in a slab.
 const OBJECTS: usize = 2;

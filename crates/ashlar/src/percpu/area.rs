@@ -24,8 +24,8 @@
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
 use super::sheaf::NO_ROOM;
-use crate::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
-use crate::units::{CpuId, MAX_NODES};
+use crate::base::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use crate::base::units::{CpuId, MAX_NODES};
 
 /// log2 of the bytes of one CPU's area.
 pub(crate) const AREA_SHIFT: u32 = 16;
@@ -48,8 +48,8 @@ pub(crate) const KMALLOC_CACHES: usize = 16;
 pub(crate) const SIZE_ENTRIES: usize = KMALLOC_SLOTS + KMALLOC_CACHES * SLOT_BYTES;
 /// Bytes of that table: one for each multiple of 16 up to 28 KiB.
 pub(crate) const SIZE_ENTRIES_BYTES: usize = 1793;
-const _: () = assert!(SIZE_ENTRIES + SIZE_ENTRIES_BYTES <= crate::units::PAGE_SIZE);
-const FIRST_FREE_SLOT: usize = crate::units::align_up(SIZE_ENTRIES + SIZE_ENTRIES_BYTES, SLOT_BYTES);
+const _: () = assert!(SIZE_ENTRIES + SIZE_ENTRIES_BYTES <= crate::base::units::PAGE_SIZE);
+const FIRST_FREE_SLOT: usize = crate::base::units::align_up(SIZE_ENTRIES + SIZE_ENTRIES_BYTES, SLOT_BYTES);
 /// Most caches that can exist at once, with those of malloc and kmalloc.
 pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_FREE_SLOT) / SLOT_BYTES + MALLOC_CACHES + KMALLOC_CACHES;
 /// CPU numbers that the node map covers; higher ones are on node 0.
@@ -113,10 +113,11 @@ pub static PERCPU: PerCpu = PerCpu {
     nodes: AtomicU32::new(1),
 };
 
-static CPU_TO_NODE: [crate::sync::AtomicU8; MAPPED_CPUS] = [const { crate::sync::AtomicU8::new(0) }; MAPPED_CPUS];
+static CPU_TO_NODE: [crate::base::sync::AtomicU8; MAPPED_CPUS] =
+    [const { crate::base::sync::AtomicU8::new(0) }; MAPPED_CPUS];
 static NEXT_SLOT: AtomicU32 = AtomicU32::new(FIRST_FREE_SLOT as u32);
 /// Offsets given back by destroyed caches, as a stack threaded through this table.
-static FREE_SLOTS: crate::sync::SpinLock<u16> = crate::sync::SpinLock::new(0);
+static FREE_SLOTS: crate::base::sync::SpinLock<u16> = crate::base::sync::SpinLock::new(0);
 static FREE_LINKS: [AtomicU16; AREA_BYTES / SLOT_BYTES] = [const { AtomicU16::new(0) }; AREA_BYTES / SLOT_BYTES];
 
 impl PerCpu {
@@ -173,10 +174,10 @@ impl PerCpu {
 
     /// The node of a CPU.
     #[inline]
-    pub(crate) fn node_of(&self, cpu: CpuId) -> crate::units::NodeId {
+    pub(crate) fn node_of(&self, cpu: CpuId) -> crate::base::units::NodeId {
         let node = CPU_TO_NODE.get(cpu.0 as usize).map_or(0, |n| n.load(Ordering::Relaxed));
         debug_assert!(usize::from(node) < MAX_NODES, "node numbers are dense");
-        crate::units::NodeId(node)
+        crate::base::units::NodeId(node)
     }
 
     /// Every CPU's slot at `offset`, without sheaves.

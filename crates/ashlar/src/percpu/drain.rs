@@ -15,8 +15,8 @@
 use super::area::{PERCPU, crossed, no_sheaves, null_top};
 use super::sheaf::Sheaf;
 use super::{Mode, lock, mode};
-use crate::sync::{AtomicU32, Ordering, SpinLock, Visit};
-use crate::units::CpuId;
+use crate::base::sync::{AtomicU32, Ordering, SpinLock, Visit};
+use crate::base::units::CpuId;
 
 static DRAIN: SpinLock<()> = SpinLock::new(());
 
@@ -34,7 +34,7 @@ pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) ->
 }
 
 /// The drain lock, for whoever visits all CPUs by their locks in several steps.
-pub(crate) fn one_at_a_time() -> crate::sync::Guard<'static, ()> {
+pub(crate) fn one_at_a_time() -> crate::base::sync::Guard<'static, ()> {
     DRAIN.lock()
 }
 
@@ -172,7 +172,7 @@ fn visit_each_cpu(
         if idle {
             continue;
         }
-        let Some(old) = crate::os::pin_to(cpu) else {
+        let Some(old) = crate::base::os::pin_to(cpu) else {
             all = false;
             continue;
         };
@@ -190,7 +190,7 @@ fn visit_each_cpu(
         }
     }
     if let Some(mask) = home {
-        crate::os::unpin(&mask);
+        crate::base::os::unpin(&mask);
     }
     all
 }

@@ -36,8 +36,8 @@ pub(crate) mod rseq;
 pub(crate) mod sections;
 pub(crate) mod sheaf;
 
-use crate::sync::{AtomicU8, Ordering};
-use crate::units::CpuId;
+use crate::base::sync::{AtomicU8, Ordering};
+use crate::base::units::CpuId;
 use area::{PERCPU, null_top};
 use core::fmt;
 use sheaf::Sheaf;

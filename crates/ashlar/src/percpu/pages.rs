@@ -8,7 +8,7 @@
 //! Owns: the lists, in metadata memory, one entry for each CPU that has an area.
 //!
 //! Invariants: a run on a list is free for nobody else (its bits in the block are taken, its class words are
-//! [`crate::page::memmap::ClassWord::FREE`]); all runs of a list are of its CPU's node and order; a list holds at most
+//! [`crate::pages::memmap::ClassWord::FREE`]); all runs of a list are of its CPU's node and order; a list holds at most
 //! [`HIGH_PAGES`] pages.
 //!
 //! Lock: the *page list lock*, one for each CPU. Only fork and [`drain`] wait for it; who finds it taken, because the
@@ -22,10 +22,10 @@
 //! | leaves | all lists: before the zone grows, when the program is idle, when memory ends | the zone |
 
 use super::area::PERCPU;
-use crate::page::meta::META;
-use crate::page::zone::{Place, Run, ZONE};
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
-use crate::units::{CpuId, NodeId, Order, PageIndex};
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
+use crate::base::units::{CpuId, NodeId, Order, PageIndex};
+use crate::pages::meta::META;
+use crate::pages::zone::{Place, Run, ZONE};
 
 /// Orders that have a list: those that the kernel does not call costly.
 const ORDERS: usize = 4;

@@ -25,13 +25,13 @@ use core::ptr::NonNull;
 // Not loom's: it protects nothing, but that another sheaf of the unit is looked at while its owner changes the word.
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::sync::prefetch;
-use crate::units::CACHE_LINE;
+use crate::base::sync::prefetch;
+use crate::base::units::CACHE_LINE;
 
 #[cfg(not(ashlar_loom))]
-use crate::page::meta::META;
+use crate::base::sync::{AtomicU32, Ordering, SpinLock};
 #[cfg(not(ashlar_loom))]
-use crate::sync::{AtomicU32, Ordering, SpinLock};
+use crate::pages::meta::META;
 
 /// Bytes of a unit, and its alignment.
 pub(crate) const UNIT_BYTES: usize = 2 << 10;
@@ -398,7 +398,7 @@ pub(crate) fn retire_sheaf(sheaf: Sheaf) {
 
 /// Visits the pool locks, for a fork.
 #[cfg(not(ashlar_loom))]
-pub(crate) fn for_each_lock(visit: crate::sync::Visit<'_>) {
+pub(crate) fn for_each_lock(visit: crate::base::sync::Visit<'_>) {
     POOLS.iter().for_each(|pool| visit(pool.word()));
 }
 

@@ -2,12 +2,12 @@
 
 use super::local::{self, NO_SLAB, exchange, read};
 use super::{Chain, Freed, Node, Outcome, feed, finish_free, free_chain, switches};
+use crate::base::units::PageIndex;
 use crate::engine::RawCache;
 use crate::engine::slub::flush::{Sink, flush_to};
-use crate::page::memmap::MEMMAP;
+use crate::pages::memmap::MEMMAP;
 use crate::slab::freelist::read_link;
 use crate::slab::state::NO_OBJECT;
-use crate::units::PageIndex;
 
 /// Fills `out` from this CPU's freelist; how many were had.
 pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {

@@ -7,15 +7,15 @@ use super::local::{self, NO_SLAB, Words, exchange, read};
 use super::slabs::{self, Thawed};
 use super::stage::Switches;
 use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{CpuId, NodeId, PageIndex};
 use crate::engine::{RawCache, defrags_now, slub, tunable};
-use crate::page::memmap::MEMMAP;
+use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::pages;
-use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::Ordering;
-use crate::units::{CpuId, NodeId, PageIndex};
 
 /// Attempts at this CPU's words before an operation does without them.
 const ATTEMPTS: usize = 8;

@@ -18,14 +18,14 @@
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
 use super::stage::{Fast, Stage, Switches};
+use crate::base::sync::{AtomicUsize, Ordering, bump};
+use crate::base::units::{CpuId, PageIndex};
 use crate::engine::{Counts, RawCache};
-use crate::page::memmap::MEMMAP;
+use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{self, lock};
 use crate::slab::freelist::{key, read_link, write_link};
 use crate::slab::state::NO_OBJECT;
-use crate::sync::{AtomicUsize, Ordering, bump};
-use crate::units::{CpuId, PageIndex};
 
 /// The places that a cache has in every CPU's area; 0: none.
 #[derive(Clone, Copy)]

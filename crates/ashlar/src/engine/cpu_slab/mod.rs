@@ -14,7 +14,7 @@
 //! list that is full is nobody's; the first free to it puts it on a list.
 //!
 //! The stages ([`Stage`]) are switches of this one engine. What they share with the default is the slab itself: state
-//! word, freelist, geometry, partial list, and the functions of [`super::slub`] around them. New slabs are linked from end
+//! word, freelist, geometry, partial list, and the functions of [`crate::engine::slub`] around them. New slabs are linked from end
 //! to end at once, as the kernel does, so every slab here is wholly carved.
 //!
 //! * [`stage`]: the switches. [`local`]: this CPU's words and its lock. [`slabs`]: changes of slab words.
@@ -34,17 +34,17 @@ pub(crate) mod stage;
 pub(crate) use local::{Places, all_cpus, this_cpu};
 pub use stage::Stage;
 
-use super::slub::counters::SlowPathStats;
-use super::slub::node::{Chain, Freed};
-use super::slub::{self, Node, barn::BarnStats};
-use super::{Counts, RawCache, Usage, tunable};
-use crate::page::memmap::{MEMMAP, PageKind};
+use crate::engine::slub::counters::SlowPathStats;
+use crate::engine::slub::node::{Chain, Freed};
+use crate::engine::slub::{self, Node, barn::BarnStats};
+use crate::engine::{Counts, RawCache, Usage, tunable};
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{NodeId, PageIndex};
+use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::percpu::{self, drain};
-use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::Ordering;
-use crate::units::{NodeId, PageIndex};
 use local::{CpuGuard, NO_PARTIAL, NO_SLAB, Place};
 use slabs::Protection;
 use stage::{Fast, Slow, Switches};
@@ -79,7 +79,7 @@ fn interrupts_off(cache: &RawCache, switches: &Switches) -> Option<CpuGuard> {
     })
 }
 
-/// See [`super::alloc`].
+/// See [`crate::engine::alloc`].
 #[inline(always)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let object = local::pop(cache, cache.state.places.switches.fast);
@@ -92,17 +92,17 @@ fn alloc_slow(cache: &'static RawCache) -> *mut u8 {
     percpu::adopt_thread();
     let object = feed::alloc(cache);
     // Stores of other caches may hold the last memory there is.
-    if object.is_null() { super::after_all(|| feed::alloc(cache)) } else { object }
+    if object.is_null() { crate::engine::after_all(|| feed::alloc(cache)) } else { object }
 }
 
-/// See [`super::alloc_on`].
+/// See [`crate::engine::alloc_on`].
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     percpu::adopt_thread();
     let object = feed::without_cpu(cache, node);
-    if object.is_null() { super::after_all(|| feed::without_cpu(cache, node)) } else { object }
+    if object.is_null() { crate::engine::after_all(|| feed::without_cpu(cache, node)) } else { object }
 }
 
-/// See [`super::free`].
+/// See [`crate::engine::free`].
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -114,7 +114,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     report::not_of_cache(cache.name(), object);
 }
 
-/// See [`super::free_in`].
+/// See [`crate::engine::free_in`].
 #[inline]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let base = MEMMAP.address_of(slab);
@@ -223,7 +223,7 @@ fn finish_free(cache: &'static RawCache, freed: Place, outcome: Outcome) {
         Outcome::Freed(Freed::Kept) => {}
         Outcome::Freed(Freed::Discard) => {
             slub::discard_one(node_of(cache, freed.page), freed.page);
-            crate::background::settle();
+            crate::base::background::settle();
         }
         Outcome::Frozen => feed::put_cpu_partial(cache, freed.page),
         Outcome::Freed(Freed::Corrupt) | Outcome::Twice => {
@@ -233,7 +233,7 @@ fn finish_free(cache: &'static RawCache, freed: Place, outcome: Outcome) {
     }
 }
 
-/// See [`super::alloc_bulk`].
+/// See [`crate::engine::alloc_bulk`].
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     while got < out.len() {
@@ -254,7 +254,7 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     true
 }
 
-/// See [`super::free_bulk`].
+/// See [`crate::engine::free_bulk`].
 pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     if switches(cache).bulk {
         bulk::free(cache, objects);
@@ -263,7 +263,7 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     }
 }
 
-/// See [`super::flush`].
+/// See [`crate::engine::flush`].
 pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     let switches = switches(cache);
     let places = cache.state.places;
@@ -286,7 +286,7 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     all
 }
 
-/// See [`super::usage`].
+/// See [`crate::engine::usage`].
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     // Without sheaves this is everything but the slabs of CPUs.
     let mut usage = slub::usage(cache);
@@ -296,7 +296,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     usage
 }
 
-/// See [`super::reap`]: there is no store but the CPUs' own slabs; a cache whose slow paths were entered is in use.
+/// See [`crate::engine::reap`]: there is no store but the CPUs' own slabs; a cache whose slow paths were entered is in use.
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut now = Counts::default();
     local::add_counts(cache, &mut now);
@@ -304,32 +304,32 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
     cache.looked.swap(entries, Ordering::Relaxed) != entries
 }
 
-/// See [`super::held_bytes`]: nothing is held but by CPUs.
+/// See [`crate::engine::held_bytes`]: nothing is held but by CPUs.
 pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
     0
 }
 
-/// See [`super::release`].
+/// See [`crate::engine::release`].
 pub(crate) fn release(_cache: &'static RawCache) {}
 
-/// See [`super::close`].
+/// See [`crate::engine::close`].
 pub(crate) fn close(cache: &'static RawCache) {
     cache.state.places.release();
 }
 
-/// See [`super::counts`].
+/// See [`crate::engine::counts`].
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     let mut sum = slub::counts(cache);
     local::add_counts(cache, &mut sum);
     sum
 }
 
-/// See [`super::list_lock_held`].
+/// See [`crate::engine::list_lock_held`].
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
     slub::list_lock_held(cache)
 }
 
-/// See [`super::slow_path_stats`].
+/// See [`crate::engine::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     slub::stats(cache)
 }

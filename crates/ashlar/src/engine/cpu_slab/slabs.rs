@@ -14,11 +14,11 @@
 //! finds none held), slab_lock, list_lock. Who holds list_lock may only try slab_lock.
 //! Where slabs are lockless the same changes are compare-and-swaps, and list_lock is taken before the swap.
 
+use crate::base::sync::Ordering;
+use crate::base::units::PageIndex;
 use crate::engine::slub::node::{Chain, Freed, Heads, NodeList, Partial};
-use crate::page::head::PageHead;
+use crate::pages::head::PageHead;
 use crate::slab::state::{NO_OBJECT, SLAB_LOCK, SlabState};
-use crate::sync::Ordering;
-use crate::units::PageIndex;
 
 /// How slab words are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ fn slab_lock(head: &PageHead) -> SlabState {
 #[cfg(not(ashlar_loom))]
 fn wait(waited: &mut u32) {
     *waited = waited.saturating_add(1);
-    crate::sync::relax(*waited);
+    crate::base::sync::relax(*waited);
 }
 #[cfg(ashlar_loom)]
 fn wait(_waited: &mut u32) {

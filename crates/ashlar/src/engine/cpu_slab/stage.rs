@@ -1,7 +1,7 @@
 //! The stages of SLUB as values: what each switches on. No mechanism here.
 
+use crate::base::units::PAGE_SIZE;
 use crate::slab::OrderRule;
-use crate::units::PAGE_SIZE;
 
 /// A stage in the history of SLUB with CPU slabs. docs/engines.md says which kernel mechanism each stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,17 +25,17 @@ pub(crate) mod pools;
 
 pub(crate) use pools::{attach, close, for_each_lock, home, open};
 
-use super::slub::counters::SlowPathStats;
-use super::slub::{self, Node, barn::BarnStats, carve, class_word};
-use super::{Counts, RawCache, Usage, tally, tunable};
-use crate::page::memmap::{MEMMAP, PageKind};
-use crate::page::zone::{Place, ZONE};
+use crate::engine::slub::counters::SlowPathStats;
+use crate::engine::slub::{self, Node, barn::BarnStats, carve, class_word};
+use crate::engine::{Counts, RawCache, Usage, tally, tunable};
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{NodeId, PageIndex};
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::zone::{Place, ZONE};
 use crate::percpu::{self, area::PERCPU};
-use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::Ordering;
-use crate::units::{NodeId, PageIndex};
 use pools::{Pool, pool_of};
 
 /// Empty pages that the list of a pool keeps on a node: without one, a program at the edge of a page would take and give back a
@@ -93,7 +93,7 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
     let geometry = &pages.geometry;
     let id = NodeId(node as u8);
-    let take = |order: crate::units::Order| ZONE.alloc(id, order.pages(), Place::Aligned).map(|run| (run, order));
+    let take = |order: crate::base::units::Order| ZONE.alloc(id, order.pages(), Place::Aligned).map(|run| (run, order));
     let (run, order) = take(geometry.order).or_else(|| take(geometry.min_order))?;
     let objects = geometry.objects(order);
     let head = MEMMAP.head(run.first);
@@ -129,14 +129,14 @@ fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) ->
     })
 }
 
-/// See [`super::alloc`].
+/// See [`crate::engine::alloc`].
 #[inline(never)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let home = if ZONE.nodes() > 1 { PERCPU.node_of(percpu::this_cpu()) } else { NodeId(0) };
     alloc_on(cache, home)
 }
 
-/// See [`super::alloc_on`].
+/// See [`crate::engine::alloc_on`].
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let pages = &pool_of(cache).pages;
     let take = || take_any(cache, pages, node);
@@ -146,7 +146,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     }
 }
 
-/// See [`super::free`].
+/// See [`crate::engine::free`].
 #[inline(never)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
@@ -168,7 +168,7 @@ enum Freed {
     Twice,
 }
 
-/// See [`super::free_in`]. `cache` may be the pool's own, which `kfree` finds as the owner of the page: then the object is charged to
+/// See [`crate::engine::free_in`]. `cache` may be the pool's own, which `kfree` finds as the owner of the page: then the object is charged to
 /// the only cache of the pool, or, where there are several, to none of them.
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let pool = pool_of(cache);
@@ -187,7 +187,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
         Freed::Kept => {}
         Freed::Discard => {
             slub::discard(entry, &[slab]);
-            crate::background::settle();
+            crate::base::background::settle();
         }
         Freed::Twice => report::double_free(name(), object),
     }
@@ -258,22 +258,22 @@ fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16
     false
 }
 
-/// See [`super::alloc_bulk`]: one by one.
+/// See [`crate::engine::alloc_bulk`]: one by one.
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    super::alloc_one_by_one(cache, out)
+    crate::engine::alloc_one_by_one(cache, out)
 }
 
-/// See [`super::free_bulk`].
+/// See [`crate::engine::free_bulk`].
 pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`super::flush`]: nothing is cached.
+/// See [`crate::engine::flush`]: nothing is cached.
 pub(crate) fn flush_all(_cache: &'static RawCache) -> bool {
     true
 }
 
-/// See [`super::trim`]. Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
+/// See [`crate::engine::trim`]. Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
 /// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let pool = pool_of(cache);
@@ -281,7 +281,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
 }
 
-/// See [`super::usage`]. The pages of a pool stand at one of its caches, so that sums are right.
+/// See [`crate::engine::usage`]. The pages of a pool stand at one of its caches, so that sums are right.
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let pool = pool_of(cache);
     let is_home = pool.is_home(cache);
@@ -298,31 +298,31 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     Usage { objects: live, live, bytes: live * cache.geometry.stride, ..Usage::default() }
 }
 
-/// See [`super::reap`].
+/// See [`crate::engine::reap`].
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let calls = tally::calls(cache.state.tallies) as u32;
     cache.looked.swap(calls, Ordering::Relaxed) != calls
 }
 
-/// See [`super::held_bytes`].
+/// See [`crate::engine::held_bytes`].
 pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
     0
 }
 
-/// See [`super::release`].
+/// See [`crate::engine::release`].
 pub(crate) fn release(_cache: &'static RawCache) {}
 
-/// See [`super::counts`].
+/// See [`crate::engine::counts`].
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     tally::counts(cache.state.tallies)
 }
 
-/// See [`super::list_lock_held`]; here that is the lock of the pool's pages.
+/// See [`crate::engine::list_lock_held`]; here that is the lock of the pool's pages.
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
     slub::list_lock_held(&pool_of(cache).pages)
 }
 
-/// See [`super::slow_path_stats`].
+/// See [`crate::engine::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     let pool: &Pool = pool_of(cache);
     if pool.is_home(cache) { slub::stats(&pool.pages) } else { Default::default() }

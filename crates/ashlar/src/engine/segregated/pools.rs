@@ -17,14 +17,14 @@
 //! takes back in a pool of several caches is counted at the pool itself, as *unknown*. While there is any, a cache can say only how many
 //! live objects it has at most, and is destroyed if all of them may be among the unknown. A cache that goes leaves its counts to the pool.
 
-use super::super::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, slub, tally};
-use crate::page::meta::META;
+use crate::engine::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, slub, tally};
+use crate::base::sync::Visit;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::units::PAGE_SIZE;
+use crate::pages::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, LINK_BYTES, MAX_OBJECT_SIZE};
-use crate::sync::Visit;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::units::PAGE_SIZE;
 
 /// The pages of one size of objects.
 pub(crate) struct Pool {
@@ -150,7 +150,7 @@ fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Opt
         name: "slob",
         geometry,
         slot: 0,
-        secret: super::super::process_secret().rotate_left(number as u32 % 63) | 1 << 63,
+        secret: crate::engine::process_secret().rotate_left(number as u32 % 63) | 1 << 63,
         ctor: None,
         sheaf_capacity: 0,
         barn_limit: 0,
@@ -173,7 +173,7 @@ fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Opt
     Some(number)
 }
 
-/// See [`super::super::home`].
+/// See [`crate::engine::home`].
 pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
     let pool = pool_of(cache);
     if pool.is_home(cache) { None } else { pool.home() }
@@ -188,7 +188,7 @@ pub(crate) fn attach(cache: &'static RawCache) {
     pool.pages.min_partial.store(cache.min_partial.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// See [`super::super::close`].
+/// See [`crate::engine::close`].
 pub(crate) fn close(cache: &'static RawCache) {
     let pool = pool_of(cache);
     let pages = &pool.pages.state;

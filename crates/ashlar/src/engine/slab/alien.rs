@@ -3,7 +3,7 @@
 //! Lock: the *alien lock*, one for each pair of nodes, taken under a CPU lock; the other node's list_lock is taken under it.
 
 use super::lists::{After, Lists, Slabs};
-use crate::sync::SpinLock;
+use crate::base::sync::SpinLock;
 
 /// Objects in an alien cache.
 pub(crate) const ALIEN_LIMIT: usize = 12;

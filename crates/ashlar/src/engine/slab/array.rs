@@ -6,7 +6,7 @@
 
 #[cfg(not(ashlar_loom))]
 use super::pool;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::base::sync::{AtomicUsize, Ordering};
 
 /// See the module. The entries follow in memory, but in models.
 #[repr(C, align(64))]
@@ -27,7 +27,7 @@ pub(crate) struct ArrayCache {
     /// Times that the CPU's lock was taken for it.
     pub(super) locks: AtomicUsize,
     /// Time of the background thread's next round here.
-    pub(super) next_reap: crate::sync::AtomicU32,
+    pub(super) next_reap: crate::base::sync::AtomicU32,
 }
 
 #[cfg(not(ashlar_loom))]
@@ -56,7 +56,7 @@ impl ArrayCache {
                 alloc_slow: zero(),
                 free_slow: zero(),
                 locks: zero(),
-                next_reap: crate::sync::AtomicU32::new(0),
+                next_reap: crate::base::sync::AtomicU32::new(0),
             });
             Some(&*place)
         }
@@ -107,7 +107,7 @@ impl ArrayCache {
             alloc_slow: zero(),
             free_slow: zero(),
             locks: zero(),
-            next_reap: crate::sync::AtomicU32::new(0),
+            next_reap: crate::base::sync::AtomicU32::new(0),
         }
     }
 

@@ -2,12 +2,12 @@
 #![allow(unsafe_code, reason = "words of the per-CPU areas")]
 
 use super::array::ArrayCache;
+use crate::base::sync::{AtomicUsize, Ordering, bump};
+use crate::base::units::CpuId;
 use crate::engine::RawCache;
 use crate::engine::cpu_slab::this_cpu;
 use crate::percpu::area::PERCPU;
 use crate::percpu::lock;
-use crate::sync::{AtomicUsize, Ordering, bump};
-use crate::units::CpuId;
 
 /// A CPU with its lock held: the stand-in for disabled interrupts.
 pub(super) struct Here(lock::CpuGuard);

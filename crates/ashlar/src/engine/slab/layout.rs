@@ -7,9 +7,9 @@
 //! kernel's `calculate_slab_order` and its callers.
 
 use super::lists::index_bytes;
+use crate::base::units::{BLOCK_ORDER, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, IndexArray};
-use crate::units::{BLOCK_ORDER, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 
 /// Largest order of slabs that hold more than one object, where the process does not say: the kernel's `slab_max_order`.
 const MAX_ORDER: u8 = 1;

@@ -14,14 +14,14 @@
 #![allow(unsafe_code, reason = "reads and writes index arrays")]
 
 use super::array::ArrayCache;
+use crate::base::sync::Ordering;
+use crate::base::units::PageIndex;
 use crate::engine::slub::node::{Heads, Partial};
-use crate::sync::Ordering;
-use crate::units::PageIndex;
 #[cfg(not(ashlar_loom))]
 use crate::{
+    base::report,
     engine::{RawCache, slub},
-    page::{head::PageHead, memmap::MEMMAP},
-    report,
+    pages::{head::PageHead, memmap::MEMMAP},
     slab::geometry::IndexArray,
 };
 

@@ -39,18 +39,18 @@ pub(crate) use reap::{reap, round_now, set_walk};
 pub use state::QueueTunables;
 pub(crate) use state::{MAX_LIMIT, MAX_SHARED, QueueOptions, State, close, tune};
 
-use super::cpu_slab::{all_cpus, this_cpu};
-use super::slub::counters::SlowPathStats;
-use super::slub::{self, barn::BarnStats};
-use super::{Counts, RawCache, Usage};
-use crate::page::memmap::{MEMMAP, PageKind};
-use crate::page::zone::ZONE;
+use crate::engine::cpu_slab::{all_cpus, this_cpu};
+use crate::engine::slub::counters::SlowPathStats;
+use crate::engine::slub::{self, barn::BarnStats};
+use crate::engine::{Counts, RawCache, Usage};
+use crate::base::report;
+use crate::base::sync::{Ordering, bump};
+use crate::base::units::{NodeId, PageIndex};
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{self, pages};
-use crate::report;
 use crate::slab::geometry::IndexArray;
-use crate::sync::{Ordering, bump};
-use crate::units::{NodeId, PageIndex};
 use array::ArrayCache;
 use here::{Here, count_lock};
 use lists::After;
@@ -59,7 +59,7 @@ use state::{give_array, queues};
 /// Bytes of slabs on a node above which the background thread is woken when they become more.
 const BYTES_WORTH_REAPING: usize = 1 << 20;
 
-/// See [`super::alloc`]. Not inlined: every engine behind the entry points would pay for its registers.
+/// See [`crate::engine::alloc`]. Not inlined: every engine behind the entry points would pay for its registers.
 #[inline(never)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let here = Here::take();
@@ -141,7 +141,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let entry = &cache.state.nodes[usize::from(node.0)];
     let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
     if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
-        crate::background::wake();
+        crate::base::background::wake();
     }
     // The thread may be elsewhere by now.
     let here = Here::take();
@@ -162,7 +162,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     Some(object)
 }
 
-/// See [`super::alloc_on`].
+/// See [`crate::engine::alloc_on`].
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     if PERCPU.node_of(this_cpu()) == node {
         // Moved meanwhile, it has an object of another node: as when the node has none.
@@ -175,7 +175,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     if object != 0 { object as *mut u8 } else { from_nodes(cache, node) }
 }
 
-/// See [`super::free`].
+/// See [`crate::engine::free`].
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -187,7 +187,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     report::not_of_cache(cache.name(), object);
 }
 
-/// See [`super::free_in`]. Not inlined, as [`alloc`].
+/// See [`crate::engine::free_in`]. Not inlined, as [`alloc`].
 #[inline(never)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let head = MEMMAP.head(slab);
@@ -231,7 +231,7 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
     after.settle(cache);
     percpu::adopt_thread();
     reap::tick();
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
 /// A free to another node: into its alien cache, or straight to its slab.
@@ -258,10 +258,10 @@ fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize
     }
     percpu::adopt_thread();
     reap::tick();
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
-/// See [`super::alloc_bulk`]: whole runs of objects under one lock, while the CPU's array has them.
+/// See [`crate::engine::alloc_bulk`]: whole runs of objects under one lock, while the CPU's array has them.
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     while got < out.len() {
@@ -291,12 +291,12 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     true
 }
 
-/// See [`super::free_bulk`].
+/// See [`crate::engine::free_bulk`].
 pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`super::flush`]: arrays of CPUs, alien caches, shared arrays.
+/// See [`crate::engine::flush`]: arrays of CPUs, alien caches, shared arrays.
 pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     for cpu in all_cpus() {
         let mut after = After::NOTHING;
@@ -333,7 +333,7 @@ fn drain_nodes(cache: &'static RawCache) {
     }
 }
 
-/// See [`super::trim`]: free slabs go, however few they are.
+/// See [`crate::engine::trim`]: free slabs go, however few they are.
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let mut left = 0;
     for (id, node) in queues(cache).nodes.iter().enumerate() {
@@ -345,7 +345,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     left
 }
 
-/// See [`super::usage`].
+/// See [`crate::engine::usage`].
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let mut usage = Usage::default();
     let mut free = 0;
@@ -368,7 +368,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     usage
 }
 
-/// See [`super::held_bytes`]: shared arrays, alien caches and free slabs.
+/// See [`crate::engine::held_bytes`]: shared arrays, alien caches and free slabs.
 #[inline(never)]
 pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     let objects = |node: &state::Node| {
@@ -380,13 +380,13 @@ pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     queues(cache).nodes.iter().map(objects).sum::<usize>() * cache.geometry.stride
 }
 
-/// See [`super::release`].
+/// See [`crate::engine::release`].
 pub(crate) fn release(cache: &'static RawCache) {
     drain_nodes(cache);
     trim_slabs(cache);
 }
 
-/// See [`super::counts`]. An array may be replaced at any time, so each is looked at under its CPU's lock.
+/// See [`crate::engine::counts`]. An array may be replaced at any time, so each is looked at under its CPU's lock.
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     let mut sum = Counts::default();
     for node in queues(cache).nodes {
@@ -403,12 +403,12 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     sum
 }
 
-/// See [`super::list_lock_held`].
+/// See [`crate::engine::list_lock_held`].
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
     queues(cache).nodes.iter().any(|node| node.lists.is_held())
 }
 
-/// See [`super::slow_path_stats`].
+/// See [`crate::engine::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     slub::stats(cache)
 }

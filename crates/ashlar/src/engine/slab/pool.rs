@@ -5,8 +5,8 @@
 #![allow(unsafe_code, reason = "links free blocks through their first word")]
 
 use super::layout::SMALLEST_BLOCK;
-use crate::page::meta::META;
-use crate::sync::{SpinLock, Visit};
+use crate::base::sync::{SpinLock, Visit};
+use crate::pages::meta::META;
 
 /// Largest block: log2 of its bytes.
 const LARGEST: u32 = 20;

@@ -16,11 +16,11 @@ use super::array::ArrayCache;
 use super::here::Here;
 use super::lists::{After, Lists};
 use super::state::{Node, queues};
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
+use crate::base::units::CpuId;
 use crate::engine::cpu_slab::{all_cpus, this_cpu};
 use crate::engine::{Engine, RawCache};
 use crate::percpu::area::PERCPU;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
-use crate::units::CpuId;
 
 /// Entries of slow paths, of all caches, between two looks at the clock.
 pub(super) const ENTRIES: u32 = 256;
@@ -42,7 +42,7 @@ static NEXT: [AtomicU32; TIMES] = [const { AtomicU32::new(0) }; TIMES];
 /// Milliseconds of some clock; wraps around.
 #[cfg(feature = "os")]
 fn now() -> u32 {
-    crate::os::now_ms() as u32
+    crate::base::os::now_ms() as u32
 }
 /// A clock that stands but for the rounds.
 #[cfg(not(feature = "os"))]

@@ -5,15 +5,15 @@ use super::alien::{ALIEN_LIMIT, AlienCache};
 use super::array::ArrayCache;
 use super::here::Here;
 use super::lists::{After, Lists};
+use crate::base::error::{CreateError, TuneError};
+use crate::base::sync::{AtomicUsize, Ordering, SpinLock, Visit};
+use crate::base::units::{NodeId, PAGE_SIZE};
 use crate::engine::cpu_slab::all_cpus;
 use crate::engine::{RawCache, Tunable, meta_slice};
-use crate::error::{CreateError, TuneError};
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{drain, lock};
 use crate::slab::geometry::Geometry;
-use crate::sync::{AtomicUsize, Ordering, SpinLock, Visit};
-use crate::units::{NodeId, PAGE_SIZE};
 
 /// Most objects in a CPU's array.
 pub(crate) const MAX_LIMIT: usize = 8192;
@@ -247,7 +247,7 @@ pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result
     let _one_at_a_time = drain::one_at_a_time();
     let queues = queues(cache);
     // Memory first, so that nothing has changed when there is none.
-    let mut shared = [None; crate::units::MAX_NODES];
+    let mut shared = [None; crate::base::units::MAX_NODES];
     let mut had = true;
     for place in &mut shared[..queues.nodes.len()] {
         match new_shared(tunables) {

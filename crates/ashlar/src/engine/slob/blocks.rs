@@ -9,7 +9,7 @@
 //! and successor make no sense, and nothing is followed out of the page.
 #![allow(unsafe_code, reason = "reads and writes free blocks")]
 
-use crate::units::PAGE_SIZE;
+use crate::base::units::PAGE_SIZE;
 
 /// Bytes of a unit.
 pub(crate) const UNIT: usize = 2;

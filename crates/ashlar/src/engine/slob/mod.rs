@@ -28,18 +28,18 @@
 
 mod blocks;
 
-use super::slub::counters::SlowPathStats;
-use super::slub::node::Partial;
-use super::slub::{barn::BarnStats, carve, class_word};
-use super::{Counts, Origin, RawCache, Search, Usage, tally};
-use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::page::zone::{Place, Run, ZONE};
+use crate::engine::slub::counters::SlowPathStats;
+use crate::engine::slub::node::Partial;
+use crate::engine::slub::{barn::BarnStats, carve, class_word};
+use crate::engine::{Counts, Origin, RawCache, Search, Usage, tally};
+use crate::base::report;
+use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
+use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
+use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::pages::zone::{Place, Run, ZONE};
 use crate::percpu::{self, area::PERCPU};
-use crate::report;
 use crate::slab::freelist::key;
 use crate::slab::state::SlabState;
-use crate::sync::{Guard, Ordering, SpinLock, Visit};
-use crate::units::{NodeId, Order, PAGE_SIZE, PageIndex};
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
 /// Bytes in front of an object of kmalloc: its smallest alignment, and its size.
@@ -268,7 +268,7 @@ unsafe fn write_header(at: usize, size: usize) {
 }
 
 fn check_of(at: usize, size: usize) -> u32 {
-    let mixed = (key(super::process_secret(), at) ^ size as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (key(crate::engine::process_secret(), at) ^ size as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 32) as u32
 }
 
@@ -314,23 +314,23 @@ pub(crate) const fn roundup(size: usize) -> usize {
     size.next_multiple_of(UNIT)
 }
 
-/// See [`super::alloc`].
+/// See [`crate::engine::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     alloc_shape(cache, Shape::of(cache), None)
 }
 
-/// See [`super::alloc_sized`].
+/// See [`crate::engine::alloc_sized`].
 pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
     let shape = if cache.origin == Origin::Kmalloc { Shape::of_kmalloc(size) } else { Shape::of(cache) };
     alloc_shape(cache, shape, None)
 }
 
-/// See [`super::alloc_on`].
+/// See [`crate::engine::alloc_on`].
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     alloc_shape(cache, Shape::of(cache), Some(node))
 }
 
-/// See [`super::free`].
+/// See [`crate::engine::free`].
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     let Some(page) = MEMMAP.page_of(object) else { return report::not_of_cache(cache.name(), object) };
     match MEMMAP.class_of(page).kind() {
@@ -409,70 +409,70 @@ fn free_run(cache: &'static RawCache, page: PageIndex) {
 fn give_back(page: PageIndex, pages: usize) {
     MEMMAP.set_class(page, pages, ClassWord::FREE, |_| ClassWord::FREE);
     if ZONE.free(page, pages) {
-        crate::background::wake();
+        crate::base::background::wake();
     }
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
-/// See [`super::free_in`]: only runs of pages are slabs.
+/// See [`crate::engine::free_in`]: only runs of pages are slabs.
 pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize) {
     free(cache, object);
 }
 
-/// See [`super::alloc_bulk`]: one by one, as in the kernel.
+/// See [`crate::engine::alloc_bulk`]: one by one, as in the kernel.
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    super::alloc_one_by_one(cache, out)
+    crate::engine::alloc_one_by_one(cache, out)
 }
 
-/// See [`super::free_bulk`].
+/// See [`crate::engine::free_bulk`].
 pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`super::flush`]: nothing is cached.
+/// See [`crate::engine::flush`]: nothing is cached.
 pub(crate) fn flush_all(_cache: &'static RawCache) -> bool {
     true
 }
 
-/// See [`super::trim`]: free pages went back at once. What remains is what live objects lie in.
+/// See [`crate::engine::trim`]: free pages went back at once. What remains is what live objects lie in.
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     tally::live(cache.state.tallies)
 }
 
-/// See [`super::usage`]: no page is of one cache, so there are objects and their bytes, and no slabs.
+/// See [`crate::engine::usage`]: no page is of one cache, so there are objects and their bytes, and no slabs.
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let live = tally::live(cache.state.tallies);
     Usage { objects: live, live, bytes: live * cache.geometry.object_size, ..Usage::default() }
 }
 
-/// See [`super::reap`].
+/// See [`crate::engine::reap`].
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let calls = tally::calls(cache.state.tallies) as u32;
     cache.looked.swap(calls, Ordering::Relaxed) != calls
 }
 
-/// See [`super::held_bytes`].
+/// See [`crate::engine::held_bytes`].
 pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
     0
 }
 
-/// See [`super::release`].
+/// See [`crate::engine::release`].
 pub(crate) fn release(_cache: &'static RawCache) {}
 
-/// See [`super::close`].
+/// See [`crate::engine::close`].
 pub(crate) fn close(_cache: &'static RawCache) {}
 
-/// See [`super::counts`]; slob_lock counts as a list_lock. How far searches went is counted beside it.
+/// See [`crate::engine::counts`]; slob_lock counts as a list_lock. How far searches went is counted beside it.
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     tally::counts(cache.state.tallies)
 }
 
-/// See [`super::list_lock_held`]; here that is slob_lock.
+/// See [`crate::engine::list_lock_held`]; here that is slob_lock.
 pub(crate) fn list_lock_held(_cache: &'static RawCache) -> bool {
     SLOB.is_held()
 }
 
-/// See [`super::slow_path_stats`].
+/// See [`crate::engine::slow_path_stats`].
 pub(crate) fn stats(_cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     Default::default()
 }

@@ -6,8 +6,8 @@
 //! are emptied first.
 //! Lock: the *barn lock*, one a barn, held for a few instructions; nothing is taken under it.
 
+use crate::base::sync::SpinLock;
 use crate::percpu::sheaf::{Sheaf, SheafList};
-use crate::sync::SpinLock;
 
 /// Empty sheaves that a barn keeps; more go to the pool. The kernel keeps 10; here a barn may keep what it works
 /// with, since a sheaf that goes through the pool comes back from another CPU's caches. The reaper clears idle barns.
@@ -79,15 +79,15 @@ pub(crate) struct Barn {
     inner: SpinLock<Inner>,
     /// Allocations and frees of this barn's CPU that came here or further than their sheaf.
     #[cfg(not(ashlar_loom))]
-    alloc_slow: crate::sync::AtomicUsize,
+    alloc_slow: crate::base::sync::AtomicUsize,
     #[cfg(not(ashlar_loom))]
-    free_slow: crate::sync::AtomicUsize,
+    free_slow: crate::base::sync::AtomicUsize,
 }
 
 impl Barn {
     #[cfg(not(ashlar_loom))]
     pub(crate) const fn new() -> Self {
-        use crate::sync::AtomicUsize;
+        use crate::base::sync::AtomicUsize;
         Barn { inner: SpinLock::new(Inner::NEW), alloc_slow: AtomicUsize::new(0), free_slow: AtomicUsize::new(0) }
     }
 
@@ -95,20 +95,20 @@ impl Barn {
     #[cfg(not(ashlar_loom))]
     #[inline]
     pub(crate) fn count_alloc(&self) {
-        crate::sync::bump(&self.alloc_slow);
+        crate::base::sync::bump(&self.alloc_slow);
     }
 
     /// Counts a free that found its sheaf full.
     #[cfg(not(ashlar_loom))]
     #[inline]
     pub(crate) fn count_free(&self) {
-        crate::sync::bump(&self.free_slow);
+        crate::base::sync::bump(&self.free_slow);
     }
 
     /// Adds this barn's counts to `sum`.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn add_to(&self, sum: &mut crate::engine::Counts) {
-        use crate::sync::Ordering;
+        use crate::base::sync::Ordering;
         sum.alloc_slow += self.alloc_slow.load(Ordering::Relaxed) as u64;
         sum.free_slow += self.free_slow.load(Ordering::Relaxed) as u64;
         sum.barn_locks += self.inner.taken() as u64;
@@ -240,7 +240,7 @@ impl Barn {
     /// Starts the counts from zero, for a new cache in an old place.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn reset_stats(&self) {
-        use crate::sync::Ordering;
+        use crate::base::sync::Ordering;
         self.inner.lock().stats = BarnStats::default();
         self.inner.reset_taken();
         self.alloc_slow.store(0, Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl Barn {
 
     /// The barn lock, for a fork.
     #[cfg(not(ashlar_loom))]
-    pub(crate) fn lock_word(&self) -> &crate::sync::LockWord {
+    pub(crate) fn lock_word(&self) -> &crate::base::sync::LockWord {
         self.inner.word()
     }
 }

@@ -10,7 +10,7 @@ use super::crossing::Side;
 use super::store::{empty_sheaf, put_empty, store_full, take_full};
 use super::{ATTEMPTS, RawCache, alloc, free, is_empty, node_of_cpu, refill, swap_full, use_good_spare};
 use crate::engine::tunable;
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 use crate::percpu;
 
 /// See [`crate::engine::alloc_bulk`].
@@ -103,7 +103,7 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
             gone => rest = &rest[gone..],
         }
     }
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
 /// Puts the first of `objects` on a sheaf of the barn, if they fill it; how many.

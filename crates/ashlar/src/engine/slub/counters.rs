@@ -4,8 +4,8 @@
 //! with every slab. So a slab may be counted as taken on one CPU and as given back on another, and only sums mean something.
 //! A sum that is taken while others count is a racy look; it is exact when nobody does.
 
+use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::percpu;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// The counters of one node, a line for each CPU; each is written with one relaxed addition for a whole sheaf or slab.
 pub(crate) struct Counters(&'static [Line]);

@@ -22,10 +22,10 @@
 //!   order: see [`super::locality`].
 #![allow(unsafe_code, reason = "writes free objects")]
 
+use crate::base::units::{CACHE_LINE, PAGE_SIZE, align_up};
 use crate::engine::{RawCache, tunable};
 use crate::percpu::area::is_sided;
 use crate::percpu::sheaf::Sheaf;
-use crate::units::{CACHE_LINE, PAGE_SIZE, align_up};
 
 /// Bytes of a free link.
 const WORD: usize = size_of::<u64>();

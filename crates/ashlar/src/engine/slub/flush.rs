@@ -7,13 +7,13 @@
 
 use super::node::{Chain, Freed};
 use super::{Node, discard};
+use crate::base::report;
+use crate::base::sync::{Ordering, prefetch};
+use crate::base::units::PageIndex;
 use crate::engine::{RawCache, tunable};
-use crate::page::memmap::{MEMMAP, PageKind};
-use crate::report;
+use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::slab::freelist::write_link;
 use crate::slab::state::SlabState;
-use crate::sync::{Ordering, prefetch};
-use crate::units::PageIndex;
 
 /// Objects handled in one go: as many as one sheaf.
 const BATCH: usize = 256;

@@ -40,17 +40,17 @@ use super::Node;
 use super::flush::flush;
 use super::node::{Chain, Freed, Taken};
 use super::refill::NOTHING;
+use crate::base::report;
+use crate::base::source::PageSource;
+use crate::base::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, SpinLock};
+use crate::base::units::{Order, PAGE_SIZE, PageIndex, align_up};
 use crate::engine::{Engine, RawCache, tunable};
-use crate::page::PageSource;
-use crate::page::head::PageHead;
-use crate::page::memmap::MEMMAP;
-use crate::page::zone::ZONE;
+use crate::pages::head::PageHead;
+use crate::pages::memmap::MEMMAP;
+use crate::pages::zone::ZONE;
 use crate::percpu::sheaf::{Cut, MAX_SHEAF_CAPACITY, Sheaf, SheafList, new_sheaf, retire_sheaf};
-use crate::report;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, SpinLock};
-use crate::units::{Order, PAGE_SIZE, PageIndex, align_up};
 
 /// Slabs handled in one go.
 const BATCH: usize = 16;

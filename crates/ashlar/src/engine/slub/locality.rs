@@ -15,10 +15,10 @@
 //! What this is worth, and what it costs, stands in docs/why.md.
 
 use super::crossing::Side;
+use crate::base::units::PAGE_SIZE;
 use crate::engine::RawCache;
 use crate::percpu::sheaf::Sheaf;
 use crate::slab::geometry::Geometry;
-use crate::units::PAGE_SIZE;
 
 /// Bytes of objects in a barn from which on it takes no scattered sheaf: less than a processor's second cache holds.
 pub(super) const SCATTERED_BYTES: usize = 64 << 10;

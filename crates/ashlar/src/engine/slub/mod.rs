@@ -40,16 +40,16 @@ pub(crate) use store::{Node, for_each_lock, held_bytes, open, reap, release};
 
 pub(crate) use refill::{carve, class_word, has_to_spare};
 
-use super::{Counts, RawCache, Usage, tunable};
-use crate::page::head::PageHead;
-use crate::page::memmap::{ClassWord, MEMMAP, MemMap};
-use crate::page::zone::ZONE;
+use crate::engine::{Counts, RawCache, Usage, tunable};
+use crate::base::sync::Ordering;
+use crate::base::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
+use crate::pages::head::PageHead;
+use crate::pages::memmap::{ClassWord, MEMMAP, MemMap};
+use crate::pages::zone::ZONE;
 use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
-use crate::sync::Ordering;
-use crate::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
 use crossing::{Side, sheaf_capacity};
 use node::Heads;
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
@@ -65,11 +65,11 @@ impl Heads for MemMap {
     }
 }
 
-/// See [`super::alloc`].
+/// See [`crate::engine::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let object = alloc_once(cache);
     // Barns may hold the last memory there is, also of this cache: a CPU without an area never looks there.
-    if object.is_null() { super::after_all(|| alloc_once(cache)) } else { object }
+    if object.is_null() { crate::engine::after_all(|| alloc_once(cache)) } else { object }
 }
 
 fn alloc_once(cache: &'static RawCache) -> *mut u8 {
@@ -236,20 +236,20 @@ fn one_from_slab(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     one[0] as *mut u8
 }
 
-/// See [`super::alloc_on`].
+/// See [`crate::engine::alloc_on`].
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     percpu::adopt_thread();
     let object = one_from_slab(cache, node);
-    if object.is_null() { super::after_all(|| one_from_slab(cache, node)) } else { object }
+    if object.is_null() { crate::engine::after_all(|| one_from_slab(cache, node)) } else { object }
 }
 
-/// See [`super::free`].
+/// See [`crate::engine::free`].
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     free_unsettled(cache, object);
-    crate::background::settle();
+    crate::base::background::settle();
 }
 
-/// See [`super::free_in`].
+/// See [`crate::engine::free_in`].
 pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize) {
     free(cache, object);
 }
@@ -277,7 +277,7 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
     flush::flush(cache, &[object]);
 }
 
-/// See [`super::free_foreign`].
+/// See [`crate::engine::free_foreign`].
 pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
     // Objects of other nodes are on no sheaf: `free` sends them home.
@@ -289,7 +289,7 @@ pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
             break;
         }
         if renew_spare(cache, &view, object) {
-            return crate::background::settle();
+            return crate::base::background::settle();
         }
         if tunable(&cache.sheaf_capacity) == 0 {
             break;
@@ -391,13 +391,13 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
             *run = (page, count);
         }
         if to(&runs[..part.len()]) {
-            crate::background::wake();
+            crate::base::background::wake();
         }
     }
     node.counters.count_given(pages.len(), objects);
 }
 
-/// See [`super::flush`].
+/// See [`crate::engine::flush`].
 pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| flush_sheaf(cache, sheaf));
     release(cache);
@@ -423,10 +423,10 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     left
 }
 
-/// See [`super::close`]: sheaves and barns are empty, and stay with the entry.
+/// See [`crate::engine::close`]: sheaves and barns are empty, and stay with the entry.
 pub(crate) fn close(_cache: &'static RawCache) {}
 
-/// See [`super::counts`].
+/// See [`crate::engine::counts`].
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     let mut sum = Counts::default();
     for node in cache.state.nodes {
@@ -436,12 +436,12 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     sum
 }
 
-/// See [`super::list_lock_held`].
+/// See [`crate::engine::list_lock_held`].
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
     cache.state.nodes.iter().any(|node| node.list.raw().is_held())
 }
 
-/// See [`super::slow_path_stats`].
+/// See [`crate::engine::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (barn::BarnStats, counters::SlowPathStats) {
     let (mut barns, mut slow) = Default::default();
     for node in cache.state.nodes {
@@ -458,7 +458,7 @@ fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static Node) 
     (node, &cache.state.nodes[usize::from(node.0) % cache.state.nodes.len()])
 }
 
-/// See [`super::usage`].
+/// See [`crate::engine::usage`].
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let mut usage = Usage::default();
     let mut free = 0;

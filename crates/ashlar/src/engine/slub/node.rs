@@ -19,10 +19,10 @@
 //! together with another list_lock or a barn lock; the zone lock is not taken under it. Objects are not touched
 //! under it: refill only takes slabs' freelists, and walks them after.
 
-use crate::page::head::PageHead;
+use crate::base::sync::{Guard, Ordering, SpinLock};
+use crate::base::units::PageIndex;
+use crate::pages::head::PageHead;
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::{Guard, Ordering, SpinLock};
-use crate::units::PageIndex;
 
 /// Finds head entries: the memmap, or a small array in models.
 pub(crate) trait Heads {

@@ -9,14 +9,14 @@
 use super::Node;
 use super::node::{Chain, Freed, Taken};
 use super::{hollow, locality};
+use crate::base::report;
+use crate::base::sync::{Ordering, prefetch};
+use crate::base::units::{NodeId, Order, PageIndex};
 use crate::engine::{Origin, RawCache, defrags_now, tunable};
-use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::page::zone::{Run, ZONE};
-use crate::report;
+use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::pages::zone::{Run, ZONE};
 use crate::slab::freelist::{CorruptLink, read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::{Ordering, prefetch};
-use crate::units::{NodeId, Order, PageIndex};
 
 /// Slabs handled in one go.
 const BATCH: usize = 16;

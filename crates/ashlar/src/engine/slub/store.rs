@@ -11,12 +11,12 @@ use super::flush::flush;
 use super::hollow::Hollow;
 use super::locality;
 use super::node::NodeList;
+use crate::base::sync::{Ordering, Visit};
+use crate::base::units::CpuId;
 use crate::engine::{RawCache, meta_slice, tunable};
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 use crate::percpu::area::{PERCPU, is_sided};
 use crate::percpu::sheaf::{Cut, Sheaf, SheafList, new_sheaf, retire_sheaf};
-use crate::sync::{Ordering, Visit};
-use crate::units::CpuId;
 
 /// Most barns of a node and cache; CPUs beyond that share.
 pub(crate) const MAX_BARNS: usize = 16;
@@ -85,7 +85,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
     match node.barn(cpu).put_full(full, limit) {
         Ok(objects) => {
             if objects * stride > BARN_BYTES_WORTH_REAPING {
-                crate::background::wake();
+                crate::base::background::wake();
             }
         }
         Err(mut full) => {
