@@ -34,9 +34,9 @@ pub struct CacheInfo {
     /// Slabs, objects, bytes.
     pub usage: Usage,
     /// What happened at the barns.
-    pub barn: crate::engine::slub::barn::BarnStats,
+    pub barn: crate::engine::sheaves::barn::BarnStats,
     /// What happened on the slow paths.
-    pub slow: crate::engine::slub::counters::SlowPathStats,
+    pub slow: crate::engine::sheaves::counters::SlowPathStats,
     /// Locks taken, slow paths entered.
     pub counts: Counts,
     /// The queues of a cache of the engine `slab`.

@@ -30,8 +30,8 @@
 //!    [`EngineState::for_each_lock`], in lock order. Metadata memory is never given back and an
 //!    entry of the registry is used again by caches of any engine, so nothing in it may be assumed to be new.
 //! 4. Slabs: use the geometry, the state word and the freelists of [`crate::slab`], and where they fit the partial lists of
-//!    [`slub::node`] and the functions around them ([`slub::Node`] is no more than a partial list, counts, and barns that an
-//!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `slub::refill` does, so
+//!    [`sheaves::node`] and the functions around them ([`sheaves::Node`] is no more than a partial list, counts, and barns that an
+//!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `sheaves::refill` does, so
 //!    that [`RawCache::locate`], kfree and ksize find the object. An engine whose objects of several sizes share pages needs
 //!    a kind of page of its own in [`crate::pages::memmap::PageKind`], and an answer for it in the functions `find` of
 //!    `kmalloc` and `malloc::check`.
@@ -52,9 +52,9 @@ pub(crate) mod cpu_slab;
 mod figures;
 pub(crate) mod segregated;
 pub(crate) mod select;
+pub(crate) mod sheaves;
 pub(crate) mod slab;
 pub(crate) mod slob;
-pub(crate) mod slub;
 mod state;
 pub(crate) mod tally;
 mod tunables;
@@ -269,7 +269,7 @@ pub(crate) fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -
 macro_rules! of_engine {
     ($cache:expr, $function:ident($($argument:expr),*)) => {
         match $cache.engine {
-            Engine::Ashlar => slub::$function($($argument),*),
+            Engine::Sheaves => sheaves::$function($($argument),*),
             Engine::Slub(_) => cpu_slab::$function($($argument),*),
             Engine::Slab => slab::$function($($argument),*),
             Engine::Slob => slob::$function($($argument),*),
@@ -356,7 +356,7 @@ pub(crate) fn free(cache: &'static RawCache, address: usize) {
 /// As [`free`], of an object that another CPU was given: it should not be the next that this CPU hands out.
 pub(crate) fn free_foreign(cache: &'static RawCache, address: usize) {
     match cache.engine {
-        Engine::Ashlar => slub::free_foreign(cache, address),
+        Engine::Sheaves => sheaves::free_foreign(cache, address),
         _ => free(cache, address),
     }
 }
@@ -436,17 +436,17 @@ pub(crate) fn release(cache: &'static RawCache) {
 
 /// Bytes of free objects in slabs of which [`hollow`] might give pages back, of engines that can.
 pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
-    if cache.engine == Engine::Ashlar { slub::sparse_bytes(cache) } else { 0 }
+    if cache.engine == Engine::Sheaves { sheaves::sparse_bytes(cache) } else { 0 }
 }
 
 /// Gives free pages of slabs that are in use back to the system; bytes given back.
 pub(crate) fn hollow(cache: &'static RawCache) -> usize {
-    if cache.engine == Engine::Ashlar { slub::hollow(cache) } else { 0 }
+    if cache.engine == Engine::Sheaves { sheaves::hollow(cache) } else { 0 }
 }
 
 /// Makes slabs empty that nothing but what [`hollow`] did keeps; true if there were some.
 pub(crate) fn come_home(cache: &'static RawCache) -> bool {
-    cache.engine == Engine::Ashlar && slub::all_come_home(cache)
+    cache.engine == Engine::Sheaves && sheaves::all_come_home(cache)
 }
 
 /// Tells the engine of a cache that is where it stays, before anybody uses it.
@@ -500,7 +500,9 @@ pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
 }
 
 /// What happened at its barns, and on the way between them and slabs.
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> (slub::barn::BarnStats, slub::counters::SlowPathStats) {
+pub(crate) fn slow_path_stats(
+    cache: &'static RawCache,
+) -> (sheaves::barn::BarnStats, sheaves::counters::SlowPathStats) {
     of_engine!(cache, stats(cache))
 }
 

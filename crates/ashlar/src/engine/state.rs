@@ -1,6 +1,6 @@
 //! What the engines keep for one cache, in one place: [`EngineState`].
 
-use super::{Engine, Opening, cpu_slab, segregated, slab, slub, tally};
+use super::{Engine, Opening, cpu_slab, segregated, sheaves, slab, tally};
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
 use crate::slab::geometry::Geometry;
@@ -11,7 +11,7 @@ use crate::slab::geometry::Geometry;
 #[derive(Clone, Copy)]
 pub(crate) struct EngineState {
     /// Partial slabs and barns, an entry a node: of every engine whose slabs have a state word.
-    pub(crate) nodes: &'static [slub::Node],
+    pub(crate) nodes: &'static [sheaves::Node],
     /// Of the stages of SLUB: places in the per-CPU areas, claimed for the life of one cache.
     pub(crate) places: cpu_slab::Places,
     /// Of SLAB: its queues and lists.
@@ -31,14 +31,14 @@ impl EngineState {
     /// the state for the next cache. Under the registry lock. Where objects share pages with those of other caches, `geometry`
     /// becomes that of the pages.
     pub(crate) fn open(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        if of.engine == Engine::Ashlar { self.open_nodes() } else { self.open_other(of, geometry) }
+        if of.engine == Engine::Sheaves { self.open_nodes() } else { self.open_other(of, geometry) }
     }
 
     /// [`Self::open`] for the engines that have to be asked for.
     #[inline(never)]
     fn open_other(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
         match of.engine {
-            Engine::Ashlar => self.open_nodes(),
+            Engine::Sheaves => self.open_nodes(),
             Engine::Slub(stage) => {
                 self.open_nodes_and_page_lists()?;
                 self.places = cpu_slab::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
@@ -60,12 +60,12 @@ impl EngineState {
     }
 
     fn open_nodes(&mut self) -> Result<(), CreateError> {
-        slub::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
+        sheaves::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
     }
 
     /// Visits all locks in it, for a fork: of every kind that was ever made.
     pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
-        slub::for_each_lock(self.nodes, visit);
+        sheaves::for_each_lock(self.nodes, visit);
         self.slab.for_each_lock(visit);
     }
 }

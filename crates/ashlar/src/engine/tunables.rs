@@ -102,8 +102,8 @@ impl Tunable {
         match self {
             Tunable::CpuPartial => matches!(engine, Engine::Slub(Stage::Bulk)),
             Tunable::MinPartial => !matches!(engine, Engine::Slab | Engine::Slob),
-            Tunable::SheafCapacity => matches!(engine, Engine::Ashlar),
-            Tunable::RemoteNodeDefragRatio => matches!(engine, Engine::Ashlar | Engine::Slub(_)),
+            Tunable::SheafCapacity => matches!(engine, Engine::Sheaves),
+            Tunable::RemoteNodeDefragRatio => matches!(engine, Engine::Sheaves | Engine::Slub(_)),
             Tunable::Limit | Tunable::BatchCount | Tunable::Shared => matches!(engine, Engine::Slab),
         }
     }
