@@ -64,7 +64,7 @@ fn what_few_programs_use_lies_apart() {
         let astray: Vec<_> = found.iter().filter(|symbol| !place.contains(&symbol.0)).collect();
         assert!(astray.is_empty(), "{name}: {astray:x?} outside {place:x?}");
     };
-    for engine in ["8cpu_slab", "4slab", "4slob", "10segregated"] {
+    for engine in ["7history4slub", "7history11slab_queues", "7history4slob", "7history10slob_pools"] {
         lies(&format!("6ashlar6engine{engine}"), &apart);
     }
     for module in

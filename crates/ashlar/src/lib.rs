@@ -50,13 +50,15 @@ mod engine;
 /// The part of the engine that models drive; the files are those of the real module.
 #[cfg(ashlar_loom)]
 mod engine {
-    pub(crate) mod cpu_slab {
-        pub(crate) mod slabs;
-    }
-    pub(crate) mod slab {
-        pub(crate) mod alien;
-        pub(crate) mod array;
-        pub(crate) mod lists;
+    pub(crate) mod history {
+        pub(crate) mod slab_queues {
+            pub(crate) mod alien;
+            pub(crate) mod array;
+            pub(crate) mod lists;
+        }
+        pub(crate) mod slub {
+            pub(crate) mod slabs;
+        }
     }
     pub(crate) mod sheaves {
         pub(crate) mod barn;
@@ -123,9 +125,9 @@ mod api {
     };
     #[cfg(feature = "os")]
     pub use crate::cache::{start_reaper, start_reaper_by, stop_reaper};
+    pub use crate::engine::history::slab_queues::{QueueInfo, QueueTunables};
     pub use crate::engine::sheaves::barn::BarnStats;
     pub use crate::engine::sheaves::counters::SlowPathStats;
-    pub use crate::engine::slab::{QueueInfo, QueueTunables};
     pub use crate::engine::{Counts, Engine, MAX_NAME, Search, Stage, Tunable, Usage};
     pub use crate::global::Ashlar;
     pub use crate::kmalloc::{

@@ -2,7 +2,7 @@
 
 use super::registry;
 use crate::base::sync::Ordering;
-use crate::engine::slab::{self, QueueInfo};
+use crate::engine::history::slab_queues::{self, QueueInfo};
 use crate::engine::{self, Counts, Engine, MAX_NAME, RawCache, Usage, tunable};
 
 /// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
@@ -82,7 +82,7 @@ pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
         barn,
         slow,
         counts: engine::counts(raw),
-        queues: (raw.engine == Engine::Slab).then(|| slab::queue_info(raw)),
+        queues: (raw.engine == Engine::Slab).then(|| slab_queues::queue_info(raw)),
     };
     info.named(raw.name())
 }

@@ -17,14 +17,14 @@
 use super::KmemCache;
 use crate::base::error::TuneError;
 use crate::base::sync::{AtomicUsize, Ordering};
-use crate::engine::slab::{self, QueueTunables};
+use crate::engine::history::slab_queues::{self, QueueTunables};
 use crate::engine::{self, Engine, Tunable, sheaves, tunable};
 
 impl KmemCache {
     /// The value of a tunable; `None` where the cache's engine has no such thing.
     pub fn tunable(&self, which: Tunable) -> Option<usize> {
         let raw = self.raw;
-        let queues = || slab::queue_info(raw).tunables;
+        let queues = || slab_queues::queue_info(raw).tunables;
         which.is_of(raw.engine).then(|| match which {
             Tunable::CpuPartial => tunable(&raw.cpu_partial),
             Tunable::MinPartial => tunable(&raw.min_partial),
@@ -62,7 +62,7 @@ impl KmemCache {
             }
             Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),
             Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
-                let mut queues = slab::queue_info(raw).tunables;
+                let mut queues = slab_queues::queue_info(raw).tunables;
                 match which {
                     Tunable::Limit => {
                         queues.limit = value;
@@ -71,7 +71,7 @@ impl KmemCache {
                     Tunable::BatchCount => queues.batchcount = value,
                     _ => queues.shared = value,
                 }
-                slab::tune(raw, &queues)?;
+                slab_queues::tune(raw, &queues)?;
             }
         }
         crate::base::background::settle();
@@ -95,7 +95,7 @@ impl KmemCache {
         if self.raw.engine != Engine::Slab {
             return Err(TuneError::Engine(Tunable::Limit.engines()));
         }
-        let done = slab::tune(self.raw, tunables);
+        let done = slab_queues::tune(self.raw, tunables);
         crate::base::background::settle();
         done
     }

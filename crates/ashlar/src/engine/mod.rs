@@ -48,22 +48,21 @@
 //! drain lock, then CPU lock, then slab_lock or alien lock, then list_lock or barn lock (never both), then pool lock or zone
 //! lock, then meta lock.
 
-pub(crate) mod cpu_slab;
 mod figures;
-pub(crate) mod segregated;
+pub(crate) mod history;
 pub(crate) mod select;
 pub(crate) mod sheaves;
-pub(crate) mod slab;
-pub(crate) mod slob;
 mod state;
 pub(crate) mod tally;
 mod tunables;
 
-pub use cpu_slab::Stage;
 pub use figures::{Counts, Search, Usage};
+pub use history::slub::Stage;
 pub use select::Engine;
 pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;
+
+use history::{slab_queues, slob, slob_pools, slub};
 
 use crate::base::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
 use crate::base::units::{NodeId, PageIndex};
@@ -250,7 +249,7 @@ pub(crate) struct Opening {
     /// With which others it may share pages.
     pub(crate) group: u8,
     /// Of SLAB.
-    pub(crate) queues: slab::QueueOptions,
+    pub(crate) queues: slab_queues::QueueOptions,
 }
 
 /// Metadata memory for `count` values, filled by `make`; never given back.
@@ -270,10 +269,10 @@ macro_rules! of_engine {
     ($cache:expr, $function:ident($($argument:expr),*)) => {
         match $cache.engine {
             Engine::Sheaves => sheaves::$function($($argument),*),
-            Engine::Slub(_) => cpu_slab::$function($($argument),*),
-            Engine::Slab => slab::$function($($argument),*),
+            Engine::Slub(_) => slub::$function($($argument),*),
+            Engine::Slab => slab_queues::$function($($argument),*),
             Engine::Slob => slob::$function($($argument),*),
-            Engine::SlobSeg | Engine::SlobCache => segregated::$function($($argument),*),
+            Engine::SlobSeg | Engine::SlobCache => slob_pools::$function($($argument),*),
         }
     };
 }
@@ -287,8 +286,8 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     }
     // The stages of SLUB and SLAB have a fast path, which counts: a comparison for each, and the rest out of line.
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::alloc(cache),
-        Engine::Slab => slab::alloc(cache),
+        Engine::Slub(_) => slub::alloc(cache),
+        Engine::Slab => slab_queues::alloc(cache),
         _ => others(cache),
     }
 }
@@ -304,7 +303,7 @@ pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
 
 /// Visits the locks that engines have beside those of their caches, for a fork.
 pub(crate) fn for_each_shared_lock(visit: Visit<'_>) {
-    segregated::for_each_lock(visit);
+    slob_pools::for_each_lock(visit);
     slob::for_each_lock(visit);
 }
 
@@ -347,8 +346,8 @@ pub(crate) fn free(cache: &'static RawCache, address: usize) {
         of_engine!(cache, free(cache, address));
     }
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::free(cache, address),
-        Engine::Slab => slab::free(cache, address),
+        Engine::Slub(_) => slub::free(cache, address),
+        Engine::Slab => slab_queues::free(cache, address),
         _ => others(cache, address),
     }
 }
@@ -369,8 +368,8 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, address: usize)
         of_engine!(cache, free_in(cache, slab, address));
     }
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::free_in(cache, slab, address),
-        Engine::Slab => slab::free_in(cache, slab, address),
+        Engine::Slub(_) => slub::free_in(cache, slab, address),
+        Engine::Slab => slab_queues::free_in(cache, slab, address),
         _ => others(cache, slab, address),
     }
 }
@@ -452,7 +451,7 @@ pub(crate) fn come_home(cache: &'static RawCache) -> bool {
 /// Tells the engine of a cache that is where it stays, before anybody uses it.
 pub(crate) fn attach(cache: &'static RawCache) {
     if matches!(cache.engine, Engine::SlobSeg | Engine::SlobCache) {
-        segregated::attach(cache);
+        slob_pools::attach(cache);
     }
 }
 
@@ -464,7 +463,7 @@ pub(crate) fn close(cache: &'static RawCache) {
 /// The cache under whose name the pages of this one stand, if it shares them with that and has none of its own.
 pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
     match cache.engine {
-        Engine::SlobSeg | Engine::SlobCache => segregated::home(cache),
+        Engine::SlobSeg | Engine::SlobCache => slob_pools::home(cache),
         _ => None,
     }
 }

@@ -3,8 +3,8 @@
 //! Two choices exist. `ASHLAR_OPTIONS=engine=ID` is that of the process: kmalloc's and malloc's caches, and every
 //! cache that does not choose, use it. [`crate::CacheArgs::engine`] is that of one cache.
 
-use super::cpu_slab::Stage;
-use super::cpu_slab::stage::cpu_partial;
+use super::history::slub::Stage;
+use super::history::slub::stage::cpu_partial;
 use crate::slab::OrderRule;
 
 /// The strategy of a cache. Closed: `engine/mod.rs` says what an arm more takes.
@@ -77,7 +77,7 @@ impl Engine {
             Engine::Sheaves => crate::base::units::LARGEST_KMALLOC_CLASS,
             Engine::Slub(stage) => stage.kmalloc_max_cache(),
             Engine::Slab => 2 * crate::base::units::PAGE_SIZE,
-            Engine::Slob => super::slob::KMALLOC_MAX,
+            Engine::Slob => super::history::slob::KMALLOC_MAX,
             // A page and more is runs of pages, which need no list.
             Engine::SlobSeg | Engine::SlobCache => crate::base::units::PAGE_SIZE,
         }
@@ -101,7 +101,7 @@ impl Engine {
     /// Bytes that kmalloc sets aside for `size` bytes, where `class` is the size of its class.
     pub(crate) const fn kmalloc_roundup(self, size: usize, class: usize) -> usize {
         match self {
-            Engine::Slob => super::slob::roundup(size),
+            Engine::Slob => super::history::slob::roundup(size),
             Engine::SlobSeg if !class.is_power_of_two() => class.next_power_of_two(),
             _ => class,
         }
@@ -114,7 +114,7 @@ impl Engine {
             Engine::Sheaves | Engine::Slab => by_size,
             Engine::Slub(stage) => stage.min_partial(by_size),
             Engine::Slob => 0,
-            Engine::SlobSeg | Engine::SlobCache => super::segregated::KEPT,
+            Engine::SlobSeg | Engine::SlobCache => super::history::slob_pools::KEPT,
         }
     }
 
@@ -136,7 +136,7 @@ impl Engine {
                 ..rule
             },
             Engine::Slub(stage) => stage.order_rule(rule),
-            Engine::Slab => super::slab::layout::order_rule(rule),
+            Engine::Slab => super::history::slab_queues::layout::order_rule(rule),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The tunables of caches: names, values, and the engines that have them. What a change does is the business of the layer above.
 
-use super::cpu_slab::Stage;
+use super::history::slub::Stage;
 use super::select::Engine;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 
@@ -92,8 +92,8 @@ impl Tunable {
             Tunable::CpuPartial | Tunable::MinPartial => (0, MOST),
             Tunable::SheafCapacity => (0, MAX_SHEAF_CAPACITY),
             Tunable::RemoteNodeDefragRatio => (0, 100),
-            Tunable::Limit | Tunable::BatchCount => (1, super::slab::MAX_LIMIT),
-            Tunable::Shared => (0, super::slab::MAX_SHARED),
+            Tunable::Limit | Tunable::BatchCount => (1, super::history::slab_queues::MAX_LIMIT),
+            Tunable::Shared => (0, super::history::slab_queues::MAX_SHARED),
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) use state::{MAX_LIMIT, MAX_SHARED, QueueOptions, State, close, tune};
 use crate::base::report;
 use crate::base::sync::{Ordering, bump};
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::cpu_slab::{all_cpus, this_cpu};
+use crate::engine::history::slub::{all_cpus, this_cpu};
 use crate::engine::sheaves::counters::SlowPathStats;
 use crate::engine::sheaves::{self, barn::BarnStats};
 use crate::engine::{Counts, RawCache, Usage};
