@@ -64,7 +64,7 @@ fn what_few_programs_use_lies_apart() {
         let astray: Vec<_> = found.iter().filter(|symbol| !place.contains(&symbol.0)).collect();
         assert!(astray.is_empty(), "{name}: {astray:x?} outside {place:x?}");
     };
-    for engine in ["8cpu_slab", "4slab", "4slob", "10segregated"] {
+    for engine in ["7history4slub", "7history11slab_queues", "7history4slob", "7history10slob_pools"] {
         lies(&format!("6ashlar6engine{engine}"), &apart);
     }
     for module in
@@ -81,11 +81,11 @@ fn what_few_programs_use_lies_apart() {
     ] {
         lies(function, &apart);
     }
-    for hollow in ["6ashlar6engine6hollow", "6ashlar6engine4slub6hollow10bring_home"] {
+    for hollow in ["6ashlar6engine6hollow", "6ashlar6engine7sheaves6hollow10bring_home"] {
         lies(hollow, &apart);
     }
     for path in
-        ["6ashlar6engine4slub6refill", "6ashlar6malloc11malloc_slow", "6ashlar6malloc9free_slow", "7process7at_load"]
+        ["6ashlar6engine7sheaves6refill", "6ashlar6malloc11malloc_slow", "6ashlar6malloc9free_slow", "7process7at_load"]
     {
         lies(path, &text);
     }

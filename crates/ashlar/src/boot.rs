@@ -117,7 +117,7 @@ fn lay_out(
 /// Tells the layers whom to call.
 fn connect() -> bool {
     ZONE.set_before_growth(crate::cache::reaper::before_growth);
-    crate::engine::slab::set_walk(crate::cache::reaper::visit);
+    crate::engine::history::slab_queues::set_walk(crate::cache::reaper::visit);
     #[cfg(feature = "os")]
     if options().reaper != crate::options::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {
         crate::base::background::enable(&crate::cache::reaper::JOB);

@@ -31,7 +31,7 @@
 
 use crate::base::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, Visit, relax, thread_id};
 use crate::cache::registry;
-use crate::engine::{self, slab::pool};
+use crate::engine::{self, history::slab_queues::pool};
 use crate::malloc::beside_fork::{self, GATE};
 use crate::pages::{direct, meta::META, zone::ZONE};
 use crate::percpu::{drain, pages, sheaf};

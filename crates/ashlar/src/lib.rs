@@ -19,7 +19,7 @@
 //! | 1 | `pages` `options` | where memory comes from: the zone, its blocks, memmap |
 //! | 2 | `slab` | one slab: geometry, state word, freelist |
 //! | 3 | `percpu` | CPU-local sections, sheaves |
-//! | 4 | `engine` | strategies; `slub`: barns, partial slabs, refill and flush |
+//! | 4 | `engine` | the strategies: `sheaves`, the default, and those of history |
 //! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
 //! | 6 | `kmalloc` `malloc` `prefill` `numa` | size classes and large objects; C's allocator; reserves; memory of a node |
 //! | 7 | `global` `fork` `load` `probe` `boot` | faces, fork handlers, locks seen from outside, start |
@@ -50,15 +50,17 @@ mod engine;
 /// The part of the engine that models drive; the files are those of the real module.
 #[cfg(ashlar_loom)]
 mod engine {
-    pub(crate) mod cpu_slab {
-        pub(crate) mod slabs;
+    pub(crate) mod history {
+        pub(crate) mod slab_queues {
+            pub(crate) mod alien;
+            pub(crate) mod array;
+            pub(crate) mod lists;
+        }
+        pub(crate) mod slub {
+            pub(crate) mod slabs;
+        }
     }
-    pub(crate) mod slab {
-        pub(crate) mod alien;
-        pub(crate) mod array;
-        pub(crate) mod lists;
-    }
-    pub(crate) mod slub {
+    pub(crate) mod sheaves {
         pub(crate) mod barn;
         pub(crate) mod node;
     }
@@ -123,9 +125,9 @@ mod api {
     };
     #[cfg(feature = "os")]
     pub use crate::cache::{start_reaper, start_reaper_by, stop_reaper};
-    pub use crate::engine::slab::{QueueInfo, QueueTunables};
-    pub use crate::engine::slub::barn::BarnStats;
-    pub use crate::engine::slub::counters::SlowPathStats;
+    pub use crate::engine::history::slab_queues::{QueueInfo, QueueTunables};
+    pub use crate::engine::sheaves::barn::BarnStats;
+    pub use crate::engine::sheaves::counters::SlowPathStats;
     pub use crate::engine::{Counts, Engine, MAX_NAME, Search, Stage, Tunable, Usage};
     pub use crate::global::Ashlar;
     pub use crate::kmalloc::{

@@ -52,7 +52,7 @@ pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
 /// A round of the reaper of the engine `slab` for every CPU and node, as if their time had come.
 pub fn slab_round(cache: &KmemCache) {
     assert_eq!(cache.engine(), crate::Engine::Slab, "only its caches have such rounds");
-    crate::engine::slab::round_now(cache.raw_cache());
+    crate::engine::history::slab_queues::round_now(cache.raw_cache());
 }
 
 /// The place of this thread's pointer to the armed critical section (`rseq_cs`), registered or emulated.

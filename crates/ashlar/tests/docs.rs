@@ -87,7 +87,7 @@ fn declares(text: &str, keywords: &[&str], name: &str) -> bool {
 
 const ITEMS: [&str; 9] = ["fn ", "mod ", "struct ", "enum ", "trait ", "type ", "const ", "static ", "macro_rules! "];
 
-/// Checks a path such as `engine::slub::refill::carve`: modules as far as there are files, then items in the file.
+/// Checks a path such as `engine::sheaves::refill::carve`: modules as far as there are files, then items in the file.
 /// `ashlar::name` is a name of the interface.
 fn check_path(path: &str) -> Result<(), String> {
     let path = path.trim_end_matches("()");

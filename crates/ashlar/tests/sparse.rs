@@ -1,4 +1,4 @@
-//! Slabs of which few objects are left give their free pages back to the system, and the objects in them come back (`engine/slub/hollow.rs`).
+//! Slabs of which few objects are left give their free pages back to the system, and the objects in them come back (`engine/sheaves/hollow.rs`).
 //! Each test is a process of its own.
 
 mod common;

@@ -2,7 +2,7 @@
 
 use super::registry;
 use crate::base::sync::Ordering;
-use crate::engine::slab::{self, QueueInfo};
+use crate::engine::history::slab_queues::{self, QueueInfo};
 use crate::engine::{self, Counts, Engine, MAX_NAME, RawCache, Usage, tunable};
 
 /// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
@@ -34,9 +34,9 @@ pub struct CacheInfo {
     /// Slabs, objects, bytes.
     pub usage: Usage,
     /// What happened at the barns.
-    pub barn: crate::engine::slub::barn::BarnStats,
+    pub barn: crate::engine::sheaves::barn::BarnStats,
     /// What happened on the slow paths.
-    pub slow: crate::engine::slub::counters::SlowPathStats,
+    pub slow: crate::engine::sheaves::counters::SlowPathStats,
     /// Locks taken, slow paths entered.
     pub counts: Counts,
     /// The queues of a cache of the engine `slab`.
@@ -82,7 +82,7 @@ pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
         barn,
         slow,
         counts: engine::counts(raw),
-        queues: (raw.engine == Engine::Slab).then(|| slab::queue_info(raw)),
+        queues: (raw.engine == Engine::Slab).then(|| slab_queues::queue_info(raw)),
     };
     info.named(raw.name())
 }

@@ -26,7 +26,8 @@ pub use typed::{Cache, CacheBox, Constructed};
 use core::ptr::NonNull;
 
 use crate::base::error::{CreateError, DestroyError};
-use crate::engine::{self, Engine, MAX_NAME, Origin, RawCache, Tunable, slab};
+use crate::engine::history::slab_queues;
+use crate::engine::{self, Engine, MAX_NAME, Origin, RawCache, Tunable};
 use crate::options::{Candidate, Own};
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
@@ -231,7 +232,7 @@ fn create_or_merge(
     // SLAB has no links: constructed objects need no room for one.
     let mut geometry = Geometry::new(size, args.align, args.hwcache_align, constructed && !is_slab, rule, cpus)?;
     if is_slab {
-        geometry = slab::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
+        geometry = slab_queues::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
     }
     // What the user wants of this cache, what its maker wants, what the user wants of all.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
@@ -252,7 +253,7 @@ fn create_or_merge(
         cpu_partial: cpu_partial.unwrap_or_else(|| engine.cpu_partial(stride)),
         defrag_ratio: ratio.unwrap_or(0) as u16 * 10,
         engine,
-        queues: slab::QueueOptions {
+        queues: slab_queues::QueueOptions {
             limit: wanted(Tunable::Limit, None, options.limit),
             batchcount: wanted(Tunable::BatchCount, None, options.batchcount),
             shared: wanted(Tunable::Shared, None, options.shared),

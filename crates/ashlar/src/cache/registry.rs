@@ -8,7 +8,7 @@ use super::merge::{self, Alias};
 use crate::base::error::CreateError;
 use crate::base::sync::{LockWord, Ordering, SpinLock, Visit};
 use crate::base::units::PageIndex;
-use crate::engine::slab::QueueOptions;
+use crate::engine::history::slab_queues::QueueOptions;
 use crate::engine::{self, Construct, Engine, Merge, Opening, Origin, Plan, RawCache};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::meta::META;

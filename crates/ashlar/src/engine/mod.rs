@@ -30,8 +30,8 @@
 //!    [`EngineState::for_each_lock`], in lock order. Metadata memory is never given back and an
 //!    entry of the registry is used again by caches of any engine, so nothing in it may be assumed to be new.
 //! 4. Slabs: use the geometry, the state word and the freelists of [`crate::slab`], and where they fit the partial lists of
-//!    [`slub::node`] and the functions around them ([`slub::Node`] is no more than a partial list, counts, and barns that an
-//!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `slub::refill` does, so
+//!    [`sheaves::node`] and the functions around them ([`sheaves::Node`] is no more than a partial list, counts, and barns that an
+//!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `sheaves::refill` does, so
 //!    that [`RawCache::locate`], kfree and ksize find the object. An engine whose objects of several sizes share pages needs
 //!    a kind of page of its own in [`crate::pages::memmap::PageKind`], and an answer for it in the functions `find` of
 //!    `kmalloc` and `malloc::check`.
@@ -48,22 +48,21 @@
 //! drain lock, then CPU lock, then slab_lock or alien lock, then list_lock or barn lock (never both), then pool lock or zone
 //! lock, then meta lock.
 
-pub(crate) mod cpu_slab;
 mod figures;
-pub(crate) mod segregated;
+pub(crate) mod history;
 pub(crate) mod select;
-pub(crate) mod slab;
-pub(crate) mod slob;
-pub(crate) mod slub;
+pub(crate) mod sheaves;
 mod state;
 pub(crate) mod tally;
 mod tunables;
 
-pub use cpu_slab::Stage;
 pub use figures::{Counts, Search, Usage};
+pub use history::slub::Stage;
 pub use select::Engine;
 pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;
+
+use history::{slab_queues, slob, slob_pools, slub};
 
 use crate::base::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
 use crate::base::units::{NodeId, PageIndex};
@@ -250,7 +249,7 @@ pub(crate) struct Opening {
     /// With which others it may share pages.
     pub(crate) group: u8,
     /// Of SLAB.
-    pub(crate) queues: slab::QueueOptions,
+    pub(crate) queues: slab_queues::QueueOptions,
 }
 
 /// Metadata memory for `count` values, filled by `make`; never given back.
@@ -269,11 +268,11 @@ pub(crate) fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -
 macro_rules! of_engine {
     ($cache:expr, $function:ident($($argument:expr),*)) => {
         match $cache.engine {
-            Engine::Ashlar => slub::$function($($argument),*),
-            Engine::Slub(_) => cpu_slab::$function($($argument),*),
-            Engine::Slab => slab::$function($($argument),*),
+            Engine::Sheaves => sheaves::$function($($argument),*),
+            Engine::Slub(_) => slub::$function($($argument),*),
+            Engine::Slab => slab_queues::$function($($argument),*),
             Engine::Slob => slob::$function($($argument),*),
-            Engine::SlobSeg | Engine::SlobCache => segregated::$function($($argument),*),
+            Engine::SlobSeg | Engine::SlobCache => slob_pools::$function($($argument),*),
         }
     };
 }
@@ -287,8 +286,8 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     }
     // The stages of SLUB and SLAB have a fast path, which counts: a comparison for each, and the rest out of line.
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::alloc(cache),
-        Engine::Slab => slab::alloc(cache),
+        Engine::Slub(_) => slub::alloc(cache),
+        Engine::Slab => slab_queues::alloc(cache),
         _ => others(cache),
     }
 }
@@ -304,7 +303,7 @@ pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
 
 /// Visits the locks that engines have beside those of their caches, for a fork.
 pub(crate) fn for_each_shared_lock(visit: Visit<'_>) {
-    segregated::for_each_lock(visit);
+    slob_pools::for_each_lock(visit);
     slob::for_each_lock(visit);
 }
 
@@ -347,8 +346,8 @@ pub(crate) fn free(cache: &'static RawCache, address: usize) {
         of_engine!(cache, free(cache, address));
     }
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::free(cache, address),
-        Engine::Slab => slab::free(cache, address),
+        Engine::Slub(_) => slub::free(cache, address),
+        Engine::Slab => slab_queues::free(cache, address),
         _ => others(cache, address),
     }
 }
@@ -356,7 +355,7 @@ pub(crate) fn free(cache: &'static RawCache, address: usize) {
 /// As [`free`], of an object that another CPU was given: it should not be the next that this CPU hands out.
 pub(crate) fn free_foreign(cache: &'static RawCache, address: usize) {
     match cache.engine {
-        Engine::Ashlar => slub::free_foreign(cache, address),
+        Engine::Sheaves => sheaves::free_foreign(cache, address),
         _ => free(cache, address),
     }
 }
@@ -369,8 +368,8 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, address: usize)
         of_engine!(cache, free_in(cache, slab, address));
     }
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::free_in(cache, slab, address),
-        Engine::Slab => slab::free_in(cache, slab, address),
+        Engine::Slub(_) => slub::free_in(cache, slab, address),
+        Engine::Slab => slab_queues::free_in(cache, slab, address),
         _ => others(cache, slab, address),
     }
 }
@@ -436,23 +435,23 @@ pub(crate) fn release(cache: &'static RawCache) {
 
 /// Bytes of free objects in slabs of which [`hollow`] might give pages back, of engines that can.
 pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
-    if cache.engine == Engine::Ashlar { slub::sparse_bytes(cache) } else { 0 }
+    if cache.engine == Engine::Sheaves { sheaves::sparse_bytes(cache) } else { 0 }
 }
 
 /// Gives free pages of slabs that are in use back to the system; bytes given back.
 pub(crate) fn hollow(cache: &'static RawCache) -> usize {
-    if cache.engine == Engine::Ashlar { slub::hollow(cache) } else { 0 }
+    if cache.engine == Engine::Sheaves { sheaves::hollow(cache) } else { 0 }
 }
 
 /// Makes slabs empty that nothing but what [`hollow`] did keeps; true if there were some.
 pub(crate) fn come_home(cache: &'static RawCache) -> bool {
-    cache.engine == Engine::Ashlar && slub::all_come_home(cache)
+    cache.engine == Engine::Sheaves && sheaves::all_come_home(cache)
 }
 
 /// Tells the engine of a cache that is where it stays, before anybody uses it.
 pub(crate) fn attach(cache: &'static RawCache) {
     if matches!(cache.engine, Engine::SlobSeg | Engine::SlobCache) {
-        segregated::attach(cache);
+        slob_pools::attach(cache);
     }
 }
 
@@ -464,7 +463,7 @@ pub(crate) fn close(cache: &'static RawCache) {
 /// The cache under whose name the pages of this one stand, if it shares them with that and has none of its own.
 pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
     match cache.engine {
-        Engine::SlobSeg | Engine::SlobCache => segregated::home(cache),
+        Engine::SlobSeg | Engine::SlobCache => slob_pools::home(cache),
         _ => None,
     }
 }
@@ -500,7 +499,9 @@ pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
 }
 
 /// What happened at its barns, and on the way between them and slabs.
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> (slub::barn::BarnStats, slub::counters::SlowPathStats) {
+pub(crate) fn slow_path_stats(
+    cache: &'static RawCache,
+) -> (sheaves::barn::BarnStats, sheaves::counters::SlowPathStats) {
     of_engine!(cache, stats(cache))
 }
 

@@ -16,7 +16,7 @@ use crate::base::report;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
-use crate::engine::slob::{self, Sized};
+use crate::engine::history::slob::{self, Sized};
 use crate::engine::{self, Origin, RawCache};
 use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};

@@ -10,7 +10,7 @@ use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
-use crate::engine::slob::{self, Sized};
+use crate::engine::history::slob::{self, Sized};
 use crate::engine::{Origin, RawCache};
 use crate::pages::direct;
 use crate::pages::memmap::{MEMMAP, PageKind};

@@ -480,7 +480,7 @@ mod tests {
         assert!(ensure());
         let cache = cache(class_of(3584)).unwrap();
         for capacity in [254, 1, 126, 30, 62, 254] {
-            engine::slub::set_sheaf_capacity(cache, capacity, 2);
+            engine::sheaves::set_sheaf_capacity(cache, capacity, 2);
             let mut all: Vec<usize> = (0..2000).map(|_| malloc(3584) as usize).collect();
             // SAFETY: each was allocated here and is freed once.
             all.iter().for_each(|&at| unsafe { free(at as *mut u8) });

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use loom::cell::UnsafeCell;
 
 use super::{explore, race};
-use crate::engine::slub::barn::Barn;
+use crate::engine::sheaves::barn::Barn;
 use crate::percpu::sheaf::{Sheaf, UNIT_BYTES};
 
 /// Objects in a sheaf here.

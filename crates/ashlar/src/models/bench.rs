@@ -9,8 +9,8 @@ use loom::cell::UnsafeCell;
 
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::base::units::PageIndex;
-use crate::engine::cpu_slab::slabs::{self, Protection, Thawed};
-use crate::engine::slub::node::{Chain, Freed, Heads, NodeList, Taken};
+use crate::engine::history::slub::slabs::{self, Protection, Thawed};
+use crate::engine::sheaves::node::{Chain, Freed, Heads, NodeList, Taken};
 use crate::pages::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};

@@ -15,10 +15,10 @@ use loom::cell::UnsafeCell;
 use super::{explore, race};
 use crate::base::sync::SpinLock;
 use crate::base::units::PageIndex;
-use crate::engine::slab::alien::AlienCache;
-use crate::engine::slab::array::ArrayCache;
-use crate::engine::slab::lists::{After, Lists, Slabs, fill_array, free_indices};
-use crate::engine::slub::node::{Heads, Partial};
+use crate::engine::history::slab_queues::alien::AlienCache;
+use crate::engine::history::slab_queues::array::ArrayCache;
+use crate::engine::history::slab_queues::lists::{After, Lists, Slabs, fill_array, free_indices};
+use crate::engine::sheaves::node::{Heads, Partial};
 use crate::pages::head::PageHead;
 
 /// Objects in a slab.

@@ -5,7 +5,7 @@ use std::vec;
 use super::bench::Bench;
 use super::{explore, race};
 use crate::base::units::PageIndex;
-use crate::engine::slub::node::Freed;
+use crate::engine::sheaves::node::Freed;
 
 const PAGE: PageIndex = PageIndex(0);
 

@@ -90,7 +90,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) const DEFAULT: Options = Options {
-        engine: Engine::Ashlar,
+        engine: Engine::Sheaves,
         percpu: Wanted::Auto,
         nodes: 0,
         hugepages: HugePages::Auto,

@@ -224,7 +224,7 @@ fn granule(source: &dyn PageSource) -> usize {
 /// The source of the pages, if slabs of `cache` may have hollow objects.
 fn source_for(cache: &RawCache) -> Option<&'static dyn PageSource> {
     let source = ZONE.source()?;
-    let suits = cache.engine == Engine::Ashlar
+    let suits = cache.engine == Engine::Sheaves
         && cache.ctor.is_none()
         && cache.geometry.order.bytes() >= WORTH * granule(source)
         && REFUSED.load(Ordering::Relaxed) == 0;

@@ -39,13 +39,13 @@ pub(crate) use reap::{reap, round_now, set_walk};
 pub use state::QueueTunables;
 pub(crate) use state::{MAX_LIMIT, MAX_SHARED, QueueOptions, State, close, tune};
 
-use crate::engine::cpu_slab::{all_cpus, this_cpu};
-use crate::engine::slub::counters::SlowPathStats;
-use crate::engine::slub::{self, barn::BarnStats};
-use crate::engine::{Counts, RawCache, Usage};
 use crate::base::report;
 use crate::base::sync::{Ordering, bump};
 use crate::base::units::{NodeId, PageIndex};
+use crate::engine::history::slub::{all_cpus, this_cpu};
+use crate::engine::sheaves::counters::SlowPathStats;
+use crate::engine::sheaves::{self, barn::BarnStats};
+use crate::engine::{Counts, RawCache, Usage};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::ZONE;
 use crate::percpu::area::PERCPU;
@@ -135,9 +135,11 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     }
     let first = MEMMAP.address_of(page) + colour;
     for index in 0..usize::from(geometry.max_objects) {
-        slub::carve(cache, first + index * geometry.stride);
+        sheaves::carve(cache, first + index * geometry.stride);
     }
-    MEMMAP.set_class(page, geometry.order.pages(), slub::class_word(cache, 0), |back| slub::class_word(cache, back));
+    MEMMAP.set_class(page, geometry.order.pages(), sheaves::class_word(cache, 0), |back| {
+        sheaves::class_word(cache, back)
+    });
     let entry = &cache.state.nodes[usize::from(node.0)];
     let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
     if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
@@ -410,7 +412,7 @@ pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
 
 /// See [`crate::engine::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
-    slub::stats(cache)
+    sheaves::stats(cache)
 }
 
 /// The queues of a cache at one moment: what slabinfo says of a cache of SLAB.

@@ -4,7 +4,7 @@ use super::local::{self, NO_SLAB, exchange, read};
 use super::{Chain, Freed, Node, Outcome, feed, finish_free, free_chain, switches};
 use crate::base::units::PageIndex;
 use crate::engine::RawCache;
-use crate::engine::slub::flush::{Sink, flush_to};
+use crate::engine::sheaves::flush::{Sink, flush_to};
 use crate::pages::memmap::MEMMAP;
 use crate::slab::freelist::read_link;
 use crate::slab::state::NO_OBJECT;

@@ -14,7 +14,7 @@
 //! list that is full is nobody's; the first free to it puts it on a list.
 //!
 //! The stages ([`Stage`]) are switches of this one engine. What they share with the default is the slab itself: state
-//! word, freelist, geometry, partial list, and the functions of [`crate::engine::slub`] around them. New slabs are linked from end
+//! word, freelist, geometry, partial list, and the functions of [`crate::engine::sheaves`] around them. New slabs are linked from end
 //! to end at once, as the kernel does, so every slab here is wholly carved.
 //!
 //! * [`stage`]: the switches. [`local`]: this CPU's words and its lock. [`slabs`]: changes of slab words.
@@ -34,13 +34,13 @@ pub(crate) mod stage;
 pub(crate) use local::{Places, all_cpus, this_cpu};
 pub use stage::Stage;
 
-use crate::engine::slub::counters::SlowPathStats;
-use crate::engine::slub::node::{Chain, Freed};
-use crate::engine::slub::{self, Node, barn::BarnStats};
-use crate::engine::{Counts, RawCache, Usage, tunable};
 use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{NodeId, PageIndex};
+use crate::engine::sheaves::counters::SlowPathStats;
+use crate::engine::sheaves::node::{Chain, Freed};
+use crate::engine::sheaves::{self, Node, barn::BarnStats};
+use crate::engine::{Counts, RawCache, Usage, tunable};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::percpu::{self, drain};
 use crate::slab::freelist::{read_link, write_link};
@@ -49,7 +49,7 @@ use local::{CpuGuard, NO_PARTIAL, NO_SLAB, Place};
 use slabs::Protection;
 use stage::{Fast, Slow, Switches};
 
-pub(crate) use slub::trim_slabs;
+pub(crate) use sheaves::trim_slabs;
 
 /// The switches of a cache of this engine.
 #[inline]
@@ -222,7 +222,7 @@ fn finish_free(cache: &'static RawCache, freed: Place, outcome: Outcome) {
     match outcome {
         Outcome::Freed(Freed::Kept) => {}
         Outcome::Freed(Freed::Discard) => {
-            slub::discard_one(node_of(cache, freed.page), freed.page);
+            sheaves::discard_one(node_of(cache, freed.page), freed.page);
             crate::base::background::settle();
         }
         Outcome::Frozen => feed::put_cpu_partial(cache, freed.page),
@@ -289,7 +289,7 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
 /// See [`crate::engine::usage`].
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     // Without sheaves this is everything but the slabs of CPUs.
-    let mut usage = slub::usage(cache);
+    let mut usage = sheaves::usage(cache);
     let cached: usize = local::all_cpus().map(|cpu| feed::free_on(cache, cpu)).sum();
     usage.cached += cached;
     usage.live = usage.live.saturating_sub(cached);
@@ -319,19 +319,19 @@ pub(crate) fn close(cache: &'static RawCache) {
 
 /// See [`crate::engine::counts`].
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    let mut sum = slub::counts(cache);
+    let mut sum = sheaves::counts(cache);
     local::add_counts(cache, &mut sum);
     sum
 }
 
 /// See [`crate::engine::list_lock_held`].
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    slub::list_lock_held(cache)
+    sheaves::list_lock_held(cache)
 }
 
 /// See [`crate::engine::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
-    slub::stats(cache)
+    sheaves::stats(cache)
 }
 
 /// Follows a freelist from `head` on; calls `each` for every index. The index of the last object, or `None` when the

@@ -5,7 +5,7 @@ use super::array::ArrayCache;
 use crate::base::sync::{AtomicUsize, Ordering, bump};
 use crate::base::units::CpuId;
 use crate::engine::RawCache;
-use crate::engine::cpu_slab::this_cpu;
+use crate::engine::history::slub::this_cpu;
 use crate::percpu::area::PERCPU;
 use crate::percpu::lock;
 

@@ -10,7 +10,7 @@ use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
 use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{CpuId, NodeId, PageIndex};
-use crate::engine::{RawCache, defrags_now, slub, tunable};
+use crate::engine::{RawCache, defrags_now, sheaves, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::pages;
@@ -149,7 +149,7 @@ fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opti
     if nodes > 1 && defrags_now(cache) {
         let own = from_partial(cache, switches, &cache.state.nodes[home]);
         let others = (1..nodes).map(|next| &cache.state.nodes[(home + next) % nodes]);
-        let mut others = others.filter(|node| slub::has_to_spare(cache, node));
+        let mut others = others.filter(|node| sheaves::has_to_spare(cache, node));
         let fed = own.or_else(|| others.find_map(|node| from_partial(cache, switches, node)));
         if fed.is_some() {
             return fed;
@@ -194,12 +194,12 @@ fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
     head.init(core::ptr::from_ref(cache) as usize, objects, order.0, node.0);
     head.state.store(SlabState::carved_from_fresh(objects).freeze().0, Ordering::Release);
     for index in 0..objects {
-        slub::carve(cache, base + usize::from(index) * geometry.stride);
+        sheaves::carve(cache, base + usize::from(index) * geometry.stride);
         let next = if index + 1 < objects { index + 1 } else { NO_OBJECT };
         // SAFETY: the slab is fresh and nobody else's.
         unsafe { write_link(local::link_at(cache, base, index), cache.secret, next) };
     }
-    MEMMAP.set_class(page, order.pages(), slub::class_word(cache, 0), |back| slub::class_word(cache, back));
+    MEMMAP.set_class(page, order.pages(), sheaves::class_word(cache, 0), |back| sheaves::class_word(cache, back));
     entry.counters.count_taken(1, usize::from(objects));
     Some(Fed { page, base, head: 0 })
 }
@@ -271,7 +271,7 @@ pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usi
     let outcome = slabs::thaw(&node.list, &MEMMAP, page, chain, min_partial, protection(switches), link);
     drop(guard);
     if outcome == Thawed::Discard {
-        slub::discard_one(node, page);
+        sheaves::discard_one(node, page);
     }
 }
 

@@ -17,10 +17,10 @@
 //! takes back in a pool of several caches is counted at the pool itself, as *unknown*. While there is any, a cache can say only how many
 //! live objects it has at most, and is destroyed if all of them may be among the unknown. A cache that goes leaves its counts to the pool.
 
-use crate::engine::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, slub, tally};
 use crate::base::sync::Visit;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::PAGE_SIZE;
+use crate::engine::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, sheaves, tally};
 use crate::pages::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
@@ -129,12 +129,13 @@ pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometr
 }
 
 fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Option<usize> {
-    let unused = |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && slub::usage(&pool.pages).slabs == 0;
+    let unused =
+        |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && sheaves::usage(&pool.pages).slabs == 0;
     let old = all().find(|&(_, pool)| unused(pool));
     let number = old.map_or_else(|| all().count(), |(number, _)| number);
     let entry = POOLS.get(number)?;
     let mut state = old.map_or(EMPTY_STATE, |(_, pool)| pool.pages.state);
-    slub::open(&mut state.nodes)?;
+    sheaves::open(&mut state.nodes)?;
     tally::open(&mut state.tallies)?;
     state.pool = number as u16;
     let place = match old {
@@ -203,5 +204,5 @@ pub(crate) fn close(cache: &'static RawCache) {
 
 /// Visits the locks of all pools, for a fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
-    all().for_each(|(_, pool)| slub::for_each_lock(pool.pages.state.nodes, visit));
+    all().for_each(|(_, pool)| sheaves::for_each_lock(pool.pages.state.nodes, visit));
 }

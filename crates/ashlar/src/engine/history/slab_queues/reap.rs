@@ -18,7 +18,7 @@ use super::lists::{After, Lists};
 use super::state::{Node, queues};
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::CpuId;
-use crate::engine::cpu_slab::{all_cpus, this_cpu};
+use crate::engine::history::slub::{all_cpus, this_cpu};
 use crate::engine::{Engine, RawCache};
 use crate::percpu::area::PERCPU;
 

@@ -8,7 +8,7 @@ use super::lists::{After, Lists};
 use crate::base::error::{CreateError, TuneError};
 use crate::base::sync::{AtomicUsize, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, PAGE_SIZE};
-use crate::engine::cpu_slab::all_cpus;
+use crate::engine::history::slub::all_cpus;
 use crate::engine::{RawCache, Tunable, meta_slice};
 use crate::pages::zone::ZONE;
 use crate::percpu::area::PERCPU;

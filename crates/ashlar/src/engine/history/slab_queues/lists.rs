@@ -16,11 +16,11 @@
 use super::array::ArrayCache;
 use crate::base::sync::Ordering;
 use crate::base::units::PageIndex;
-use crate::engine::slub::node::{Heads, Partial};
+use crate::engine::sheaves::node::{Heads, Partial};
 #[cfg(not(ashlar_loom))]
 use crate::{
     base::report,
-    engine::{RawCache, slub},
+    engine::{RawCache, sheaves},
     pages::{head::PageHead, memmap::MEMMAP},
     slab::geometry::IndexArray,
 };
@@ -238,7 +238,7 @@ fn destroy_slab(cache: &'static RawCache, page: PageIndex) {
         unsafe { super::pool::give_indices(array, array_bytes(cache)) };
     }
     let node = usize::from(MEMMAP.head(page).node()) % cache.state.nodes.len();
-    slub::discard_one(&cache.state.nodes[node], page);
+    sheaves::discard_one(&cache.state.nodes[node], page);
 }
 
 /// What list_lock guards.

@@ -25,12 +25,12 @@ pub(crate) mod pools;
 
 pub(crate) use pools::{attach, close, for_each_lock, home, open};
 
-use crate::engine::slub::counters::SlowPathStats;
-use crate::engine::slub::{self, Node, barn::BarnStats, carve, class_word};
-use crate::engine::{Counts, RawCache, Usage, tally, tunable};
 use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{NodeId, PageIndex};
+use crate::engine::sheaves::counters::SlowPathStats;
+use crate::engine::sheaves::{self, Node, barn::BarnStats, carve, class_word};
+use crate::engine::{Counts, RawCache, Usage, tally, tunable};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::{Place, ZONE};
 use crate::percpu::{self, area::PERCPU};
@@ -186,7 +186,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
     match free_to(charged, pages, entry, node, slab, index) {
         Freed::Kept => {}
         Freed::Discard => {
-            slub::discard(entry, &[slab]);
+            sheaves::discard(entry, &[slab]);
             crate::base::background::settle();
         }
         Freed::Twice => report::double_free(name(), object),
@@ -277,7 +277,7 @@ pub(crate) fn flush_all(_cache: &'static RawCache) -> bool {
 /// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let pool = pool_of(cache);
-    let left = slub::trim_slabs(&pool.pages);
+    let left = sheaves::trim_slabs(&pool.pages);
     if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let pool = pool_of(cache);
     let is_home = pool.is_home(cache);
-    let pages = slub::usage(&pool.pages);
+    let pages = sheaves::usage(&pool.pages);
     let live = match (tally::live(cache.state.tallies), pool.unknown()) {
         (live, 0) => live,
         (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
@@ -319,11 +319,11 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
 
 /// See [`crate::engine::list_lock_held`]; here that is the lock of the pool's pages.
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    slub::list_lock_held(&pool_of(cache).pages)
+    sheaves::list_lock_held(&pool_of(cache).pages)
 }
 
 /// See [`crate::engine::slow_path_stats`].
 pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
     let pool: &Pool = pool_of(cache);
-    if pool.is_home(cache) { slub::stats(&pool.pages) } else { Default::default() }
+    if pool.is_home(cache) { sheaves::stats(&pool.pages) } else { Default::default() }
 }

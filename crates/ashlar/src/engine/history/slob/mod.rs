@@ -28,13 +28,13 @@
 
 mod blocks;
 
-use crate::engine::slub::counters::SlowPathStats;
-use crate::engine::slub::node::Partial;
-use crate::engine::slub::{barn::BarnStats, carve, class_word};
-use crate::engine::{Counts, Origin, RawCache, Search, Usage, tally};
 use crate::base::report;
 use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
+use crate::engine::sheaves::counters::SlowPathStats;
+use crate::engine::sheaves::node::Partial;
+use crate::engine::sheaves::{barn::BarnStats, carve, class_word};
+use crate::engine::{Counts, Origin, RawCache, Search, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::zone::{Place, Run, ZONE};
 use crate::percpu::{self, area::PERCPU};

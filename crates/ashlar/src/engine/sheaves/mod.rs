@@ -1,4 +1,4 @@
-//! The `slub` engine in its default form: sheaves, barns, partial slabs.
+//! The default engine: sheaves, barns, partial slabs.
 //!
 //! ```text
 //!  CPU slot:  main sheaf, spare sheaf          critical sections, no lock
@@ -40,9 +40,9 @@ pub(crate) use store::{Node, for_each_lock, held_bytes, open, reap, release};
 
 pub(crate) use refill::{carve, class_word, has_to_spare};
 
-use crate::engine::{Counts, RawCache, Usage, tunable};
 use crate::base::sync::Ordering;
 use crate::base::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
+use crate::engine::{Counts, RawCache, Usage, tunable};
 use crate::pages::head::PageHead;
 use crate::pages::memmap::{ClassWord, MEMMAP, MemMap};
 use crate::pages::zone::ZONE;
