@@ -76,10 +76,14 @@ impl Probe {
         command.env("LD_DEBUG", "bindings").env("LD_DEBUG_OUTPUT", self.dir.join("of"));
     }
 
-    /// Looks at the process `main` and its descendants.
-    pub(super) fn look(&mut self, main: i32) {
+    /// Names the process that is the program.
+    pub(super) fn started(&mut self, main: i32) {
         self.main = main;
-        let mut pids = vec![main];
+    }
+
+    /// Looks at the program and its descendants.
+    pub(super) fn look(&mut self) {
+        let mut pids = vec![self.main];
         while let Some(pid) = pids.pop() {
             self.look_at(pid);
             pids.extend(children(pid));
@@ -134,7 +138,7 @@ impl Probe {
         found.refused = match (&self.last, &main) {
             (Some(last), _) if last_is_bare => Some(format!("{} runs without it", last.display())),
             (_, Bindings { loaded: true, served: false, other: Some(other) }) => {
-                Some(format!("malloc is that of {other}, which comes first"))
+                Some(format!("malloc is that of {other}"))
             }
             (_, Bindings { loaded: true, .. }) => None,
             _ if mapped => None,
@@ -222,15 +226,16 @@ mod tests {
         let mut probe = Probe::new(Path::new("/no/such/library.so")).unwrap();
         let dir = probe.dir.clone();
         let main = child.id().cast_signed();
+        probe.started(main);
         let sleeps = |probe: &Probe| probe.seen.keys().any(|(pid, program)| *pid != main && program.ends_with("sleep"));
         for _ in 0..100_000 {
-            probe.look(main);
+            probe.look();
             if sleeps(&probe) {
                 break;
             }
         }
         for _ in 0..SEEN {
-            probe.look(main);
+            probe.look();
         }
         let sleep = probe.seen.keys().find(|(pid, _)| *pid != main).unwrap().0;
         // What the linker wrote of this one process.

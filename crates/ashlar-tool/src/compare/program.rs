@@ -82,7 +82,10 @@ impl Program {
         let group = child.id().cast_signed();
         interrupt::started(group);
         let waited = match probe {
-            Some(probe) => resources::watch(child, start, &mut || probe.look(group)),
+            Some(probe) => {
+                probe.started(group);
+                resources::watch(child, start, &mut || probe.look())
+            }
             None => resources::wait(child, start),
         };
         let left_processes = interrupt::ended(group);

@@ -64,7 +64,7 @@ fn difference(what: &str, Interval { median, low, high, .. }: Interval) -> Strin
 /// One end of an interval, or a median that is not sure: "3 % more".
 fn change(ratio: f64) -> String {
     match ratio {
-        2.0.. => format!("{} times the", times(ratio)),
+        2.0.. => format!("{} times as much", times(ratio)),
         1.0.. => format!("{} % more", percent(ratio - 1.0)),
         _ => format!("{} % less", percent(1.0 - ratio)),
     }
@@ -126,7 +126,7 @@ mod tests {
         let few = Interval { enough: false, ..less };
         assert_eq!(
             of(few, few, Interval { enough: false, ..much }),
-            "ashlar: 12 % less time, 2.3 times the memory. So few rounds show nothing sure: at least 6 are needed."
+            "ashlar: 12 % less time, 2.3 times as much memory. So few rounds show nothing sure: at least 6 are needed."
         );
     }
 }
