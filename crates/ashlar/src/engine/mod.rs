@@ -17,7 +17,7 @@
 //! | [`usage`] | slabs, objects, live objects |
 //! | [`reap`] | what the background thread does each half second; true while the cache is in use |
 //! | [`held_bytes`], [`release`] | what could be given back when memory is short, and doing so; never waits for a CPU |
-//! | [`sparse_bytes`], [`hollow`], [`come_home`] | free pages of slabs that are in use: an estimate, giving them back, and slabs that this keeps |
+//! | [`sparse_bytes`], [`evict_free_pages`], [`restore_emptied`] | free pages of slabs that are in use: an estimate, giving them back, and slabs that this keeps |
 //! | [`EngineState::open`], [`close`] | begin and end of a cache |
 //! | [`counts`], [`slow_path_stats`] | locks taken, slow paths entered |
 //!
@@ -433,19 +433,19 @@ pub(crate) fn release(cache: &'static RawCache) {
     of_engine!(cache, release(cache));
 }
 
-/// Bytes of free objects in slabs of which [`hollow`] might give pages back, of engines that can.
+/// Bytes of free objects in slabs of which [`evict_free_pages`] might give pages back, of engines that can.
 pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
     if cache.engine == Engine::Sheaves { sheaves::sparse_bytes(cache) } else { 0 }
 }
 
 /// Gives free pages of slabs that are in use back to the system; bytes given back.
-pub(crate) fn hollow(cache: &'static RawCache) -> usize {
-    if cache.engine == Engine::Sheaves { sheaves::hollow(cache) } else { 0 }
+pub(crate) fn evict_free_pages(cache: &'static RawCache) -> usize {
+    if cache.engine == Engine::Sheaves { sheaves::evict_free_pages(cache) } else { 0 }
 }
 
-/// Makes slabs empty that nothing but what [`hollow`] did keeps; true if there were some.
-pub(crate) fn come_home(cache: &'static RawCache) -> bool {
-    cache.engine == Engine::Sheaves && sheaves::all_come_home(cache)
+/// Makes slabs empty that nothing but what [`evict_free_pages`] did keeps; true if there were some.
+pub(crate) fn restore_emptied(cache: &'static RawCache) -> bool {
+    cache.engine == Engine::Sheaves && sheaves::restore_emptied(cache)
 }
 
 /// Tells the engine of a cache that is where it stays, before anybody uses it.

@@ -254,7 +254,7 @@ impl Bench {
         assert!(out.len() <= need, "more was carved than asked for");
     }
 
-    /// Takes the freelists of all slabs that have `least` linked objects or more, as a look for hollow objects does: slab by slab.
+    /// Takes the freelists of all slabs that have `least` linked objects or more, as a look for evicted objects does: slab by slab.
     pub(super) fn take_sparse(&self, least: u16) -> Vec<Vec<Object>> {
         let mut left = self.list.lock().count;
         let mut out = Vec::new();

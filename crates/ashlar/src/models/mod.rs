@@ -16,7 +16,7 @@
 //! * [`to_empty`]: slabs that become empty.
 //! * [`give_back`]: the surplus of a refill that goes back.
 //! * [`shrink`]: shrink and destroy against frees.
-//! * [`hollow`]: freelists that are taken for hollow objects.
+//! * [`sparse`]: freelists that are taken for evicted objects.
 //! * [`frozen`]: slabs of CPUs, by compare-and-swap and by slab_lock.
 //! * [`queues`]: array caches, shared arrays and alien caches of SLAB.
 //! * [`quarantine`]: corrupt slabs against frees and refills.
@@ -33,10 +33,10 @@ mod frozen;
 mod full_partial;
 mod gate;
 mod give_back;
-mod hollow;
 mod quarantine;
 mod queues;
 mod shrink;
+mod sparse;
 mod stop;
 mod to_empty;
 

@@ -4,7 +4,7 @@
 //!  CPU slot:  main sheaf, spare sheaf          critical sections, no lock
 //!  node:      barns of full and empty sheaves  barn lock, once a sheaf; one barn a CPU, others are robbed
 //!             partial slabs                    list_lock, once a refill, once a slab
-//!             hollow objects                   hollow lock, once a sheaf of them; free, but their pages went back to the system
+//!             evicted objects                   evicted lock, once a sheaf of them; free, but their pages went back to the system
 //!  zone:      pages                            zone lock, once a batch of slabs
 //! ```
 //!
@@ -28,14 +28,14 @@ mod bulk;
 pub(crate) mod counters;
 mod crossing;
 pub(crate) mod flush;
-mod hollow;
 mod locality;
 pub(crate) mod node;
 mod refill;
+mod sparse;
 mod store;
 
 pub(crate) use bulk::{alloc_bulk, free_bulk};
-pub(crate) use hollow::{all_come_home, hollow, sparse_bytes};
+pub(crate) use sparse::{evict_free_pages, restore_emptied, sparse_bytes};
 pub(crate) use store::{Node, for_each_lock, held_bytes, open, reap, release};
 
 pub(crate) use refill::{carve, class_word, has_to_spare};
@@ -408,7 +408,7 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let mut left = 0;
     for node in cache.state.nodes {
-        hollow::come_home(cache, node);
+        sparse::restore_emptied_of(cache, node);
         loop {
             let mut empty = [PageIndex::NONE; 16];
             let count = node.list.take_empty(&MEMMAP, &mut empty);
@@ -474,7 +474,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
         drop(list);
         usage.slabs += node.counters.slabs();
         usage.objects += node.counters.objects();
-        usage.cached += node.barns.iter().map(|barn| barn.full_objects()).sum::<usize>() + node.hollow.objects();
+        usage.cached += node.barns.iter().map(|barn| barn.full_objects()).sum::<usize>() + node.evicted.objects();
     }
     for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
         usage.cached += cached_on(CpuId(cpu), cache.slot);

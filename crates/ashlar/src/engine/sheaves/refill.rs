@@ -1,14 +1,14 @@
 //! Refill: from slabs to an array of object addresses.
 //!
 //! First the node's partial slabs, whole freelists at a time under one list_lock; then other nodes' partial
-//! slabs; then hollow objects (`hollow`); then new slabs. Freelists are walked after the lock is gone, so that a cold object never
+//! slabs; then evicted objects (`evicted`); then new slabs. Freelists are walked after the lock is gone, so that a cold object never
 //! lengthens the time under it, those of several slabs side by side, and handed out by address (`locality`). Carving a
 //! fresh slab touches no object at all.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
 use super::Node;
 use super::node::{Chain, Freed, Taken};
-use super::{hollow, locality};
+use super::{locality, sparse};
 use crate::base::report;
 use crate::base::sync::{Ordering, prefetch};
 use crate::base::units::{NodeId, Order, PageIndex};
@@ -52,7 +52,7 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
             .find(|&n| n > 0)
             .unwrap_or(0);
     }
-    got += hollow::refill(&cache.state.nodes[home], &mut out[got..]);
+    got += sparse::refill(&cache.state.nodes[home], &mut out[got..]);
     if got < out.len() {
         let used = got;
         got += from_new_slabs(cache, NodeId(home as u8), &mut out[used..]);
@@ -66,7 +66,7 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
         let other = (home + next) % nodes;
         got = from_partial(cache, &cache.state.nodes[other], out);
         if got == 0 {
-            got = hollow::refill(&cache.state.nodes[other], out);
+            got = sparse::refill(&cache.state.nodes[other], out);
         }
         if got == 0 {
             got = from_new_slabs(cache, NodeId(other as u8), out);

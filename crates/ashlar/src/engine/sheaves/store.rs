@@ -1,4 +1,4 @@
-//! A node's stock of one cache: its partial slabs, its barns, and its hollow objects.
+//! A node's stock of one cache: its partial slabs, its barns, and its evicted objects.
 //!
 //! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
 //! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
@@ -8,9 +8,9 @@ use super::barn::{Barn, ROBBED_AT_ONCE};
 use super::counters::{Counters, Line};
 use super::crossing::{self, Side};
 use super::flush::flush;
-use super::hollow::Hollow;
 use super::locality;
 use super::node::NodeList;
+use super::sparse::Evicted;
 use crate::base::sync::{Ordering, Visit};
 use crate::base::units::CpuId;
 use crate::engine::{RawCache, meta_slice, tunable};
@@ -27,13 +27,13 @@ const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
 pub(crate) struct Node {
     pub(crate) list: NodeList,
     pub(crate) barns: &'static [Barn],
-    pub(super) hollow: Hollow,
+    pub(super) evicted: Evicted,
     pub(crate) counters: Counters,
 }
 
 impl Node {
     const fn new(barns: &'static [Barn], counters: Counters) -> Node {
-        Node { list: NodeList::new(), barns, hollow: Hollow::new(), counters }
+        Node { list: NodeList::new(), barns, evicted: Evicted::new(), counters }
     }
 
     /// Starts all counts from zero, for a new cache in an old place.
@@ -259,6 +259,6 @@ pub(crate) fn for_each_lock(nodes: &[Node], visit: Visit<'_>) {
     for node in nodes {
         visit(node.list.raw().word());
         node.barns.iter().for_each(|barn| visit(barn.lock_word()));
-        visit(node.hollow.lock_word());
+        visit(node.evicted.lock_word());
     }
 }
