@@ -353,9 +353,9 @@ pub(crate) fn free(cache: &'static RawCache, address: usize) {
 }
 
 /// As [`free`], of an object that another CPU was given: it should not be the next that this CPU hands out.
-pub(crate) fn free_foreign(cache: &'static RawCache, address: usize) {
+pub(crate) fn free_remote(cache: &'static RawCache, address: usize) {
     match cache.engine {
-        Engine::Sheaves => sheaves::free_foreign(cache, address),
+        Engine::Sheaves => sheaves::free_remote(cache, address),
         _ => free(cache, address),
     }
 }

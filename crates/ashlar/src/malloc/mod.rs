@@ -236,7 +236,7 @@ fn free_found(ptr: *mut u8) {
     let entry = OBJECTS.take(ptr as usize);
     match Code::from_map(entry) {
         Some(code) if entry & 1 == PerCpu::side_of(percpu::this_cpu()) => engine::free(cache_of(code), ptr as usize),
-        Some(code) => engine::free_foreign(cache_of(code), ptr as usize),
+        Some(code) => engine::free_remote(cache_of(code), ptr as usize),
         None => release("free", ptr),
     }
 }

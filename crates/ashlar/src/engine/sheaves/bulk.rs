@@ -6,7 +6,7 @@
 //!
 //! Allocations look at the barn before slabs, also for many objects: what frees brought there would pile up otherwise.
 
-use super::crossing::Side;
+use super::remote_free::FreedFor;
 use super::store::{empty_sheaf, put_empty, store_full, take_full};
 use super::{ATTEMPTS, RawCache, alloc, free, is_empty, node_of_cpu, refill, swap_full, use_good_spare};
 use crate::engine::tunable;
@@ -120,6 +120,6 @@ fn whole_sheaf(cache: &'static RawCache, objects: &[usize]) -> usize {
     let held = room.len();
     room.copy_from_slice(&objects[..held]);
     sheaf.set_len(held);
-    store_full(cache, node, cpu, sheaf, Side::Own);
+    store_full(cache, node, cpu, sheaf, FreedFor::ThisCpu);
     held
 }

@@ -15,7 +15,7 @@
 //! are what keeps a program that allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of
 //! 6.18 and 7.0.
 //!
-//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]), and goes back by sheaves (`crossing`). For objects that
+//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]), and goes back by sheaves (`remote_free`). For objects that
 //! share cache lines a spare that is less than half full is passed over while there is memory.
 //!
 //! Objects of another NUMA node are not put on sheaves: they go straight to their slab.
@@ -26,11 +26,11 @@
 pub(crate) mod barn;
 mod bulk;
 pub(crate) mod counters;
-mod crossing;
 pub(crate) mod flush;
 mod locality;
 pub(crate) mod node;
 mod refill;
+mod remote_free;
 mod sparse;
 mod store;
 
@@ -50,8 +50,8 @@ use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
-use crossing::{Side, sheaf_capacity};
 use node::Heads;
+use remote_free::{FreedFor, sheaf_capacity};
 use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
 /// Attempts at the slot before an operation does without it; each failure means that somebody else on this
@@ -108,17 +108,17 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     if let Some(swapped) = use_good_spare(cache, view) {
         return swapped;
     }
-    // What else the spare holds came from other CPUs (see `free_foreign`): it waits until there is more of it, or until
+    // What else the spare holds came from other CPUs (see `free_remote`): it waits until there is more of it, or until
     // nothing else is left.
     let (id, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_alloc();
     if let Some(full) = take_full(cache, node, view.cpu) {
         if let Err(full) = install(cache, node, view, full) {
-            store_full(cache, node, view.cpu, full, Side::Own);
+            store_full(cache, node, view.cpu, full, FreedFor::ThisCpu);
         }
         return Refreshed::Again;
     }
-    let capacity = sheaf_capacity(cache, Side::Own);
+    let capacity = sheaf_capacity(cache, FreedFor::ThisCpu);
     if capacity == 0 {
         return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
     }
@@ -277,8 +277,8 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
     flush::flush(cache, &[object]);
 }
 
-/// See [`crate::engine::free_foreign`].
-pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
+/// See [`crate::engine::free_remote`].
+pub(crate) fn free_remote(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
     // Objects of other nodes are on no sheaf: `free` sends them home.
     let attempts = if ZONE.nodes() > 1 && !is_local(cache, object) { 0 } else { ATTEMPTS };
@@ -301,7 +301,7 @@ pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
 /// Gives this CPU, whose spare sheaf is full or missing, one with `object` on it; false when the slot has changed or there is
 /// no sheaf.
 fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
-    put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare, Side::Other)
+    put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare, FreedFor::OtherCpu)
 }
 
 fn is_local(cache: &'static RawCache, object: usize) -> bool {
@@ -326,7 +326,7 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
     }
     // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
     let (spare, leaving) = if view.main == null_top() { (view.spare, null_top()) } else { (view.main, view.spare) };
-    put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving, Side::Own)
+    put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving, FreedFor::ThisCpu)
 }
 
 /// Puts `object` on a sheaf that was empty and makes `pair` of it this CPU's main and spare; `leaving` of the view goes to the
@@ -337,11 +337,11 @@ fn put_on_new_sheaf(
     object: usize,
     pair: impl FnOnce(usize) -> (usize, usize),
     leaving: usize,
-    side: Side,
+    freed_for: FreedFor,
 ) -> bool {
     let (_, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_free();
-    let capacity = sheaf_capacity(cache, side);
+    let capacity = sheaf_capacity(cache, freed_for);
     if capacity == 0 {
         return false;
     }
@@ -358,7 +358,7 @@ fn put_on_new_sheaf(
     }
     // SAFETY: the exchange took it out of the slot.
     if let Some(full) = unsafe { percpu::owned(leaving) } {
-        store_full(cache, node, view.cpu, full, side);
+        store_full(cache, node, view.cpu, full, freed_for);
     }
     check_capacity(cache, capacity);
     true

@@ -2,14 +2,14 @@
 //!
 //! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
 //! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
-//! other's, as a consumer that frees feeds a producer that allocates (`crossing`).
+//! other's, as a consumer that frees feeds a producer that allocates (`remote_free`).
 
 use super::barn::{Barn, ROBBED_AT_ONCE};
 use super::counters::{Counters, Line};
-use super::crossing::{self, Side};
 use super::flush::flush;
 use super::locality;
 use super::node::NodeList;
+use super::remote_free::{self, FreedFor};
 use super::sparse::Evicted;
 use crate::base::sync::{Ordering, Visit};
 use crate::base::units::CpuId;
@@ -70,17 +70,17 @@ pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
 }
 
 /// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough, of scattered objects soon.
-pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf, side: Side) {
+pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
     if !fits(cache, &full) {
         return flush_sheaf(cache, full);
     }
     let stride = cache.geometry.stride;
     let mut limit = tunable(&cache.barn_limit) * tunable(&cache.sheaf_capacity);
-    if locality::is_scattered(cache, &full, side) {
+    if locality::is_scattered(cache, &full, freed_for) {
         limit = limit.min(locality::SCATTERED_BYTES / stride);
     }
-    if side == Side::Other {
-        crossing::hand_over(cache, &full);
+    if freed_for == FreedFor::OtherCpu {
+        remote_free::hand_over(cache, &full);
     }
     match node.barn(cpu).put_full(full, limit) {
         Ok(objects) => {

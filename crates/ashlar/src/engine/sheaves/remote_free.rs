@@ -32,11 +32,11 @@ const WORD: usize = size_of::<u64>();
 
 /// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::malloc::entry`] on sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum FreedFor {
     /// That which freed them.
-    Own,
+    ThisCpu,
     /// Another one, which will rob the sheaf.
-    Other,
+    OtherCpu,
 }
 
 /// Bytes of objects that a CPU's own sheaf covers at most, of malloc's caches, and their fewest objects.
@@ -47,10 +47,10 @@ const SMALL: usize = 128;
 
 /// Objects that a new sheaf of `cache` holds; 0 if the cache works without sheaves.
 #[inline]
-pub(super) fn sheaf_capacity(cache: &RawCache, side: Side) -> usize {
+pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
     let (capacity, stride) = (tunable(&cache.sheaf_capacity), cache.geometry.stride);
-    match side {
-        Side::Own if stride > SMALL && is_sided(cache.slot) => capacity.min((OWN_BYTES / stride).max(FEWEST)),
+    match freed_for {
+        FreedFor::ThisCpu if stride > SMALL && is_sided(cache.slot) => capacity.min((OWN_BYTES / stride).max(FEWEST)),
         _ => capacity,
     }
 }
