@@ -235,10 +235,10 @@ fn a_use_between_two_looks_of_the_reaper_is_seen_by_exactly_one_of_them() {
         for sheaf in sheaves {
             bench.put_full(bench.fill(sheaf), 9).unwrap();
         }
-        bench.barn.look();
+        bench.barn.take_surplus();
         let one = bench.clone();
-        let (_, (), (used, unused)) = race(move || one.barn.get_full().is_some(), || (), || bench.barn.look());
+        let (_, (), (used, unused)) = race(move || one.barn.get_full().is_some(), || (), || bench.barn.take_surplus());
         assert_eq!(unused, if used { 1 } else { 2 }, "sheaves that nobody wanted");
-        assert_eq!(bench.barn.look(), (!used, 1));
+        assert_eq!(bench.barn.take_surplus(), (!used, 1));
     });
 }

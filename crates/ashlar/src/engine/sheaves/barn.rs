@@ -218,7 +218,7 @@ impl Barn {
     }
 
     /// What the reaper sees: whether the barn was used since it looked last, and how many full sheaves were not.
-    pub(crate) fn look(&self) -> (bool, usize) {
+    pub(crate) fn take_surplus(&self) -> (bool, usize) {
         let mut barn = self.inner.lock();
         let unused = barn.low;
         barn.low = barn.full.len();

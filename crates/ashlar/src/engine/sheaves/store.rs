@@ -234,7 +234,7 @@ pub(super) fn retire_empty(barn: &Barn) {
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut busy = false;
     for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
-        let (used, unused) = barn.look();
+        let (used, unused) = barn.take_surplus();
         busy |= used;
         if !used {
             retire_empty(barn);
@@ -242,7 +242,7 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
         if unused > 0 {
             flush_sheaves(cache, barn, unused);
             // The flush itself is no use.
-            barn.look();
+            barn.take_surplus();
         }
     }
     busy
