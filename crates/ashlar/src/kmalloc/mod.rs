@@ -16,7 +16,7 @@ use crate::base::report;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
-use crate::engine::history::slob::{self, Sized};
+use crate::engine::history::slob::{self, ObjectState};
 use crate::engine::{self, Origin, RawCache};
 use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
@@ -297,10 +297,10 @@ fn find(function: &str, address: usize) -> Option<Found> {
             if let Some(cache) = crate::malloc::cache_of_object(address) {
                 return Some(Found::Object(cache));
             }
-            match slob::look(address) {
-                Sized::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
-                Sized::Free(size) => report::double_free(cache(class_of(size)).name(), address),
-                Sized::None => report::invalid_pointer(function, address, None),
+            match slob::object_state(address) {
+                ObjectState::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
+                ObjectState::Free(size) => report::double_free(cache(class_of(size)).name(), address),
+                ObjectState::None => report::invalid_pointer(function, address, None),
             }
         }
         PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => {

@@ -274,7 +274,7 @@ fn check_of(at: usize, size: usize) -> u32 {
 
 /// What kmalloc's object at an address in a page of this engine turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sized {
+pub(crate) enum ObjectState {
     /// Live, of so many bytes.
     Live(usize),
     /// Free already; it had so many bytes.
@@ -284,28 +284,28 @@ pub(crate) enum Sized {
 }
 
 /// Looks at the header in front of an address in a page of this engine.
-pub(crate) fn look(address: usize) -> Sized {
+pub(crate) fn object_state(address: usize) -> ObjectState {
     let at = address.wrapping_sub(HEADER);
     if !address.is_multiple_of(HEADER) || address & (PAGE_SIZE - 1) < HEADER {
-        return Sized::None;
+        return ObjectState::None;
     }
     // SAFETY: 8 bytes of the same page, aligned. They may be anything; only a size that the check confirms is believed.
     let [check, size] = unsafe { (at as *const [u32; 2]).read() };
     let size = size as usize;
     let inside = (1..=KMALLOC_MAX).contains(&size) && (at & (PAGE_SIZE - 1)) + HEADER + size <= PAGE_SIZE;
     if !inside {
-        return Sized::None;
+        return ObjectState::None;
     }
     if check == check_of(at, size) {
-        return Sized::Live(size);
+        return ObjectState::Live(size);
     }
-    let Some(page) = MEMMAP.page_of(at) else { return Sized::None };
+    let Some(page) = MEMMAP.page_of(at) else { return ObjectState::None };
     let start = ((at & (PAGE_SIZE - 1)) / UNIT) as u16;
     let _lists = SLOB.lock();
     // SAFETY: slob_lock is held.
     match unsafe { blocks::is_free(MEMMAP.address_of(page), &space_of(page), start, units_for(HEADER + size)) } {
-        Ok(true) => Sized::Free(size),
-        _ => Sized::None,
+        Ok(true) => ObjectState::Free(size),
+        _ => ObjectState::None,
     }
 }
 
@@ -339,14 +339,14 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
         _ => return report::not_of_cache(cache.name(), object),
     }
     if cache.origin == Origin::Kmalloc {
-        return match look(object) {
-            Sized::Live(size) => {
+        return match object_state(object) {
+            ObjectState::Live(size) => {
                 // SAFETY: the header of the object, which the caller gives up. Nobody may take it for a live one again.
                 unsafe { ((object - HEADER) as *mut u32).write(!check_of(object - HEADER, size)) };
                 free_units(cache, page, object, object - HEADER, HEADER + size);
             }
-            Sized::Free(_) => report::double_free(cache.name(), object),
-            Sized::None => report::misaligned(cache.name(), object),
+            ObjectState::Free(_) => report::double_free(cache.name(), object),
+            ObjectState::None => report::misaligned(cache.name(), object),
         };
     }
     let bytes = cache.geometry.object_size;
