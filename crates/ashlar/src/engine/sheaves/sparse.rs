@@ -48,7 +48,7 @@ use crate::engine::{Engine, RawCache, tunable};
 use crate::pages::head::PageHead;
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
-use crate::percpu::sheaf::{Cut, MAX_SHEAF_CAPACITY, Sheaf, SheafList, new_sheaf, retire_sheaf};
+use crate::percpu::sheaf::{MAX_SHEAF_CAPACITY, Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
@@ -355,7 +355,7 @@ impl Pass {
     fn has_room(&mut self, count: usize) -> bool {
         if self.sheaf.as_ref().is_none_or(|sheaf| sheaf.free() < count) {
             self.store();
-            self.sheaf = new_sheaf(MAX_SHEAF_CAPACITY, Cut::WHOLE);
+            self.sheaf = new_sheaf(MAX_SHEAF_CAPACITY, SheafSize::WHOLE);
         }
         self.sheaf.is_some()
     }

@@ -16,7 +16,7 @@ use crate::base::units::CpuId;
 use crate::engine::{RawCache, meta_slice, tunable};
 use crate::pages::zone::ZONE;
 use crate::percpu::area::{PERCPU, is_sided};
-use crate::percpu::sheaf::{Cut, Sheaf, SheafList, new_sheaf, retire_sheaf};
+use crate::percpu::sheaf::{Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
 
 /// Most barns of a node and cache; CPUs beyond that share.
 pub(crate) const MAX_BARNS: usize = 16;
@@ -171,7 +171,7 @@ fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
 /// at the other's barn.
 pub(super) fn empty_sheaf(cache: &RawCache, node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
     match node.barn(cpu).get_empty().or_else(|| rob_empty(node, cpu)) {
-        Some(mut sheaf) if capacity <= sheaf.cut().most() => {
+        Some(mut sheaf) if capacity <= sheaf.size().most() => {
             if sheaf.capacity() != capacity {
                 sheaf.set_capacity(capacity);
             }
@@ -182,15 +182,15 @@ pub(super) fn empty_sheaf(cache: &RawCache, node: &Node, cpu: CpuId, capacity: u
             if let Some(small) = small {
                 retire_sheaf(small);
             }
-            new_sheaf(capacity, cut(cache))
+            new_sheaf(capacity, sheaf_size(cache))
         }
     }
 }
 
-/// The size of a cache's sheaves. Only malloc's have some that are smaller than a unit: it has many caches, of which a program uses dozens, each
+/// The size of a cache's sheaves. Only malloc's have some that are smaller than a sheaf page: it has many caches, of which a program uses dozens, each
 /// with two sheaves on each CPU; and the sections for many objects at a time, which others have, know one size.
-fn cut(cache: &RawCache) -> Cut {
-    if is_sided(cache.slot) { Cut::for_capacity(tunable(&cache.sheaf_capacity)) } else { Cut::WHOLE }
+fn sheaf_size(cache: &RawCache) -> SheafSize {
+    if is_sided(cache.slot) { SheafSize::for_capacity(tunable(&cache.sheaf_capacity)) } else { SheafSize::WHOLE }
 }
 
 /// Puts an empty sheaf into the CPU's barn, or into the pool.
