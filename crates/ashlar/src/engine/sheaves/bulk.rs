@@ -6,8 +6,8 @@
 //!
 //! Allocations look at the barn before slabs, also for many objects: what frees brought there would pile up otherwise.
 
+use super::exchange::{empty_sheaf, put_empty, store_full, take_full};
 use super::remote_free::FreedFor;
-use super::store::{empty_sheaf, put_empty, store_full, take_full};
 use super::{ATTEMPTS, RawCache, alloc, free, is_empty, node_of_cpu, refill, swap_full, use_good_spare};
 use crate::engine::tunable;
 use crate::pages::zone::ZONE;

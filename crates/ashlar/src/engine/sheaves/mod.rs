@@ -26,17 +26,17 @@
 pub(crate) mod barn;
 mod bulk;
 pub(crate) mod counters;
+mod exchange;
 pub(crate) mod flush;
 mod locality;
 pub(crate) mod node;
 mod refill;
 mod remote_free;
 mod sparse;
-mod store;
 
 pub(crate) use bulk::{alloc_bulk, free_bulk};
+pub(crate) use exchange::{Node, for_each_lock, held_bytes, open, reap, release};
 pub(crate) use sparse::{evict_free_pages, restore_emptied, sparse_bytes};
-pub(crate) use store::{Node, for_each_lock, held_bytes, open, reap, release};
 
 pub(crate) use refill::{carve, class_word, has_to_spare};
 
@@ -50,9 +50,9 @@ use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
+use exchange::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 use node::Heads;
 use remote_free::{FreedFor, sheaf_capacity};
-use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
 
 /// Attempts at the slot before an operation does without it; each failure means that somebody else on this
 /// CPU made progress.
@@ -206,14 +206,14 @@ fn check_capacity(cache: &'static RawCache, capacity: usize) {
 }
 
 /// Gives the cache sheaves of another capacity, 0 for none, and barns of so many of them. Those that exist go home; what a thread
-/// has in hand and is larger follows when it comes back (`check_capacity`, `store::fits`). A smaller one may stay: it gets the capacity that is
+/// has in hand and is larger follows when it comes back (`check_capacity`, `exchange::fits`). A smaller one may stay: it gets the capacity that is
 /// asked for when it is empty and taken next.
 pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn_limit: usize) {
     cache.barn_limit.store(barn_limit, Ordering::Relaxed);
     cache.sheaf_capacity.store(capacity, Ordering::SeqCst);
     flush_all(cache);
     for node in cache.state.nodes {
-        node.barns.iter().for_each(store::retire_empty);
+        node.barns.iter().for_each(exchange::retire_empty);
     }
 }
 

@@ -17,8 +17,8 @@
 //!   ([`Sheaf::move_here`]).
 //! * **Sheaves for others are larger.** Each sheaf that goes over costs both CPUs a meeting at a barn. What a CPU frees for itself may gather on smaller
 //!   ones, of malloc's caches, which hold less then ([`sheaf_capacity`]).
-//! * **Several at a time, and empty ones for full ones.** See [`super::barn::ROBBED_AT_ONCE`] and [`super::store`]; and none is looked at before all are asked for: [`SheafList`](crate::percpu::sheaf::SheafList).
-//! * **They keep some order.** What was freed last is allocated first, across the ends of sheaves ([`super::store`]). But they need not be in perfect
+//! * **Several at a time, and empty ones for full ones.** See [`super::barn::ROBBED_AT_ONCE`] and [`super::exchange`]; and none is looked at before all are asked for: [`SheafList`](crate::percpu::sheaf::SheafList).
+//! * **They keep some order.** What was freed last is allocated first, across the ends of sheaves ([`super::exchange`]). But they need not be in perfect
 //!   order: see [`super::locality`].
 #![allow(unsafe_code, reason = "writes free objects")]
 
