@@ -443,7 +443,7 @@ impl KmemCache {
         }
         let mut drained = false;
         let gone = registry::unregister_if(self.raw, self.alias, || {
-            drained = engine::flush(self.raw);
+            drained = engine::drain_cpus(self.raw);
             engine::shrink(self.raw) == 0
         });
         crate::base::background::settle();

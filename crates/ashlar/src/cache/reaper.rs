@@ -202,7 +202,7 @@ fn empty_all() -> bool {
 fn empty(cache: &'static engine::RawCache) -> usize {
     let cached = engine::usage(cache).cached;
     if cached > 0 {
-        engine::flush(cache);
+        engine::drain_cpus(cache);
         engine::reap(cache);
     }
     engine::trim(cache);

@@ -52,7 +52,7 @@ impl KmemCache {
         match which {
             Tunable::CpuPartial => {
                 raw.cpu_partial.store(value, Ordering::Relaxed);
-                engine::flush(raw);
+                engine::drain_cpus(raw);
             }
             Tunable::MinPartial => self.set_min_partial(value),
             Tunable::SheafCapacity => {

@@ -12,7 +12,7 @@
 //! | [`free_in`] | the same, told the first page of the object's slab, whose owner is this cache |
 //! | [`alloc_bulk`] | fills a slice or takes nothing |
 //! | [`free_bulk`] | takes objects of this cache back |
-//! | [`flush`] | brings every cached object back to its slab; false if some CPU could not be reached |
+//! | [`drain_cpus`] | brings every cached object back to its slab; false if some CPU could not be reached |
 //! | [`trim`] | gives free slabs back to the zone; the number of slabs left |
 //! | [`usage`] | slabs, objects, live objects |
 //! | [`reap`] | what the background thread does each half second; true while the cache is in use |
@@ -398,8 +398,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
 }
 
 /// Brings cached objects back to their slabs.
-pub(crate) fn flush(cache: &'static RawCache) -> bool {
-    of_engine!(cache, flush_all(cache))
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
+    of_engine!(cache, drain_cpus(cache))
 }
 
 /// Gives the slabs that are empty back, without bringing cached objects home first; the slabs that remain.
@@ -409,7 +409,7 @@ pub(crate) fn trim(cache: &'static RawCache) -> usize {
 
 /// Brings cached objects back and gives empty slabs back; the slabs that remain.
 pub(crate) fn shrink(cache: &'static RawCache) -> usize {
-    flush(cache);
+    drain_cpus(cache);
     trim(cache)
 }
 

@@ -204,7 +204,7 @@ impl Bench {
                 self.set_link(page, index, indices.get(i + 1).copied().unwrap_or(prior));
             }
         };
-        let freed = self.list.free_chain(&self.entries, page, chain, self.min_partial, self.reset, link);
+        let freed = self.list.push_chain(&self.entries, page, chain, self.min_partial, self.reset, link);
         self.settle(page, freed)
     }
 
@@ -330,7 +330,7 @@ impl Bench {
         let (page, chain, last) = self.link_chain(objects);
         let link = |prior| self.set_link(page, last, prior);
         let freed = match protection {
-            Protection::Lockless => self.list.free_chain(&self.entries, page, chain, self.min_partial, false, link),
+            Protection::Lockless => self.list.push_chain(&self.entries, page, chain, self.min_partial, false, link),
             Protection::Lock { atomic } => {
                 slabs::free_chain_locked(&self.list, &self.entries, page, chain, atomic, link)
             }

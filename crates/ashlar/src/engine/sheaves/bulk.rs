@@ -66,7 +66,7 @@ fn many(cache: &'static RawCache, out: &mut [usize]) -> usize {
         // A sheaf that was filled when the capacity was larger may hold more than there is room for.
         let had = full.len().min(out.len());
         out[..had].copy_from_slice(&full.objects()[..had]);
-        super::flush::flush(cache, &full.objects()[had..]);
+        super::flush::return_objects(cache, &full.objects()[had..]);
         full.set_len(0);
         put_empty(node, cpu, full);
         return had;

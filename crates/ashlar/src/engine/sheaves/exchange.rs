@@ -6,7 +6,7 @@
 
 use super::barn::{Barn, ROBBED_AT_ONCE};
 use super::counters::{Counters, Line};
-use super::flush::flush;
+use super::flush::return_objects;
 use super::locality;
 use super::node::NodeList;
 use super::remote_free::{self, FreedFor};
@@ -72,7 +72,7 @@ pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
 /// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough, of scattered objects soon.
 pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
     if !fits(cache, &full) {
-        return flush_sheaf(cache, full);
+        return return_sheaf(cache, full);
     }
     let stride = cache.geometry.stride;
     let mut limit = tunable(&cache.barn_limit) * tunable(&cache.sheaf_capacity);
@@ -89,7 +89,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
             }
         }
         Err(mut full) => {
-            flush(cache, full.objects());
+            return_objects(cache, full.objects());
             full.set_len(0);
             put_empty(node, cpu, full);
         }
@@ -103,7 +103,7 @@ pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Op
         if fits(cache, &full) {
             return Some(full);
         }
-        flush_sheaf(cache, full);
+        return_sheaf(cache, full);
     }
 }
 
@@ -201,24 +201,24 @@ pub(super) fn put_empty(node: &Node, cpu: CpuId, sheaf: Sheaf) {
 }
 
 /// Flushes one sheaf that was taken from a CPU or a barn.
-pub(super) fn flush_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
-    flush(cache, sheaf.objects());
+pub(super) fn return_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
+    return_objects(cache, sheaf.objects());
     sheaf.set_len(0);
     retire_sheaf(sheaf);
 }
 
 /// Brings the objects of up to `count` full sheaves of a barn back to their slabs.
-fn flush_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
+fn return_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
     for _ in 0..count {
         let Some(sheaf) = barn.get_full() else { break };
-        flush_sheaf(cache, sheaf);
+        return_sheaf(cache, sheaf);
     }
 }
 
 /// See [`crate::engine::release`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
 pub(crate) fn release(cache: &'static RawCache) {
     for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
-        flush_sheaves(cache, barn, usize::MAX);
+        return_sheaves(cache, barn, usize::MAX);
         retire_empty(barn);
     }
 }
@@ -240,7 +240,7 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
             retire_empty(barn);
         }
         if unused > 0 {
-            flush_sheaves(cache, barn, unused);
+            return_sheaves(cache, barn, unused);
             // The flush itself is no use.
             barn.take_surplus();
         }

@@ -43,7 +43,7 @@ pub(crate) trait Sink {
     }
 
     /// Frees a chain to its slab, of `node`. `link(prior)` writes the chain's links, the last one to `prior`.
-    fn free_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed;
+    fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed;
 }
 
 /// Straight to their slabs: that of caches with sheaves.
@@ -51,9 +51,9 @@ struct ToSlabs(&'static RawCache);
 
 impl Sink for ToSlabs {
     #[inline]
-    fn free_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
+    fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
         let (min_partial, reset) = (tunable(&self.0.min_partial), self.0.ctor.is_none());
-        node.list.free_chain(&MEMMAP, page, chain, min_partial, reset, link)
+        node.list.push_chain(&MEMMAP, page, chain, min_partial, reset, link)
     }
 }
 
@@ -69,12 +69,12 @@ struct Batch<'a, S> {
 }
 
 /// Frees objects of `cache` to their slabs.
-pub(super) fn flush(cache: &'static RawCache, objects: &[usize]) {
-    flush_to(cache, objects, &mut ToSlabs(cache));
+pub(super) fn return_objects(cache: &'static RawCache, objects: &[usize]) {
+    return_objects_to(cache, objects, &mut ToSlabs(cache));
 }
 
 /// Frees objects of `cache`, grouped by slab, to `sink`.
-pub(crate) fn flush_to(cache: &'static RawCache, objects: &[usize], sink: &mut impl Sink) {
+pub(crate) fn return_objects_to(cache: &'static RawCache, objects: &[usize], sink: &mut impl Sink) {
     for part in objects.chunks(BATCH - 1) {
         cache.state.nodes[0].counters.count_flush();
         let mut batch = Batch {
@@ -86,12 +86,12 @@ pub(crate) fn flush_to(cache: &'static RawCache, objects: &[usize], sink: &mut i
             nr_discards: 0,
             discard_node: 0,
         };
-        batch.run();
+        batch.return_all();
     }
 }
 
 impl<S: Sink> Batch<'_, S> {
-    fn run(&mut self) {
+    fn return_all(&mut self) {
         let mut groups = [EMPTY; GROUPS];
         // A bit for each group that has an object.
         let mut filled = 0u32;
@@ -104,7 +104,7 @@ impl<S: Sink> Batch<'_, S> {
             let slot = (page.0 >> order) as usize % GROUPS;
             if groups[slot].page != page {
                 if groups[slot].count > 0 {
-                    self.publish(groups[slot]);
+                    self.push_group(groups[slot]);
                 }
                 groups[slot] = Group { page, ..EMPTY };
             }
@@ -115,7 +115,7 @@ impl<S: Sink> Batch<'_, S> {
             group.count += 1;
         }
         while filled != 0 {
-            self.publish(groups[filled.trailing_zeros() as usize]);
+            self.push_group(groups[filled.trailing_zeros() as usize]);
             filled &= filled - 1;
         }
         self.discard_all();
@@ -143,7 +143,7 @@ impl<S: Sink> Batch<'_, S> {
         None
     }
 
-    fn publish(&mut self, group: Group) {
+    fn push_group(&mut self, group: Group) {
         let (cache, page) = (self.cache, group.page);
         let base = MEMMAP.address_of(page);
         let head = MEMMAP.head(page);
@@ -191,7 +191,7 @@ impl<S: Sink> Batch<'_, S> {
         };
         let chain = Chain { head: index_at(group.first), count: group.count };
         let node = &cache.state.nodes[usize::from(head.node()) % cache.state.nodes.len()];
-        match self.sink.free_chain(node, page, chain, link) {
+        match self.sink.push_chain(node, page, chain, link) {
             Freed::Kept => {}
             Freed::Discard => self.queue_discard(head.node(), page),
             Freed::Corrupt => report::double_free(cache.name(), self.objects[usize::from(group.first)]),

@@ -50,7 +50,7 @@ use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::state::SlabState;
-use exchange::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
+use exchange::{empty_sheaf, put_empty, return_sheaf, store_full, take_full};
 use node::Heads;
 use remote_free::{FreedFor, sheaf_capacity};
 
@@ -141,7 +141,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     };
     if let Err(mut sheaf) = install(cache, node, view, sheaf) {
         // Moved to another CPU meanwhile, which has objects of its own.
-        flush::flush(cache, sheaf.objects());
+        flush::return_objects(cache, sheaf.objects());
         sheaf.set_len(0);
         put_empty(node, view.cpu, sheaf);
     }
@@ -187,7 +187,7 @@ fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> 
             if empty.len() == 0 {
                 put_empty(node, view.cpu, empty);
             } else {
-                flush_sheaf(cache, empty);
+                return_sheaf(cache, empty);
             }
         }
     }
@@ -201,7 +201,7 @@ fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> 
 #[inline]
 fn check_capacity(cache: &'static RawCache, capacity: usize) {
     if tunable(&cache.sheaf_capacity) < capacity {
-        flush_all(cache);
+        drain_cpus(cache);
     }
 }
 
@@ -211,7 +211,7 @@ fn check_capacity(cache: &'static RawCache, capacity: usize) {
 pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn_limit: usize) {
     cache.barn_limit.store(barn_limit, Ordering::Relaxed);
     cache.sheaf_capacity.store(capacity, Ordering::SeqCst);
-    flush_all(cache);
+    drain_cpus(cache);
     for node in cache.state.nodes {
         node.barns.iter().for_each(exchange::retire_empty);
     }
@@ -257,7 +257,7 @@ pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize)
 fn free_unsettled(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
     if ZONE.nodes() > 1 && !is_local(cache, object) {
-        return flush::flush(cache, &[object]);
+        return flush::return_objects(cache, &[object]);
     }
     for _ in 0..ATTEMPTS {
         let Some(view) = percpu::read(cache.slot) else { break };
@@ -274,7 +274,7 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
             break;
         }
     }
-    flush::flush(cache, &[object]);
+    flush::return_objects(cache, &[object]);
 }
 
 /// See [`crate::engine::free_remote`].
@@ -397,9 +397,9 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
     node.counters.count_given(pages.len(), objects);
 }
 
-/// See [`crate::engine::flush`].
-pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
-    let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| flush_sheaf(cache, sheaf));
+/// See [`crate::engine::drain_cpus`].
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
+    let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| return_sheaf(cache, sheaf));
     release(cache);
     all
 }

@@ -99,7 +99,7 @@ impl NodeList {
     ///
     /// `link(prior)` writes the chain's links, the last one to `prior`; it is called before each attempt to
     /// publish them, and not at all when the chain empties a slab that `reset` lets forget its freelist.
-    pub(crate) fn free_chain(
+    pub(crate) fn push_chain(
         &self,
         heads: &impl Heads,
         page: PageIndex,
@@ -173,7 +173,7 @@ impl NodeList {
         mut relink: impl FnMut(u16),
     ) -> Freed {
         let mut end = NO_OBJECT;
-        self.free_chain(heads, page, chain, min_partial, reset, |prior| {
+        self.push_chain(heads, page, chain, min_partial, reset, |prior| {
             if prior != end {
                 relink(prior);
                 end = prior;

@@ -37,7 +37,7 @@
 use core::ptr::NonNull;
 
 use super::Node;
-use super::flush::flush;
+use super::flush::return_objects;
 use super::node::{Chain, Freed, Taken};
 use super::refill::NOTHING;
 use crate::base::report;
@@ -185,7 +185,7 @@ fn restore_emptied_of_node(cache: &'static RawCache, node: &Node) -> bool {
         let first = |objects: &[usize]| groups(objects).next().map(|(page, group)| (page, group.len()));
         while let Some((page, count)) = first(&room[from..all]) {
             if try_release_slab(node, page, count) {
-                flush(cache, &room[from..from + count]);
+                return_objects(cache, &room[from..from + count]);
                 came = true;
             } else {
                 room.copy_within(from..from + count, kept);
@@ -391,7 +391,7 @@ impl Pass {
             }
         };
         let min_partial = tunable(&cache.min_partial);
-        if self.node.list.free_chain(&MEMMAP, page, chain, min_partial, true, link) == Freed::Discard {
+        if self.node.list.push_chain(&MEMMAP, page, chain, min_partial, true, link) == Freed::Discard {
             super::discard(self.node, &[page]);
         }
     }

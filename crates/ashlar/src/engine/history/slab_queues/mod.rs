@@ -298,8 +298,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`crate::engine::flush`]: arrays of CPUs, alien caches, shared arrays.
-pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
+/// See [`crate::engine::drain_cpus`]: arrays of CPUs, alien caches, shared arrays.
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     for cpu in all_cpus() {
         let mut after = After::NOTHING;
         let here = Here::of(cpu);

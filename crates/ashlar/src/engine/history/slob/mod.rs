@@ -429,8 +429,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`crate::engine::flush`]: nothing is cached.
-pub(crate) fn flush_all(_cache: &'static RawCache) -> bool {
+/// See [`crate::engine::drain_cpus`]: nothing is cached.
+pub(crate) fn drain_cpus(_cache: &'static RawCache) -> bool {
     true
 }
 

@@ -1,10 +1,10 @@
 //! Bulk operations of the stage of 2015: the CPU's whole freelist at once, and detached freelists.
 
 use super::local::{self, NO_SLAB, exchange, read};
-use super::{Chain, Freed, Node, Outcome, feed, finish_free, free_chain, switches};
+use super::{Chain, Freed, Node, Outcome, feed, finish_free, push_chain, switches};
 use crate::base::units::PageIndex;
 use crate::engine::RawCache;
-use crate::engine::sheaves::flush::{Sink, flush_to};
+use crate::engine::sheaves::flush::{Sink, return_objects_to};
 use crate::pages::memmap::MEMMAP;
 use crate::slab::freelist::read_link;
 use crate::slab::state::NO_OBJECT;
@@ -41,7 +41,7 @@ pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
 
 /// Frees objects as detached freelists, one compare-and-swap a slab.
 pub(super) fn free(cache: &'static RawCache, objects: &[usize]) {
-    flush_to(cache, objects, &mut ToSlabs(cache));
+    return_objects_to(cache, objects, &mut ToSlabs(cache));
 }
 
 /// Where the groups of objects go: each to its slab.
@@ -75,11 +75,11 @@ impl Sink for ToSlabs {
         (view.words[1] == base).then_some(view.words[0] as u16)
     }
 
-    fn free_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> Freed {
+    fn push_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> Freed {
         if push_local(self.0, page, chain, &mut link) {
             return Freed::Kept;
         }
-        match free_chain(self.0, switches(self.0), page, chain, link) {
+        match push_chain(self.0, switches(self.0), page, chain, link) {
             Outcome::Freed(freed) => freed,
             frozen => {
                 let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.geometry.stride;

@@ -283,7 +283,7 @@ pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: Pag
     let base = MEMMAP.address_of(page);
     let Some((chain, last)) = chain_of(cache, page, head) else { return };
     let guard = interrupts_off(cache, switches);
-    let outcome = super::free_chain(cache, switches, page, chain, |prior| {
+    let outcome = super::push_chain(cache, switches, page, chain, |prior| {
         // SAFETY: the chain is ours until it is published.
         unsafe { write_link(local::link_at(cache, base, last), cache.secret, prior) };
     });

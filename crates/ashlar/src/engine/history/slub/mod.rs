@@ -189,12 +189,12 @@ fn free_to_slab(cache: &'static RawCache, switches: &Switches, freed: Place) -> 
     }
     let chain = Chain { head: freed.index, count: 1 };
     // SAFETY: the object is ours to free until the chain is published.
-    free_chain(cache, switches, freed.page, chain, |prior| unsafe { write_link(freed.link, cache.secret, prior) })
+    push_chain(cache, switches, freed.page, chain, |prior| unsafe { write_link(freed.link, cache.secret, prior) })
 }
 
 /// Frees a chain to its slab, where `link(prior)` makes its last object point to `prior`. With slab_lock the caller holds
 /// a CPU lock.
-fn free_chain(
+fn push_chain(
     cache: &'static RawCache,
     switches: &Switches,
     page: PageIndex,
@@ -213,7 +213,7 @@ fn free_chain(
                 (freed, false) => Outcome::Freed(freed),
             }
         }
-        Protection::Lockless => Outcome::Freed(node.list.free_chain(&MEMMAP, page, chain, min_partial, false, link)),
+        Protection::Lockless => Outcome::Freed(node.list.push_chain(&MEMMAP, page, chain, min_partial, false, link)),
     }
 }
 
@@ -263,8 +263,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     }
 }
 
-/// See [`crate::engine::flush`].
-pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
+/// See [`crate::engine::drain_cpus`].
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     let switches = switches(cache);
     let places = cache.state.places;
     if switches.fast != Fast::Rseq {

@@ -144,7 +144,7 @@ pub(crate) fn free_chain_locked(
     outcome
 }
 
-/// Frees a chain to a slab as [`NodeList::free_chain`] does, but freezes a full one for the caller's CPU instead of putting
+/// Frees a chain to a slab as [`NodeList::push_chain`] does, but freezes a full one for the caller's CPU instead of putting
 /// it on the list, also when the chain is all of it: true in the second place. The caller then owns the slab as one of its
 /// CPU's partial slabs.
 pub(crate) fn free_chain_freezing(
@@ -164,7 +164,7 @@ pub(crate) fn free_chain_freezing(
             Err(now) => state = now,
         }
     }
-    (list.free_chain(heads, page, chain, min_partial, false, link), false)
+    (list.push_chain(heads, page, chain, min_partial, false, link), false)
 }
 
 /// Takes a slab off the partial list, frozen; its freelist too, if `take`, else it is only shown. The first slab, or, with
