@@ -21,7 +21,7 @@ use crate::engine::{self, Origin, RawCache};
 use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::objmap::OBJECTS;
-use crate::pages::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
+use crate::pages::zone::{DIRECT_BYTES, DirtyParts, Run, RunAlign, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
 pub use entry::{kfree, kfree_sized, kmalloc};
@@ -208,7 +208,7 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill
     }
     // An aligned run is aligned to its size rounded up to a power of two, at most to 2 MiB: so it may have to be longer.
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::base::units::BLOCK_SIZE) / PAGE_SIZE);
-    let place = if align <= PAGE_SIZE { Place::Anywhere } else { Place::Aligned };
+    let place = if align <= PAGE_SIZE { RunAlign::Anywhere } else { RunAlign::Aligned };
     let nodes = ZONE.nodes() as u8;
     let mut dirty = DirtyParts::default();
     let mut take = || {
@@ -249,17 +249,17 @@ fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
 
 /// A run for a large object; few pages, of a power of two, are taken off this CPU's page list. If
 /// it is to be zero, `dirty` are the pages that may not be.
-fn take_run(node: NodeId, pages: usize, place: Place, fill: Fill, dirty: &mut DirtyParts) -> Option<Run> {
+fn take_run(node: NodeId, pages: usize, align: RunAlign, fill: Fill, dirty: &mut DirtyParts) -> Option<Run> {
     *dirty = DirtyParts::default();
-    match place {
-        Place::Aligned if pages.is_power_of_two() => {
+    match align {
+        RunAlign::Aligned if pages.is_power_of_two() => {
             let run = pages::alloc(node, Order(pages.trailing_zeros() as u8))?;
             if !run.zeroed {
                 *dirty = DirtyParts::all(pages);
             }
             Some(run)
         }
-        _ => ZONE.alloc_noting(node, pages, place, (fill == Fill::Zeros).then_some(dirty)),
+        _ => ZONE.alloc_noting(node, pages, align, (fill == Fill::Zeros).then_some(dirty)),
     }
 }
 

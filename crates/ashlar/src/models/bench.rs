@@ -35,16 +35,16 @@ impl Object {
 
 /// Memory of one object. loom reports two accesses that are not ordered, so it finds a link that is read before
 /// it was published. The flag is not loom's: it takes no part in the exploration.
-struct Place {
+struct ModelObject {
     word: UnsafeCell<u64>,
     held: AtomicBool,
     constructed: AtomicBool,
 }
 
 // SAFETY: the word is only reached through loom's cell, which panics on unordered access instead of racing.
-unsafe impl Sync for Place {}
+unsafe impl Sync for ModelObject {}
 // SAFETY: as above; nothing in it belongs to a thread.
-unsafe impl Send for Place {}
+unsafe impl Send for ModelObject {}
 
 struct Entry {
     head: PageHead,
@@ -76,7 +76,7 @@ impl Entries {
     }
 }
 
-// SAFETY: as for `Place`: the cells are loom's and hold nothing.
+// SAFETY: as for `ModelObject`: the cells are loom's and hold nothing.
 unsafe impl Sync for Entries {}
 // SAFETY: as above.
 unsafe impl Send for Entries {}
@@ -101,7 +101,7 @@ impl Heads for Unstepped<'_> {
 pub(super) struct Bench {
     entries: Entries,
     pub(super) list: NodeList,
-    places: Vec<Vec<Place>>,
+    places: Vec<Vec<ModelObject>>,
     discarded: Vec<AtomicUsize>,
     /// Slabs of the cache, as the engine counts them.
     nr_slabs: AtomicU64,
@@ -113,8 +113,11 @@ pub(super) struct Bench {
 impl Bench {
     /// `slabs` slabs of `objects` objects, none opened yet.
     pub(super) fn new(slabs: usize, objects: u16, min_partial: usize, reset: bool) -> Bench {
-        let place =
-            || Place { word: UnsafeCell::new(0), held: AtomicBool::new(false), constructed: AtomicBool::new(false) };
+        let place = || ModelObject {
+            word: UnsafeCell::new(0),
+            held: AtomicBool::new(false),
+            constructed: AtomicBool::new(false),
+        };
         let entry = || {
             let entry = Entry { head: PageHead::new(), alive: UnsafeCell::new(()) };
             entry.head.init(0, objects, 0, 0);

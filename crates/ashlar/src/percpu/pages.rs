@@ -25,7 +25,7 @@ use super::area::PERCPU;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
 use crate::base::units::{CpuId, NodeId, Order, PageIndex};
 use crate::pages::meta::META;
-use crate::pages::zone::{Place, Run, ZONE};
+use crate::pages::zone::{Run, RunAlign, ZONE};
 
 /// Orders that have a list: those that the kernel does not call costly.
 const ORDERS: usize = 4;
@@ -119,7 +119,7 @@ const fn most(order: Order) -> usize {
 pub(crate) fn alloc(node: NodeId, order: Order) -> Option<Run> {
     let own = here().filter(|(_, home)| *home == node && usize::from(order.0) < ORDERS);
     let Some((lists, _)) = own else {
-        return ZONE.alloc(node, order.pages(), Place::Aligned);
+        return ZONE.alloc(node, order.pages(), RunAlign::Aligned);
     };
     let list = usize::from(order.0);
     match lists.0.try_lock() {
@@ -128,7 +128,7 @@ pub(crate) fn alloc(node: NodeId, order: Order) -> Option<Run> {
                 return Some(run);
             }
         }
-        None => return ZONE.alloc(node, order.pages(), Place::Aligned),
+        None => return ZONE.alloc(node, order.pages(), RunAlign::Aligned),
     }
     // Not under the lock of the list: the zone may ask everybody for memory, this list too.
     let mut runs = [NO_RUN; BATCH_PAGES];

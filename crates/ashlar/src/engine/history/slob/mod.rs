@@ -36,7 +36,7 @@ use crate::engine::sheaves::node::Partial;
 use crate::engine::sheaves::{barn::BarnStats, carve, class_word};
 use crate::engine::{Counts, Origin, RawCache, Search, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::pages::zone::{Place, Run, ZONE};
+use crate::pages::zone::{Run, RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::slab::freelist::key;
 use crate::slab::state::SlabState;
@@ -181,7 +181,7 @@ impl Lists {
 
 /// A page of `node`, or else of another.
 fn new_page(home: NodeId) -> Option<(Run, NodeId)> {
-    any_node(home, |node| ZONE.alloc(node, 1, Place::Aligned))
+    any_node(home, |node| ZONE.alloc(node, 1, RunAlign::Aligned))
 }
 
 /// What `take` gets from `home`, or else from the other nodes in turn.
@@ -237,7 +237,7 @@ fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
 fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
     let order = Order::for_bytes(shape.bytes);
     let home = wish.unwrap_or_else(|| PERCPU.node_of(percpu::this_cpu()));
-    let (run, node) = any_node(home, |node| ZONE.alloc(node, order.pages(), Place::Aligned))?;
+    let (run, node) = any_node(home, |node| ZONE.alloc(node, order.pages(), RunAlign::Aligned))?;
     let head = MEMMAP.head(run.first);
     head.init(core::ptr::from_ref(cache) as usize, 1, order.0, node.0);
     head.state.store(SlabState::carved_from_fresh(1).0, Ordering::Relaxed);

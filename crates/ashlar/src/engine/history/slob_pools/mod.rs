@@ -32,7 +32,7 @@ use crate::engine::sheaves::counters::SlowPathStats;
 use crate::engine::sheaves::{self, Node, barn::BarnStats, carve, class_word};
 use crate::engine::{Counts, RawCache, Usage, tally, tunable};
 use crate::pages::memmap::{MEMMAP, PageKind};
-use crate::pages::zone::{Place, ZONE};
+use crate::pages::zone::{RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
@@ -93,7 +93,8 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
     let geometry = &pages.geometry;
     let id = NodeId(node as u8);
-    let take = |order: crate::base::units::Order| ZONE.alloc(id, order.pages(), Place::Aligned).map(|run| (run, order));
+    let take =
+        |order: crate::base::units::Order| ZONE.alloc(id, order.pages(), RunAlign::Aligned).map(|run| (run, order));
     let (run, order) = take(geometry.order).or_else(|| take(geometry.min_order))?;
     let objects = geometry.objects(order);
     let head = MEMMAP.head(run.first);

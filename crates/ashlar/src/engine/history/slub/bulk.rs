@@ -83,7 +83,7 @@ impl Sink for ToSlabs {
             Outcome::Freed(freed) => freed,
             frozen => {
                 let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.geometry.stride;
-                finish_free(self.0, local::Place::new(self.0, page, chain.head, first), frozen);
+                finish_free(self.0, local::FreedObject::new(self.0, page, chain.head, first), frozen);
                 Freed::Kept
             }
         }

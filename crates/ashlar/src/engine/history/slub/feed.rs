@@ -288,7 +288,7 @@ pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: Pag
         unsafe { write_link(local::link_at(cache, base, last), cache.secret, prior) };
     });
     drop(guard);
-    let first = local::Place::new(cache, page, head, base + usize::from(head) * cache.geometry.stride);
+    let first = local::FreedObject::new(cache, page, head, base + usize::from(head) * cache.geometry.stride);
     super::finish_free(cache, first, outcome);
 }
 

@@ -142,7 +142,7 @@ impl CpuGuard {
     }
 
     /// True if the object is the first of this CPU's freelist.
-    pub(super) fn has_first(&mut self, cache: &RawCache, freed: Place) -> bool {
+    pub(super) fn has_first(&mut self, cache: &RawCache, freed: FreedObject) -> bool {
         *self.words(cache.state.places.slab) == [usize::from(freed.index), freed.base]
     }
 
@@ -211,7 +211,7 @@ pub(super) fn is_cpu_slab(cache: &RawCache, base: usize) -> bool {
 /// free that costs next to nothing to see. What a look at both words finds one after the other is believed only if a
 /// look as of one moment agrees.
 #[inline]
-pub(super) fn is_first_of(cache: &RawCache, cpu: CpuId, freed: Place) -> bool {
+pub(super) fn is_first_of(cache: &RawCache, cpu: CpuId, freed: FreedObject) -> bool {
     let place = cache.state.places.slab;
     let seen = [word(cpu, place, 0).load(Ordering::Relaxed), word(cpu, place, 1).load(Ordering::Relaxed)];
     seen == [usize::from(freed.index), freed.base] && read(cache, place).is_some_and(|view| view.words == seen)
@@ -219,7 +219,7 @@ pub(super) fn is_first_of(cache: &RawCache, cpu: CpuId, freed: Place) -> bool {
 
 /// Where an object lies that is to be freed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct FreedObject {
     pub(super) page: PageIndex,
     /// Address of the slab.
     pub(super) base: usize,
@@ -228,10 +228,10 @@ pub(super) struct Place {
     pub(super) link: usize,
 }
 
-impl Place {
+impl FreedObject {
     #[inline]
-    pub(super) fn new(cache: &RawCache, page: PageIndex, index: u16, object: usize) -> Place {
-        Place { page, base: MEMMAP.address_of(page), index, link: object + cache.geometry.link_offset }
+    pub(super) fn new(cache: &RawCache, page: PageIndex, index: u16, object: usize) -> FreedObject {
+        FreedObject { page, base: MEMMAP.address_of(page), index, link: object + cache.geometry.link_offset }
     }
 }
 
@@ -314,7 +314,7 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
 /// # Safety
 /// The object is the caller's to free, and `freed` describes it.
 #[inline]
-unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: Place) -> bool {
+unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: FreedObject) -> bool {
     if words[1] != freed.base || words[0] == usize::from(freed.index) {
         return false;
     }
@@ -329,7 +329,7 @@ unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: Place) -> boo
 /// # Safety
 /// The object is the caller's to free, and `freed` describes it.
 #[inline(always)]
-pub(super) unsafe fn push(cache: &RawCache, fast: Fast, freed: Place) -> bool {
+pub(super) unsafe fn push(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool {
     // SAFETY: passed on.
     unsafe {
         if fast == Fast::Rseq && push_here(cache, freed.base, freed.index, freed.link) {
@@ -359,7 +359,7 @@ pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: 
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
-unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: Place) -> bool {
+unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool {
     let place = cache.state.places.slab;
     match fast {
         // SAFETY: passed on.
@@ -379,7 +379,7 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: Place) -> bool {
 ///
 /// # Safety
 /// As for [`push`].
-unsafe fn push_emulated(cache: &RawCache, place: u16, freed: Place) -> bool {
+unsafe fn push_emulated(cache: &RawCache, place: u16, freed: FreedObject) -> bool {
     loop {
         let cpu = this_cpu();
         let (head, base) = (word(cpu, place, 0).load(Ordering::Relaxed), word(cpu, place, 1).load(Ordering::Relaxed));
@@ -403,7 +403,7 @@ unsafe fn push_emulated(cache: &RawCache, place: u16, freed: Place) -> bool {
 /// # Safety
 /// As for [`push`].
 #[inline]
-pub(super) unsafe fn push_locked(cache: &RawCache, guard: &mut CpuGuard, freed: Place) -> bool {
+pub(super) unsafe fn push_locked(cache: &RawCache, guard: &mut CpuGuard, freed: FreedObject) -> bool {
     // SAFETY: passed on.
     unsafe { push_of(cache, guard.words(cache.state.places.slab), freed) }
 }

@@ -45,7 +45,7 @@ use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::percpu::{self, drain};
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use local::{CpuGuard, NO_PARTIAL, NO_SLAB, Place};
+use local::{CpuGuard, FreedObject, NO_PARTIAL, NO_SLAB};
 use slabs::Protection;
 use stage::{Fast, Slow, Switches};
 
@@ -125,14 +125,14 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
     let link = object + cache.geometry.link_offset;
     // SAFETY: the object is one of this slab, and the caller gives it up.
     if cache.state.places.switches.fast != Fast::Rseq || !unsafe { local::push_here(cache, base, index, link) } {
-        free_rest(cache, Place { page: slab, base, index, link });
+        free_rest(cache, FreedObject { page: slab, base, index, link });
     }
 }
 
 /// A free that no critical section has served.
 #[cold]
 #[inline(never)]
-fn free_rest(cache: &'static RawCache, freed: Place) {
+fn free_rest(cache: &'static RawCache, freed: FreedObject) {
     let switches = switches(cache);
     if switches.fast == Fast::Lock {
         return free_interrupts_off(cache, switches, freed);
@@ -147,7 +147,7 @@ fn free_rest(cache: &'static RawCache, freed: Place) {
 }
 
 /// The first stage: fast and slow path under one lock of the CPU.
-fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: Place) {
+fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let mut guard = CpuGuard::take(cache);
     // SAFETY: as in `free_in`.
     if unsafe { local::push_locked(cache, &mut guard, freed) } {
@@ -160,7 +160,7 @@ fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: Pla
     finish_free(cache, freed, outcome);
 }
 
-fn free_slow(cache: &'static RawCache, switches: &Switches, freed: Place) {
+fn free_slow(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let cpu = local::this_cpu();
     local::count_free(cache, cpu);
     if local::is_first_of(cache, cpu, freed) {
@@ -182,7 +182,7 @@ enum Outcome {
 }
 
 /// Frees one object to its slab.
-fn free_to_slab(cache: &'static RawCache, switches: &Switches, freed: Place) -> Outcome {
+fn free_to_slab(cache: &'static RawCache, switches: &Switches, freed: FreedObject) -> Outcome {
     let state = SlabState(MEMMAP.head(freed.page).state.load(Ordering::Relaxed));
     if state.head() == freed.index {
         return Outcome::Twice;
@@ -218,7 +218,7 @@ fn push_chain(
 }
 
 /// What is left to do after a free, without locks.
-fn finish_free(cache: &'static RawCache, freed: Place, outcome: Outcome) {
+fn finish_free(cache: &'static RawCache, freed: FreedObject, outcome: Outcome) {
     match outcome {
         Outcome::Freed(Freed::Kept) => {}
         Outcome::Freed(Freed::Discard) => {
