@@ -140,7 +140,7 @@ pub(crate) fn before_growth(need: Need) -> bool {
     }
     let found = match need {
         Need::Growth(committed) => {
-            let released = held_bytes() > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release);
+            let released = held_bytes() > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release_held);
             evict_from_caches(committed) || released
         }
         Need::Last => empty_all(),

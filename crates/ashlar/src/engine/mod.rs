@@ -16,7 +16,7 @@
 //! | [`trim`] | gives free slabs back to the zone; the number of slabs left |
 //! | [`usage`] | slabs, objects, live objects |
 //! | [`reap`] | what the background thread does each half second; true while the cache is in use |
-//! | [`held_bytes`], [`release`] | what could be given back when memory is short, and doing so; never waits for a CPU |
+//! | [`held_bytes`], [`release_held`] | what could be given back when memory is short, and doing so; never waits for a CPU |
 //! | [`sparse_bytes`], [`evict_free_pages`], [`restore_emptied`] | free pages of slabs that are in use: an estimate, giving them back, and slabs that this keeps |
 //! | [`EngineState::open`], [`close`] | begin and end of a cache |
 //! | [`counts`], [`slow_path_stats`] | locks taken, slow paths entered |
@@ -423,14 +423,14 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
     of_engine!(cache, reap(cache))
 }
 
-/// Bytes of free objects in stores that [`release`] would bring back to slabs.
+/// Bytes of free objects in stores that [`release_held`] would bring back to slabs.
 pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     of_engine!(cache, held_bytes(cache))
 }
 
 /// Brings back to slabs what the stores of nodes hold, without stopping anybody: allocation paths call it.
-pub(crate) fn release(cache: &'static RawCache) {
-    of_engine!(cache, release(cache));
+pub(crate) fn release_held(cache: &'static RawCache) {
+    of_engine!(cache, release_held(cache));
 }
 
 /// Bytes of free objects in slabs of which [`evict_free_pages`] might give pages back, of engines that can.

@@ -21,7 +21,7 @@ use crate::engine::{self, Origin, RawCache};
 use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::objmap::OBJECTS;
-use crate::pages::zone::{DIRECT_BYTES, DirtyParts, Run, RunAlign, ZONE};
+use crate::pages::zone::{DIRECT_BYTES, DirtyParts, PageRun, RunAlign, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
 pub use entry::{kfree, kfree_sized, kmalloc};
@@ -249,7 +249,7 @@ fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
 
 /// A run for a large object; few pages, of a power of two, are taken off this CPU's page list. If
 /// it is to be zero, `dirty` are the pages that may not be.
-fn take_run(node: NodeId, pages: usize, align: RunAlign, fill: Fill, dirty: &mut DirtyParts) -> Option<Run> {
+fn take_run(node: NodeId, pages: usize, align: RunAlign, fill: Fill, dirty: &mut DirtyParts) -> Option<PageRun> {
     *dirty = DirtyParts::default();
     match align {
         RunAlign::Aligned if pages.is_power_of_two() => {

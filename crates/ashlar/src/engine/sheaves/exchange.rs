@@ -215,8 +215,8 @@ fn return_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
     }
 }
 
-/// See [`crate::engine::release`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
-pub(crate) fn release(cache: &'static RawCache) {
+/// See [`crate::engine::release_held`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
+pub(crate) fn release_held(cache: &'static RawCache) {
     for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
         return_sheaves(cache, barn, usize::MAX);
         retire_empty(barn);

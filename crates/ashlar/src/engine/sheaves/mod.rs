@@ -35,7 +35,7 @@ mod remote_free;
 mod sparse;
 
 pub(crate) use bulk::{alloc_bulk, free_bulk};
-pub(crate) use exchange::{Node, for_each_lock, held_bytes, open, reap, release};
+pub(crate) use exchange::{Node, for_each_lock, held_bytes, open, reap, release_held};
 pub(crate) use sparse::{evict_free_pages, restore_emptied, sparse_bytes};
 
 pub(crate) use refill::{carve, class_word, has_to_spare};
@@ -400,7 +400,7 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
 /// See [`crate::engine::drain_cpus`].
 pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| return_sheaf(cache, sheaf));
-    release(cache);
+    release_held(cache);
     all
 }
 

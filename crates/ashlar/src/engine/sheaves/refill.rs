@@ -14,7 +14,7 @@ use crate::base::sync::{Ordering, prefetch};
 use crate::base::units::{NodeId, Order, PageIndex};
 use crate::engine::{Origin, RawCache, defrags_now, tunable};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::pages::zone::{Run, ZONE};
+use crate::pages::zone::{PageRun, ZONE};
 use crate::slab::freelist::{CorruptLink, read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
@@ -245,7 +245,7 @@ fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> 
     while got < out.len() {
         let per_slab = usize::from(cache.geometry.objects(cache.geometry.order)).max(1);
         let want = (out.len() - got).div_ceil(per_slab).min(BATCH);
-        let mut runs = [Run { first: PageIndex::NONE, zeroed: false }; BATCH];
+        let mut runs = [PageRun { first: PageIndex::NONE, zeroed: false }; BATCH];
         let mut order = cache.geometry.order;
         let mut slabs = ZONE.alloc_many(node, order, want, &mut runs);
         if slabs == 0 && cache.geometry.min_order != order {

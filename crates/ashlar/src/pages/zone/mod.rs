@@ -63,7 +63,7 @@ const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;
 
 /// A run of pages handed out by the zone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct PageRun {
     pub(crate) first: PageIndex,
     /// Every byte reads as zero.
     pub(crate) zeroed: bool,
@@ -260,7 +260,7 @@ impl Zone {
     }
 
     /// Takes `pages` pages in a run placed as `align` asks.
-    pub(crate) fn alloc(&self, node: NodeId, pages: usize, align: RunAlign) -> Option<Run> {
+    pub(crate) fn alloc(&self, node: NodeId, pages: usize, align: RunAlign) -> Option<PageRun> {
         self.alloc_noting(node, pages, align, None)
     }
 
@@ -271,7 +271,7 @@ impl Zone {
         pages: usize,
         align: RunAlign,
         mut dirty: Option<&mut DirtyParts>,
-    ) -> Option<Run> {
+    ) -> Option<PageRun> {
         let mut take = |blocks: &mut NodeBlocks| {
             let first = self.find(blocks, pages, align)?;
             if let Some(dirty) = dirty.as_deref_mut() {
@@ -331,7 +331,7 @@ impl Zone {
     /// Takes runs of `order` until there are `want` or memory ends, under one lock; returns the
     /// number taken.
     #[inline(never)]
-    pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [Run]) -> usize {
+    pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [PageRun]) -> usize {
         let want = want.min(out.len());
         let mut got = 0;
         if want > 0 {
@@ -346,7 +346,7 @@ impl Zone {
 
     /// Fills `out` from its start with runs of `order`, as far as there are some; returns the
     /// number.
-    fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [Run]) -> usize {
+    fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [PageRun]) -> usize {
         let mut got = 0;
         for run in out {
             let Some(first) = self.find(blocks, order.pages(), RunAlign::Aligned) else { break };
@@ -385,13 +385,13 @@ impl Zone {
 
     /// Takes free pages from `page` on, in as many blocks as they lie in.
     #[inline(never)]
-    fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> Run {
+    fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> PageRun {
         let mut dirty = 0;
         for (number, at, count) in parts(page, page + pages) {
             dirty += self.take_in_block(blocks, number, at, count);
         }
         self.cold_taken.fetch_add(pages - dirty, Ordering::Relaxed);
-        Run { first: PageIndex(page as u32), zeroed: dirty == 0 }
+        PageRun { first: PageIndex(page as u32), zeroed: dirty == 0 }
     }
 
     /// Takes free pages of one block; returns how many were dirty.

@@ -382,8 +382,8 @@ pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     queues(cache).nodes.iter().map(objects).sum::<usize>() * cache.geometry.stride
 }
 
-/// See [`crate::engine::release`].
-pub(crate) fn release(cache: &'static RawCache) {
+/// See [`crate::engine::release_held`].
+pub(crate) fn release_held(cache: &'static RawCache) {
     drain_nodes(cache);
     trim_slabs(cache);
 }

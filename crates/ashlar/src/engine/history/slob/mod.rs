@@ -36,7 +36,7 @@ use crate::engine::sheaves::node::Partial;
 use crate::engine::sheaves::{barn::BarnStats, carve, class_word};
 use crate::engine::{Counts, Origin, RawCache, Search, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::pages::zone::{Run, RunAlign, ZONE};
+use crate::pages::zone::{PageRun, RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::slab::freelist::key;
 use crate::slab::state::SlabState;
@@ -180,7 +180,7 @@ impl Lists {
 }
 
 /// A page of `node`, or else of another.
-fn new_page(home: NodeId) -> Option<(Run, NodeId)> {
+fn new_page(home: NodeId) -> Option<(PageRun, NodeId)> {
     any_node(home, |node| ZONE.alloc(node, 1, RunAlign::Aligned))
 }
 
@@ -456,8 +456,8 @@ pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
     0
 }
 
-/// See [`crate::engine::release`].
-pub(crate) fn release(_cache: &'static RawCache) {}
+/// See [`crate::engine::release_held`].
+pub(crate) fn release_held(_cache: &'static RawCache) {}
 
 /// See [`crate::engine::close`].
 pub(crate) fn close(_cache: &'static RawCache) {}
