@@ -258,7 +258,7 @@ pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
 /// See [`crate::engine::evict_free_pages`].
 pub(crate) fn evict_free_pages(cache: &'static RawCache) -> usize {
     let Some(source) = source_for(cache) else { return 0 };
-    cache.state.nodes.iter().map(|node| Pass { cache, node, source, sheaf: None, given: 0 }.run()).sum()
+    cache.state.nodes.iter().map(|node| Pass { cache, node, source, sheaf: None, given: 0 }.evict()).sum()
 }
 
 /// See [`crate::engine::restore_emptied`].
@@ -278,7 +278,7 @@ struct Pass {
 }
 
 impl Pass {
-    fn run(mut self) -> usize {
+    fn evict(mut self) -> usize {
         let (stride, granule) = (self.cache.geometry.stride, granule(self.source));
         // Others may add slabs meanwhile: those there are now are enough.
         let mut left = self.node.list.lock().count;
@@ -291,12 +291,12 @@ impl Pass {
                 break;
             }
         }
-        self.store();
+        self.put_sheaf();
         self.given
     }
 
     /// Puts the sheaf that was being filled into the store.
-    fn store(&mut self) {
+    fn put_sheaf(&mut self) {
         if let Some(sheaf) = self.sheaf.take() {
             put_back(self.node, sheaf, false);
         }
@@ -314,7 +314,7 @@ impl Pass {
         let pages = Pages { base, bytes, stride, objects: head.objects(), granule };
         let mut evicted = pages.reaching_into_free(&linked);
         let count = evicted.len();
-        if count > 0 && self.has_room(count) && self.release(&pages, &linked) {
+        if count > 0 && self.has_room(count) && self.release_pages(&pages, &linked) {
             let list = self.node.list.lock();
             head.add_evicted(count);
             drop(list);
@@ -354,14 +354,14 @@ impl Pass {
     /// Whether there is a sheaf with room for `count` objects.
     fn has_room(&mut self, count: usize) -> bool {
         if self.sheaf.as_ref().is_none_or(|sheaf| sheaf.free() < count) {
-            self.store();
+            self.put_sheaf();
             self.sheaf = new_sheaf(MAX_SHEAF_CAPACITY, SheafSize::WHOLE);
         }
         self.sheaf.is_some()
     }
 
     /// Releases all pages that none but `free` objects reach into. False when the source refuses: then what was in them is undefined.
-    fn release(&mut self, pages: &Pages, free: &Set) -> bool {
+    fn release_pages(&mut self, pages: &Pages, free: &Set) -> bool {
         let mut done = true;
         pages.each_free_run(free, |start, end| {
             done &= NonNull::new(start as *mut u8).is_some_and(|at| {

@@ -72,7 +72,7 @@ impl Places {
     }
 
     /// Gives the places of a cache that ends back.
-    pub(super) fn release(&self) {
+    pub(super) fn give_back(&self) {
         [self.slab, self.partial, self.entries, self.locks].into_iter().for_each(|place| PERCPU.release_slot(place));
     }
 }

@@ -314,7 +314,7 @@ pub(crate) fn release_held(_cache: &'static RawCache) {}
 
 /// See [`crate::engine::close`].
 pub(crate) fn close(cache: &'static RawCache) {
-    cache.state.places.release();
+    cache.state.places.give_back();
 }
 
 /// See [`crate::engine::counts`].
