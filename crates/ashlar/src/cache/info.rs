@@ -1,9 +1,9 @@
 //! What a cache looks like from outside: shape, tunables, figures.
 
 use super::registry;
-use crate::engine::slab::{self, QueueInfo};
+use crate::base::sync::Ordering;
+use crate::engine::history::slab_queues::{self, QueueInfo};
 use crate::engine::{self, Counts, Engine, MAX_NAME, RawCache, Usage, tunable};
-use crate::sync::Ordering;
 
 /// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
 #[derive(Clone, Copy)]
@@ -34,9 +34,9 @@ pub struct CacheInfo {
     /// Slabs, objects, bytes.
     pub usage: Usage,
     /// What happened at the barns.
-    pub barn: crate::engine::slub::barn::BarnStats,
+    pub barn: crate::engine::sheaves::barn::BarnStats,
     /// What happened on the slow paths.
-    pub slow: crate::engine::slub::counters::SlowPathStats,
+    pub slow: crate::engine::sheaves::counters::SlowPathStats,
     /// Locks taken, slow paths entered.
     pub counts: Counts,
     /// The queues of a cache of the engine `slab`.
@@ -82,14 +82,14 @@ pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
         barn,
         slow,
         counts: engine::counts(raw),
-        queues: (raw.engine == Engine::Slab).then(|| slab::queue_info(raw)),
+        queues: (raw.engine == Engine::Slab).then(|| slab_queues::queue_info(raw)),
     };
     info.named(raw.name())
 }
 
 /// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking counts for nothing.
 pub fn total_counts() -> Counts {
-    let mut sum = Counts { zone_locks: crate::page::zone::ZONE.locks_taken() as u64, ..Counts::default() };
+    let mut sum = Counts { zone_locks: crate::pages::zone::ZONE.locks_taken() as u64, ..Counts::default() };
     registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
     sum
 }

@@ -19,9 +19,9 @@
 
 use super::CacheArgs;
 use super::registry::{self, NewCache};
+use crate::base::sync::AtomicPtr;
 use crate::engine::{self, Engine, MAX_NAME, Merge, Origin, RawCache};
 use crate::options::{Options, Own};
-use crate::sync::AtomicPtr;
 
 /// One more name of a cache.
 pub(crate) struct Alias {

@@ -25,8 +25,9 @@ pub use typed::{Cache, CacheBox, Constructed};
 
 use core::ptr::NonNull;
 
-use crate::engine::{self, Engine, MAX_NAME, Origin, RawCache, Tunable, slab};
-use crate::error::{CreateError, DestroyError};
+use crate::base::error::{CreateError, DestroyError};
+use crate::engine::history::slab_queues;
+use crate::engine::{self, Engine, MAX_NAME, Origin, RawCache, Tunable};
 use crate::options::{Candidate, Own};
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
@@ -119,7 +120,7 @@ impl Hot {
         Hot {
             slot: percpu::slot0(raw.slot),
             free_slot: percpu::slot0(raw.page_slot()),
-            rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::sync::Ordering::Relaxed),
+            rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::base::sync::Ordering::Relaxed),
         }
     }
 }
@@ -231,7 +232,7 @@ fn create_or_merge(
     // SLAB has no links: constructed objects need no room for one.
     let mut geometry = Geometry::new(size, args.align, args.hwcache_align, constructed && !is_slab, rule, cpus)?;
     if is_slab {
-        geometry = slab::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
+        geometry = slab_queues::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
     }
     // What the user wants of this cache, what its maker wants, what the user wants of all.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
@@ -252,7 +253,7 @@ fn create_or_merge(
         cpu_partial: cpu_partial.unwrap_or_else(|| engine.cpu_partial(stride)),
         defrag_ratio: ratio.unwrap_or(0) as u16 * 10,
         engine,
-        queues: slab::QueueOptions {
+        queues: slab_queues::QueueOptions {
             limit: wanted(Tunable::Limit, None, options.limit),
             batchcount: wanted(Tunable::BatchCount, None, options.batchcount),
             shared: wanted(Tunable::Shared, None, options.shared),
@@ -427,7 +428,7 @@ impl KmemCache {
     /// Gives free slabs back to the page layer (`kmem_cache_shrink`). True when no slab is left.
     pub fn shrink(&self) -> bool {
         let left = engine::shrink(self.raw);
-        crate::background::settle();
+        crate::base::background::settle();
         left == 0
     }
 
@@ -442,10 +443,10 @@ impl KmemCache {
         }
         let mut drained = false;
         let gone = registry::unregister_if(self.raw, self.alias, || {
-            drained = engine::flush(self.raw);
+            drained = engine::drain_cpus(self.raw);
             engine::shrink(self.raw) == 0
         });
-        crate::background::settle();
+        crate::base::background::settle();
         if gone {
             return Ok(());
         }
@@ -453,7 +454,10 @@ impl KmemCache {
         if !drained && live == 0 {
             return Err((self, DestroyError::CannotDrain));
         }
-        crate::report::warn(format_args!("cache {}: destroyed while {live} objects are in use: it stays", self.name()));
+        crate::base::report::warn(format_args!(
+            "cache {}: destroyed while {live} objects are in use: it stays",
+            self.name()
+        ));
         Err((self, DestroyError::LiveObjects(live)))
     }
 

@@ -5,15 +5,15 @@
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
 use super::merge::{self, Alias};
-use crate::engine::slab::QueueOptions;
+use crate::base::error::CreateError;
+use crate::base::sync::{LockWord, Ordering, SpinLock, Visit};
+use crate::base::units::PageIndex;
+use crate::engine::history::slab_queues::QueueOptions;
 use crate::engine::{self, Construct, Engine, Merge, Opening, Origin, Plan, RawCache};
-use crate::error::CreateError;
-use crate::page::memmap::{MEMMAP, PageKind};
-use crate::page::meta::META;
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::meta::META;
 use crate::percpu::area::{MAX_CACHES, PERCPU};
 use crate::slab::geometry::Geometry;
-use crate::sync::{LockWord, Ordering, SpinLock, Visit};
-use crate::units::PageIndex;
 
 struct Registry {
     caches: [*mut RawCache; MAX_CACHES],
@@ -209,7 +209,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
 fn secret(key: &mut u64, serial: u32) -> u64 {
     if *key == 0 {
         #[cfg(feature = "os")]
-        let random = crate::os::random_u64();
+        let random = crate::base::os::random_u64();
         #[cfg(not(feature = "os"))]
         let random = (&raw const REGISTRY as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         *key = random | 1;

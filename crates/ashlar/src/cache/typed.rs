@@ -9,8 +9,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use super::{CacheArgs, CacheInfo, Constructor, KmemCache, nesting};
+use crate::base::error::{AllocError, CreateError, DestroyError};
 use crate::engine::MAX_NAME;
-use crate::error::{AllocError, CreateError, DestroyError};
 
 /// A type whose free objects stay constructed: made once when an object is carved, and used again and again.
 ///

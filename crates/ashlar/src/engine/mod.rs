@@ -12,12 +12,12 @@
 //! | [`free_in`] | the same, told the first page of the object's slab, whose owner is this cache |
 //! | [`alloc_bulk`] | fills a slice or takes nothing |
 //! | [`free_bulk`] | takes objects of this cache back |
-//! | [`flush`] | brings every cached object back to its slab; false if some CPU could not be reached |
+//! | [`drain_cpus`] | brings every cached object back to its slab; false if some CPU could not be reached |
 //! | [`trim`] | gives free slabs back to the zone; the number of slabs left |
 //! | [`usage`] | slabs, objects, live objects |
 //! | [`reap`] | what the background thread does each half second; true while the cache is in use |
-//! | [`held_bytes`], [`release`] | what could be given back when memory is short, and doing so; never waits for a CPU |
-//! | [`sparse_bytes`], [`hollow`], [`come_home`] | free pages of slabs that are in use: an estimate, giving them back, and slabs that this keeps |
+//! | [`held_bytes`], [`release_held`] | what could be given back when memory is short, and doing so; never waits for a CPU |
+//! | [`sparse_bytes`], [`evict_free_pages`], [`restore_emptied`] | free pages of slabs that are in use: an estimate, giving them back, and slabs that this keeps |
 //! | [`EngineState::open`], [`close`] | begin and end of a cache |
 //! | [`counts`], [`slow_path_stats`] | locks taken, slow paths entered |
 //!
@@ -30,10 +30,10 @@
 //!    [`EngineState::for_each_lock`], in lock order. Metadata memory is never given back and an
 //!    entry of the registry is used again by caches of any engine, so nothing in it may be assumed to be new.
 //! 4. Slabs: use the geometry, the state word and the freelists of [`crate::slab`], and where they fit the partial lists of
-//!    [`slub::node`] and the functions around them ([`slub::Node`] is no more than a partial list, counts, and barns that an
-//!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `slub::refill` does, so
+//!    [`sheaves::node`] and the functions around them ([`sheaves::Node`] is no more than a partial list, counts, and barns that an
+//!    engine without sheaves leaves empty). Owner and class word of every slab page are set as `sheaves::refill` does, so
 //!    that [`RawCache::locate`], kfree and ksize find the object. An engine whose objects of several sizes share pages needs
-//!    a kind of page of its own in [`crate::page::memmap::PageKind`], and an answer for it in the functions `find` of
+//!    a kind of page of its own in [`crate::pages::memmap::PageKind`], and an answer for it in the functions `find` of
 //!    `kmalloc` and `malloc::check`.
 //! 5. A line in ARCHITECTURE.md's table of engines, and a chapter in docs/engines.md.
 //!
@@ -48,29 +48,28 @@
 //! drain lock, then CPU lock, then slab_lock or alien lock, then list_lock or barn lock (never both), then pool lock or zone
 //! lock, then meta lock.
 
-pub(crate) mod cpu_slab;
 mod figures;
-pub(crate) mod segregated;
+pub(crate) mod history;
 pub(crate) mod select;
-pub(crate) mod slab;
-pub(crate) mod slob;
-pub(crate) mod slub;
+pub(crate) mod sheaves;
 mod state;
 pub(crate) mod tally;
 mod tunables;
 
-pub use cpu_slab::Stage;
 pub use figures::{Counts, Search, Usage};
+pub use history::slub::Stage;
 pub use select::Engine;
 pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;
 
-use crate::page::memmap::MEMMAP;
-use crate::page::meta::META;
-use crate::page::zone::ZONE;
+use history::{slab_queues, slob, slob_pools, slub};
+
+use crate::base::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
+use crate::base::units::{NodeId, PageIndex};
+use crate::pages::memmap::MEMMAP;
+use crate::pages::meta::META;
+use crate::pages::zone::ZONE;
 use crate::slab::geometry::Geometry;
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
-use crate::units::{NodeId, PageIndex};
 
 /// Longest cache name in bytes.
 pub const MAX_NAME: usize = 47;
@@ -214,7 +213,7 @@ impl RawCache {
     pub(crate) fn locate(&self, address: usize) -> Result<(PageIndex, u16), BadObject> {
         let page = MEMMAP.page_of(address).ok_or(BadObject::Foreign)?;
         let class = MEMMAP.class_of(page);
-        if class.kind() != crate::page::memmap::PageKind::Slab {
+        if class.kind() != crate::pages::memmap::PageKind::Slab {
             return Err(BadObject::Foreign);
         }
         let first = PageIndex(page.0 - class.back());
@@ -250,7 +249,7 @@ pub(crate) struct Opening {
     /// With which others it may share pages.
     pub(crate) group: u8,
     /// Of SLAB.
-    pub(crate) queues: slab::QueueOptions,
+    pub(crate) queues: slab_queues::QueueOptions,
 }
 
 /// Metadata memory for `count` values, filled by `make`; never given back.
@@ -269,11 +268,11 @@ pub(crate) fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -
 macro_rules! of_engine {
     ($cache:expr, $function:ident($($argument:expr),*)) => {
         match $cache.engine {
-            Engine::Ashlar => slub::$function($($argument),*),
-            Engine::Slub(_) => cpu_slab::$function($($argument),*),
-            Engine::Slab => slab::$function($($argument),*),
+            Engine::Sheaves => sheaves::$function($($argument),*),
+            Engine::Slub(_) => slub::$function($($argument),*),
+            Engine::Slab => slab_queues::$function($($argument),*),
             Engine::Slob => slob::$function($($argument),*),
-            Engine::SlobSeg | Engine::SlobCache => segregated::$function($($argument),*),
+            Engine::SlobSeg | Engine::SlobCache => slob_pools::$function($($argument),*),
         }
     };
 }
@@ -287,8 +286,8 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     }
     // The stages of SLUB and SLAB have a fast path, which counts: a comparison for each, and the rest out of line.
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::alloc(cache),
-        Engine::Slab => slab::alloc(cache),
+        Engine::Slub(_) => slub::alloc(cache),
+        Engine::Slab => slab_queues::alloc(cache),
         _ => others(cache),
     }
 }
@@ -304,7 +303,7 @@ pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
 
 /// Visits the locks that engines have beside those of their caches, for a fork.
 pub(crate) fn for_each_shared_lock(visit: Visit<'_>) {
-    segregated::for_each_lock(visit);
+    slob_pools::for_each_lock(visit);
     slob::for_each_lock(visit);
 }
 
@@ -316,7 +315,7 @@ pub(crate) fn process_secret() -> u64 {
         return secret;
     }
     #[cfg(feature = "os")]
-    let random = crate::os::random_u64();
+    let random = crate::base::os::random_u64();
     #[cfg(not(feature = "os"))]
     let random = (&raw const SECRET as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     // The first to store wins: all use the same.
@@ -326,7 +325,7 @@ pub(crate) fn process_secret() -> u64 {
     }
 }
 
-/// The object that `take` finds after it found none: see [`Zone::take_after_all`](crate::page::zone::Zone::take_after_all). Null when
+/// The object that `take` finds after it found none: see [`Zone::take_after_all`](crate::pages::zone::Zone::take_after_all). Null when
 /// memory has ended.
 #[cold]
 fn after_all(mut take: impl FnMut() -> *mut u8) -> *mut u8 {
@@ -347,16 +346,16 @@ pub(crate) fn free(cache: &'static RawCache, address: usize) {
         of_engine!(cache, free(cache, address));
     }
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::free(cache, address),
-        Engine::Slab => slab::free(cache, address),
+        Engine::Slub(_) => slub::free(cache, address),
+        Engine::Slab => slab_queues::free(cache, address),
         _ => others(cache, address),
     }
 }
 
 /// As [`free`], of an object that another CPU was given: it should not be the next that this CPU hands out.
-pub(crate) fn free_foreign(cache: &'static RawCache, address: usize) {
+pub(crate) fn free_remote(cache: &'static RawCache, address: usize) {
     match cache.engine {
-        Engine::Ashlar => slub::free_foreign(cache, address),
+        Engine::Sheaves => sheaves::free_remote(cache, address),
         _ => free(cache, address),
     }
 }
@@ -369,8 +368,8 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, address: usize)
         of_engine!(cache, free_in(cache, slab, address));
     }
     match cache.engine {
-        Engine::Slub(_) => cpu_slab::free_in(cache, slab, address),
-        Engine::Slab => slab::free_in(cache, slab, address),
+        Engine::Slub(_) => slub::free_in(cache, slab, address),
+        Engine::Slab => slab_queues::free_in(cache, slab, address),
         _ => others(cache, slab, address),
     }
 }
@@ -399,8 +398,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
 }
 
 /// Brings cached objects back to their slabs.
-pub(crate) fn flush(cache: &'static RawCache) -> bool {
-    of_engine!(cache, flush_all(cache))
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
+    of_engine!(cache, drain_cpus(cache))
 }
 
 /// Gives the slabs that are empty back, without bringing cached objects home first; the slabs that remain.
@@ -410,7 +409,7 @@ pub(crate) fn trim(cache: &'static RawCache) -> usize {
 
 /// Brings cached objects back and gives empty slabs back; the slabs that remain.
 pub(crate) fn shrink(cache: &'static RawCache) -> usize {
-    flush(cache);
+    drain_cpus(cache);
     trim(cache)
 }
 
@@ -424,35 +423,35 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
     of_engine!(cache, reap(cache))
 }
 
-/// Bytes of free objects in stores that [`release`] would bring back to slabs.
+/// Bytes of free objects in stores that [`release_held`] would bring back to slabs.
 pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     of_engine!(cache, held_bytes(cache))
 }
 
 /// Brings back to slabs what the stores of nodes hold, without stopping anybody: allocation paths call it.
-pub(crate) fn release(cache: &'static RawCache) {
-    of_engine!(cache, release(cache));
+pub(crate) fn release_held(cache: &'static RawCache) {
+    of_engine!(cache, release_held(cache));
 }
 
-/// Bytes of free objects in slabs of which [`hollow`] might give pages back, of engines that can.
+/// Bytes of free objects in slabs of which [`evict_free_pages`] might give pages back, of engines that can.
 pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
-    if cache.engine == Engine::Ashlar { slub::sparse_bytes(cache) } else { 0 }
+    if cache.engine == Engine::Sheaves { sheaves::sparse_bytes(cache) } else { 0 }
 }
 
 /// Gives free pages of slabs that are in use back to the system; bytes given back.
-pub(crate) fn hollow(cache: &'static RawCache) -> usize {
-    if cache.engine == Engine::Ashlar { slub::hollow(cache) } else { 0 }
+pub(crate) fn evict_free_pages(cache: &'static RawCache) -> usize {
+    if cache.engine == Engine::Sheaves { sheaves::evict_free_pages(cache) } else { 0 }
 }
 
-/// Makes slabs empty that nothing but what [`hollow`] did keeps; true if there were some.
-pub(crate) fn come_home(cache: &'static RawCache) -> bool {
-    cache.engine == Engine::Ashlar && slub::all_come_home(cache)
+/// Makes slabs empty that nothing but what [`evict_free_pages`] did keeps; true if there were some.
+pub(crate) fn restore_emptied(cache: &'static RawCache) -> bool {
+    cache.engine == Engine::Sheaves && sheaves::restore_emptied(cache)
 }
 
 /// Tells the engine of a cache that is where it stays, before anybody uses it.
 pub(crate) fn attach(cache: &'static RawCache) {
     if matches!(cache.engine, Engine::SlobSeg | Engine::SlobCache) {
-        segregated::attach(cache);
+        slob_pools::attach(cache);
     }
 }
 
@@ -464,7 +463,7 @@ pub(crate) fn close(cache: &'static RawCache) {
 /// The cache under whose name the pages of this one stand, if it shares them with that and has none of its own.
 pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
     match cache.engine {
-        Engine::SlobSeg | Engine::SlobCache => segregated::home(cache),
+        Engine::SlobSeg | Engine::SlobCache => slob_pools::home(cache),
         _ => None,
     }
 }
@@ -500,7 +499,9 @@ pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
 }
 
 /// What happened at its barns, and on the way between them and slabs.
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> (slub::barn::BarnStats, slub::counters::SlowPathStats) {
+pub(crate) fn slow_path_stats(
+    cache: &'static RawCache,
+) -> (sheaves::barn::BarnStats, sheaves::counters::SlowPathStats) {
     of_engine!(cache, stats(cache))
 }
 
@@ -511,4 +512,4 @@ pub(crate) fn tunable(value: &AtomicUsize) -> usize {
 }
 
 // Metadata memory comes in lines, and a small arena has little of it.
-const _: () = assert!(size_of::<RawCache>() <= 4 * crate::units::CACHE_LINE);
+const _: () = assert!(size_of::<RawCache>() <= 4 * crate::base::units::CACHE_LINE);

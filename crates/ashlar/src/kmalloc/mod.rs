@@ -12,18 +12,18 @@ pub(crate) mod entry;
 
 use core::ptr::NonNull;
 
+use crate::base::report;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
-use crate::engine::slob::{self, Sized};
+use crate::engine::history::slob::{self, ObjectState};
 use crate::engine::{self, Origin, RawCache};
-use crate::page::direct::{self, Fill};
-use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::page::objmap::OBJECTS;
-use crate::page::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
+use crate::pages::direct::{self, Fill};
+use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::pages::objmap::OBJECTS;
+use crate::pages::zone::{DIRECT_BYTES, DirtyParts, PageRun, RunAlign, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
-use crate::report;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
 /// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
@@ -187,8 +187,8 @@ pub(crate) fn class_cache(size: usize) -> Option<&'static RawCache> {
 /// to themselves, here up to the 2 MiB that the zone can align to. It is a matter of the pages, not of the bytes asked
 /// for, since krealloc may later use all of them.
 pub(crate) fn natural_align(size: usize) -> usize {
-    match crate::units::checked_align_up(size, PAGE_SIZE) {
-        Some(bytes) if bytes.is_power_of_two() => bytes.min(crate::units::BLOCK_SIZE),
+    match crate::base::units::checked_align_up(size, PAGE_SIZE) {
+        Some(bytes) if bytes.is_power_of_two() => bytes.min(crate::base::units::BLOCK_SIZE),
         _ => PAGE_SIZE,
     }
 }
@@ -207,8 +207,8 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill
         return direct::map(size, align, fill);
     }
     // An aligned run is aligned to its size rounded up to a power of two, at most to 2 MiB: so it may have to be longer.
-    let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
-    let place = if align <= PAGE_SIZE { Place::Anywhere } else { Place::Aligned };
+    let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::base::units::BLOCK_SIZE) / PAGE_SIZE);
+    let place = if align <= PAGE_SIZE { RunAlign::Anywhere } else { RunAlign::Aligned };
     let nodes = ZONE.nodes() as u8;
     let mut dirty = DirtyParts::default();
     let mut take = || {
@@ -249,17 +249,17 @@ fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
 
 /// A run for a large object; few pages, of a power of two, are taken off this CPU's page list. If
 /// it is to be zero, `dirty` are the pages that may not be.
-fn take_run(node: NodeId, pages: usize, place: Place, fill: Fill, dirty: &mut DirtyParts) -> Option<Run> {
+fn take_run(node: NodeId, pages: usize, align: RunAlign, fill: Fill, dirty: &mut DirtyParts) -> Option<PageRun> {
     *dirty = DirtyParts::default();
-    match place {
-        Place::Aligned if pages.is_power_of_two() => {
+    match align {
+        RunAlign::Aligned if pages.is_power_of_two() => {
             let run = pages::alloc(node, Order(pages.trailing_zeros() as u8))?;
             if !run.zeroed {
                 *dirty = DirtyParts::all(pages);
             }
             Some(run)
         }
-        _ => ZONE.alloc_noting(node, pages, place, (fill == Fill::Zeros).then_some(dirty)),
+        _ => ZONE.alloc_noting(node, pages, align, (fill == Fill::Zeros).then_some(dirty)),
     }
 }
 
@@ -297,10 +297,10 @@ fn find(function: &str, address: usize) -> Option<Found> {
             if let Some(cache) = crate::malloc::cache_of_object(address) {
                 return Some(Found::Object(cache));
             }
-            match slob::look(address) {
-                Sized::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
-                Sized::Free(size) => report::double_free(cache(class_of(size)).name(), address),
-                Sized::None => report::invalid_pointer(function, address, None),
+            match slob::object_state(address) {
+                ObjectState::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
+                ObjectState::Free(size) => report::double_free(cache(class_of(size)).name(), address),
+                ObjectState::None => report::invalid_pointer(function, address, None),
             }
         }
         PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => {
@@ -359,8 +359,8 @@ pub(crate) fn free_large(page: PageIndex, pages: usize) {
     let worth_reaping =
         if listable { pages::free(page, Order(pages.trailing_zeros() as u8)) } else { ZONE.free(page, pages) };
     if worth_reaping {
-        crate::background::wake();
-        crate::background::settle();
+        crate::base::background::wake();
+        crate::base::background::settle();
     }
 }
 
@@ -401,7 +401,7 @@ pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     if align <= 8 {
         return kmalloc(size);
     }
-    if !align.is_power_of_two() || align > crate::units::BLOCK_SIZE || size > KMALLOC_MAX_SIZE {
+    if !align.is_power_of_two() || align > crate::base::units::BLOCK_SIZE || size > KMALLOC_MAX_SIZE {
         return core::ptr::null_mut();
     }
     // Classes that are powers of two are naturally aligned; 96 and 192 are not aligned enough.
@@ -521,7 +521,7 @@ pub fn kmalloc_size_roundup(size: usize) -> usize {
     match size {
         0 => 0,
         _ if size <= max => engine.kmalloc_roundup(size, CLASSES[class_of(size)].0),
-        _ => crate::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
+        _ => crate::base::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
     }
 }
 

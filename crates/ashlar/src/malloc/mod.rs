@@ -6,7 +6,7 @@
 //! aligned to 16 bytes, a size of 0 gets memory of its own, failure sets `errno`, success and `free` leave it alone.
 //!
 //! * `entry`: `malloc` and `free` with their fast paths.
-//! * `check`: what pointers are; misuse of `free` (the object map, `page::objmap`, knows every live object).
+//! * `check`: what pointers are; misuse of `free` (the object map, `pages::objmap`, knows every live object).
 //! * `resize` is `realloc`.
 //! * `beside_fork`: what these do while another thread forks.
 //! * this file: everything else behind the fast paths.
@@ -22,18 +22,18 @@ mod resize;
 
 use core::ptr::NonNull;
 
+use crate::base::sync::{AtomicPtr, AtomicUsize, Once, Ordering};
+use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
 use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{self, Origin, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
 pub use crate::options::DeepBind;
-use crate::page::direct::{self, Fill};
-use crate::page::objmap::OBJECTS;
-use crate::page::zone::ZONE;
+use crate::pages::direct::{self, Fill};
+use crate::pages::objmap::OBJECTS;
+use crate::pages::zone::ZONE;
 use crate::percpu;
 use crate::percpu::area::{MALLOC_SLOTS, PERCPU, PerCpu, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::slab::OrderRule;
-use crate::sync::{AtomicPtr, AtomicUsize, Once, Ordering};
-use crate::units::{BLOCK_SIZE, PAGE_SIZE};
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
 use classes::{CLASSES, Code, NAME, STEP, aligned_class, class_of, name_of_class, size_of_class};
@@ -236,7 +236,7 @@ fn free_found(ptr: *mut u8) {
     let entry = OBJECTS.take(ptr as usize);
     match Code::from_map(entry) {
         Some(code) if entry & 1 == PerCpu::side_of(percpu::this_cpu()) => engine::free(cache_of(code), ptr as usize),
-        Some(code) => engine::free_foreign(cache_of(code), ptr as usize),
+        Some(code) => engine::free_remote(cache_of(code), ptr as usize),
         None => release("free", ptr),
     }
 }
@@ -422,7 +422,7 @@ mod tests {
     fn each_cpu_has_the_entries_of_its_side() {
         use crate::percpu::area::SIZE_ENTRIES;
         assert!(ensure());
-        for cpu in (0..PERCPU.cpus.load(Ordering::Relaxed)).map(crate::units::CpuId) {
+        for cpu in (0..PERCPU.cpus.load(Ordering::Relaxed)).map(crate::base::units::CpuId) {
             let table = PERCPU.slot(cpu, SIZE_ENTRIES as u16).cast::<u8>();
             let side = if cfg!(ashlar_unchecked) { 0 } else { PerCpu::side_of(cpu) };
             for (steps, code) in SIZE_CODE.iter().enumerate() {
@@ -455,9 +455,9 @@ mod tests {
     fn single_objects_come_from_and_go_to_the_main_sheaf_on_both_sides() {
         assert!(ensure());
         let cache = cache(class_of(3072)).unwrap();
-        for cpu in (0..64).filter(|&cpu| crate::os::pin_to(cpu).is_some()) {
-            let top = |word: usize| PERCPU.slot(crate::units::CpuId(cpu), cache.slot).wrapping_add(word);
-            let main = usize::from(PerCpu::side_of(crate::units::CpuId(cpu)));
+        for cpu in (0..64).filter(|&cpu| crate::base::os::pin_to(cpu).is_some()) {
+            let top = |word: usize| PERCPU.slot(crate::base::units::CpuId(cpu), cache.slot).wrapping_add(word);
+            let main = usize::from(PerCpu::side_of(crate::base::units::CpuId(cpu)));
             // SAFETY: words of a committed slot; no other test uses this class.
             let tops = || unsafe { [top(main).read_volatile(), top(1 - main).read_volatile()] };
             // An interrupt may cut a section off, and a reaper may come between.
@@ -480,7 +480,7 @@ mod tests {
         assert!(ensure());
         let cache = cache(class_of(3584)).unwrap();
         for capacity in [254, 1, 126, 30, 62, 254] {
-            engine::slub::set_sheaf_capacity(cache, capacity, 2);
+            engine::sheaves::set_sheaf_capacity(cache, capacity, 2);
             let mut all: Vec<usize> = (0..2000).map(|_| malloc(3584) as usize).collect();
             // SAFETY: each was allocated here and is freed once.
             all.iter().for_each(|&at| unsafe { free(at as *mut u8) });

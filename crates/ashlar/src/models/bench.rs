@@ -7,13 +7,13 @@ use std::vec::Vec;
 
 use loom::cell::UnsafeCell;
 
-use crate::engine::cpu_slab::slabs::{self, Protection, Thawed};
-use crate::engine::slub::node::{Chain, Freed, Heads, NodeList, Taken};
-use crate::page::head::PageHead;
+use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::base::units::PageIndex;
+use crate::engine::history::slub::slabs::{self, Protection, Thawed};
+use crate::engine::sheaves::node::{Chain, Freed, Heads, NodeList, Taken};
+use crate::pages::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::units::PageIndex;
 
 const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
 const NOTHING: Taken =
@@ -35,16 +35,16 @@ impl Object {
 
 /// Memory of one object. loom reports two accesses that are not ordered, so it finds a link that is read before
 /// it was published. The flag is not loom's: it takes no part in the exploration.
-struct Place {
+struct ModelObject {
     word: UnsafeCell<u64>,
     held: AtomicBool,
     constructed: AtomicBool,
 }
 
 // SAFETY: the word is only reached through loom's cell, which panics on unordered access instead of racing.
-unsafe impl Sync for Place {}
+unsafe impl Sync for ModelObject {}
 // SAFETY: as above; nothing in it belongs to a thread.
-unsafe impl Send for Place {}
+unsafe impl Send for ModelObject {}
 
 struct Entry {
     head: PageHead,
@@ -76,7 +76,7 @@ impl Entries {
     }
 }
 
-// SAFETY: as for `Place`: the cells are loom's and hold nothing.
+// SAFETY: as for `ModelObject`: the cells are loom's and hold nothing.
 unsafe impl Sync for Entries {}
 // SAFETY: as above.
 unsafe impl Send for Entries {}
@@ -101,7 +101,7 @@ impl Heads for Unstepped<'_> {
 pub(super) struct Bench {
     entries: Entries,
     pub(super) list: NodeList,
-    places: Vec<Vec<Place>>,
+    places: Vec<Vec<ModelObject>>,
     discarded: Vec<AtomicUsize>,
     /// Slabs of the cache, as the engine counts them.
     nr_slabs: AtomicU64,
@@ -113,8 +113,11 @@ pub(super) struct Bench {
 impl Bench {
     /// `slabs` slabs of `objects` objects, none opened yet.
     pub(super) fn new(slabs: usize, objects: u16, min_partial: usize, reset: bool) -> Bench {
-        let place =
-            || Place { word: UnsafeCell::new(0), held: AtomicBool::new(false), constructed: AtomicBool::new(false) };
+        let place = || ModelObject {
+            word: UnsafeCell::new(0),
+            held: AtomicBool::new(false),
+            constructed: AtomicBool::new(false),
+        };
         let entry = || {
             let entry = Entry { head: PageHead::new(), alive: UnsafeCell::new(()) };
             entry.head.init(0, objects, 0, 0);
@@ -204,7 +207,7 @@ impl Bench {
                 self.set_link(page, index, indices.get(i + 1).copied().unwrap_or(prior));
             }
         };
-        let freed = self.list.free_chain(&self.entries, page, chain, self.min_partial, self.reset, link);
+        let freed = self.list.push_chain(&self.entries, page, chain, self.min_partial, self.reset, link);
         self.settle(page, freed)
     }
 
@@ -254,7 +257,7 @@ impl Bench {
         assert!(out.len() <= need, "more was carved than asked for");
     }
 
-    /// Takes the freelists of all slabs that have `least` linked objects or more, as a look for hollow objects does: slab by slab.
+    /// Takes the freelists of all slabs that have `least` linked objects or more, as a look for evicted objects does: slab by slab.
     pub(super) fn take_sparse(&self, least: u16) -> Vec<Vec<Object>> {
         let mut left = self.list.lock().count;
         let mut out = Vec::new();
@@ -330,7 +333,7 @@ impl Bench {
         let (page, chain, last) = self.link_chain(objects);
         let link = |prior| self.set_link(page, last, prior);
         let freed = match protection {
-            Protection::Lockless => self.list.free_chain(&self.entries, page, chain, self.min_partial, false, link),
+            Protection::Lockless => self.list.push_chain(&self.entries, page, chain, self.min_partial, false, link),
             Protection::Lock { atomic } => {
                 slabs::free_chain_locked(&self.list, &self.entries, page, chain, atomic, link)
             }

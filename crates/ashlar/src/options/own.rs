@@ -312,8 +312,8 @@ mod tests {
         let queues = [Tunable::Limit, Tunable::BatchCount, Tunable::Shared].map(|which| q.tunable(which));
         assert_eq!(queues, [Some(20), Some(5), Some(2)]);
         let sheaves = good("cache.s.sheaf_capacity=0,cache.t.nomerge,cache.u.engine=slab");
-        assert_eq!(of(&sheaves, "s", Engine::Ashlar).tunable(Tunable::SheafCapacity), Some(0));
-        assert!(of(&sheaves, "t", Engine::Ashlar).no_merge);
+        assert_eq!(of(&sheaves, "s", Engine::Sheaves).tunable(Tunable::SheafCapacity), Some(0));
+        assert!(of(&sheaves, "t", Engine::Sheaves).no_merge);
         assert_eq!((sheaves.engine("u"), sheaves.engine("t")), (Some(Engine::Slab), None));
     }
 
@@ -323,15 +323,15 @@ mod tests {
             "cache.net.core skb.min_partial=1,cache.kmalloc-*.min_partial=2,cache.kmalloc-64.min_partial=3,\
              cache.kmalloc-6*.min_partial=4,cache.ü.min_partial=5",
         );
-        let kept = |name| of(&own, name, Engine::Ashlar).tunable(Tunable::MinPartial);
+        let kept = |name| of(&own, name, Engine::Sheaves).tunable(Tunable::MinPartial);
         let names = ["net.core skb", "kmalloc-", "kmalloc-8", "kmalloc-64", "kmalloc", "ü", "x"];
         assert_eq!(names.map(kept), [Some(1), Some(2), Some(2), Some(4), None, Some(5), None]);
         let all = good("cache.*.min_partial=7");
-        assert_eq!(of(&all, "anything", Engine::Ashlar).tunable(Tunable::MinPartial), Some(7));
+        assert_eq!(of(&all, "anything", Engine::Sheaves).tunable(Tunable::MinPartial), Some(7));
         let name = "n".repeat(MAX_NAME);
         let long = good(&std::format!("cache.{name}.min_partial=8,cache.{name}*.max_order=1"));
-        assert_eq!(of(&long, &name, Engine::Ashlar).tunable(Tunable::MinPartial), Some(8));
-        assert_eq!(of(&long, &name, Engine::Ashlar).max_order, Some(1));
+        assert_eq!(of(&long, &name, Engine::Sheaves).tunable(Tunable::MinPartial), Some(8));
+        assert_eq!(of(&long, &name, Engine::Sheaves).max_order, Some(1));
     }
 
     #[test]
@@ -396,7 +396,7 @@ mod tests {
         let slab = Candidate { name: "a", origin, engine: Engine::Slab };
         assert_eq!(own.of(slab).tunable(Tunable::Limit), Some(5));
         assert_eq!((own.of(slab).tunable(Tunable::MinPartial), own.of(slab).min_objects), (None, None));
-        let ashlar = Candidate { engine: Engine::Ashlar, ..slab };
+        let ashlar = Candidate { engine: Engine::Sheaves, ..slab };
         assert_eq!(own.of(ashlar).tunable(Tunable::Limit), None);
         let told = own.untold(ashlar).map(|(of, expected)| std::format!("{of}: {expected}"));
         let expected = "cache.a*: limit, batchcount and shared: expected a cache of the engine slab";
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(own.untold(Candidate { name: "ab", ..ashlar }), None, "told already");
         let told: Vec<_> = core::iter::from_fn(|| own.untold(slab).map(|(_, expected)| expected)).collect();
         assert!(told.len() == 2 && told[0].starts_with("min_partial: ") && told[1].starts_with("min_objects: "));
-        let kmalloc = Candidate { name: "a", origin: Origin::Kmalloc, engine: Engine::Ashlar };
+        let kmalloc = Candidate { name: "a", origin: Origin::Kmalloc, engine: Engine::Sheaves };
         assert!(own.untold(kmalloc).expect("its engine").1.contains("expected a cache of the program"));
     }
 
