@@ -284,7 +284,7 @@ fn find(function: &str, address: usize) -> Option<Found> {
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
-            match cache.locate(address) {
+            match cache.slabs.locate(address) {
                 // Caches of malloc may share pages; the map knows which it is.
                 Ok(_) if cache.origin == Origin::Malloc => {
                     return Some(Found::Object(crate::malloc::cache_of_object(address).unwrap_or(cache)));
@@ -485,7 +485,7 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
     let mut owner: Option<&'static RawCache> = None;
     for &object in objects {
         let cache = registry::cache_of_address(object as usize)
-            .filter(|c| c.origin != Origin::Malloc && c.locate(object as usize).is_ok());
+            .filter(|c| c.origin != Origin::Malloc && c.slabs.locate(object as usize).is_ok());
         let same = match (cache, owner) {
             (Some(a), Some(b)) => core::ptr::eq(a, b),
             _ => false,

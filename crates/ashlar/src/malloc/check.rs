@@ -107,7 +107,7 @@ fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
-            match cache.locate(address) {
+            match cache.slabs.locate(address) {
                 Ok(_) if cache.origin != Origin::Malloc || cfg!(ashlar_unchecked) => return Some(Found::Other(cache)),
                 Ok(_) => report::freed_twice(function, address, cache.name()),
                 Err(_) => report::invalid_pointer(function, address, Some(cache.name())),

@@ -10,14 +10,12 @@ use loom::cell::UnsafeCell;
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::base::units::PageIndex;
 use crate::engine::history::slub::slabs::{self, Protection, Thawed};
-use crate::engine::sheaves::node::{Chain, Freed, Heads, NodeList, Taken};
 use crate::pages::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::partial::{Chain, Freed, Heads, NodeList, Taken};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
-const NOTHING: Taken =
-    Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
 
 /// An allocated object. Not `Clone`: whoever has it may use it, and frees it by giving it up.
 #[derive(Debug)]
@@ -231,7 +229,7 @@ impl Bench {
 
     /// Takes at least `need` objects if the list has them: `from_partial` of refill, one round.
     pub(super) fn refill(&self, need: usize) -> Vec<Object> {
-        let mut taken = [NOTHING; 4];
+        let mut taken = [Taken::NOTHING; 4];
         let (slabs, _) = self.list.take(&self.entries, need, &mut taken);
         let mut out = Vec::new();
         for taken in &taken[..slabs] {
@@ -262,7 +260,7 @@ impl Bench {
         let mut left = self.list.lock().count;
         let mut out = Vec::new();
         while left > 0 {
-            let mut taken = [NOTHING; 1];
+            let mut taken = [Taken::NOTHING; 1];
             let sparse = |head: &PageHead| SlabState(head.state.load(Ordering::Acquire)).linked() >= least;
             let slabs = self.list.take_sparse(&self.entries, &mut left, sparse, &mut taken);
             for taken in &taken[..slabs] {
@@ -290,7 +288,7 @@ impl Bench {
     /// Takes the freelist of the first slab, finds it corrupt and quarantines the slab. What was taken is never
     /// seen again: it stays in use. The slab, if there was one.
     pub(super) fn find_corrupt(&self) -> Option<PageIndex> {
-        let mut taken = [NOTHING; 1];
+        let mut taken = [Taken::NOTHING; 1];
         let (slabs, _) = self.list.take(&self.entries, 1, &mut taken);
         let page = taken[0].page;
         let (mut index, mut left) = (taken[0].chain.head, taken[0].chain.count);

@@ -1,7 +1,7 @@
 //! Models: what can happen between threads, explored by loom.
 //!
 //! Run by `ci/loom.sh`. Each model asks one question and states the property in its name. The code under test is
-//! the real one: [`crate::engine::sheaves::node`], [`crate::engine::sheaves::barn`],
+//! the real one: [`crate::slab::partial`], [`crate::engine::sheaves::barn`],
 //! [`crate::engine::history::slub::slabs`], [`crate::engine::history::slab_queues::lists`] with its arrays, [`crate::slab`], the sheaves, over
 //! slabs of two or three objects. [`bench`] stands for what lies around it: the memmap, the zone, the objects.
 //!

@@ -18,8 +18,8 @@ use crate::base::units::PageIndex;
 use crate::engine::history::slab_queues::alien::AlienCache;
 use crate::engine::history::slab_queues::array::ArrayCache;
 use crate::engine::history::slab_queues::lists::{After, Lists, Slabs, fill_array, free_indices};
-use crate::engine::sheaves::node::{Heads, Partial};
 use crate::pages::head::PageHead;
+use crate::slab::partial::{Heads, Partial};
 
 /// Objects in a slab.
 const OBJECTS: usize = 2;

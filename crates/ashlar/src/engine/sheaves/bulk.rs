@@ -12,6 +12,7 @@ use super::{ATTEMPTS, RawCache, alloc, free, is_empty, node_of_cpu, refill, swap
 use crate::engine::tunable;
 use crate::pages::zone::ZONE;
 use crate::percpu;
+use crate::slab::return_objects::return_objects;
 
 /// See [`crate::engine::alloc_bulk`].
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
@@ -66,7 +67,7 @@ fn many(cache: &'static RawCache, out: &mut [usize]) -> usize {
         // A sheaf that was filled when the capacity was larger may hold more than there is room for.
         let had = full.len().min(out.len());
         out[..had].copy_from_slice(&full.objects()[..had]);
-        super::flush::return_objects(cache, &full.objects()[had..]);
+        return_objects(&cache.slabs, &full.objects()[had..]);
         full.set_len(0);
         put_empty(node, cpu, full);
         return had;

@@ -1,48 +1,36 @@
-//! A node's stock of one cache: its partial slabs, its barns, and its evicted objects.
+//! The exchange of sheaves between CPUs and the barns of a node, which stand in front of its slabs.
 //!
 //! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
 //! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
 //! other's, as a consumer that frees feeds a producer that allocates (`remote_free`).
 
 use super::barn::{Barn, ROBBED_AT_ONCE};
-use super::counters::{Counters, Line};
-use super::flush::return_objects;
 use super::locality;
-use super::node::NodeList;
 use super::remote_free::{self, FreedFor};
 use super::sparse::Evicted;
 use crate::base::sync::{Ordering, Visit};
 use crate::base::units::CpuId;
-use crate::engine::{RawCache, meta_slice, tunable};
-use crate::pages::zone::ZONE;
+use crate::engine::{RawCache, tunable};
+use crate::pages::meta::meta_slice;
 use crate::percpu::area::{PERCPU, is_sided};
 use crate::percpu::sheaf::{Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
+use crate::slab::node::Node;
+use crate::slab::return_objects::return_objects;
 
 /// Most barns of a node and cache; CPUs beyond that share.
 pub(crate) const MAX_BARNS: usize = 16;
 /// Bytes of objects in one barn above which the reaper is woken.
 const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
 
-/// What a cache keeps for one node.
-pub(crate) struct Node {
-    pub(crate) list: NodeList,
+/// The sheaves of one cache on one node.
+pub(crate) struct SheafNode {
+    /// The slabs of the same node.
+    pub(crate) slabs: &'static Node,
     pub(crate) barns: &'static [Barn],
     pub(super) evicted: Evicted,
-    pub(crate) counters: Counters,
 }
 
-impl Node {
-    const fn new(barns: &'static [Barn], counters: Counters) -> Node {
-        Node { list: NodeList::new(), barns, evicted: Evicted::new(), counters }
-    }
-
-    /// Starts all counts from zero, for a new cache in an old place.
-    fn reset_counts(&self) {
-        self.counters.reset();
-        self.list.raw().reset_taken();
-        self.barns.iter().for_each(Barn::reset_stats);
-    }
-
+impl SheafNode {
     /// The barn of a CPU.
     #[inline]
     pub(super) fn barn(&self, cpu: CpuId) -> &Barn {
@@ -50,17 +38,18 @@ impl Node {
     }
 }
 
-/// See [`crate::engine::EngineState::open`].
-pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
+/// See [`crate::engine::EngineState::open`]. `slabs` are the nodes of the same entry of the registry, which it keeps for ever.
+pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> Option<()> {
     if nodes.is_empty() {
         let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
         let barns = cpus.clamp(1, MAX_BARNS);
-        *nodes = meta_slice(ZONE.nodes(), || {
-            let counters = Counters::new(meta_slice(barns, || Some(Line::default()))?);
-            Some(Node::new(meta_slice(barns, || Some(Barn::new()))?, counters))
+        let mut of_node = slabs.iter();
+        *nodes = meta_slice(slabs.len(), || {
+            let barns = meta_slice(barns, || Some(Barn::new()))?;
+            Some(SheafNode { slabs: of_node.next()?, barns, evicted: Evicted::new() })
         })?;
     }
-    nodes.iter().for_each(Node::reset_counts);
+    nodes.iter().flat_map(|node| node.barns).for_each(Barn::reset_stats);
     Some(())
 }
 
@@ -70,11 +59,11 @@ pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
 }
 
 /// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough, of scattered objects soon.
-pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
+pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
     if !fits(cache, &full) {
         return return_sheaf(cache, full);
     }
-    let stride = cache.geometry.stride;
+    let stride = cache.slabs.geometry.stride;
     let mut limit = tunable(&cache.barn_limit) * tunable(&cache.sheaf_capacity);
     if locality::is_scattered(cache, &full, freed_for) {
         limit = limit.min(locality::SCATTERED_BYTES / stride);
@@ -89,7 +78,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
             }
         }
         Err(mut full) => {
-            return_objects(cache, full.objects());
+            return_objects(&cache.slabs, full.objects());
             full.set_len(0);
             put_empty(node, cpu, full);
         }
@@ -97,7 +86,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 }
 
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
-pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
+pub(super) fn take_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     loop {
         let full = node.barn(cpu).get_full().or_else(|| rob_full(node, cpu))?;
         if fits(cache, &full) {
@@ -109,7 +98,7 @@ pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Op
 
 /// Robs another CPU's barn of some full sheaves and moves them here; what is more than one goes to the CPU's own barn. The other gets as many
 /// empty ones for them: it will need them, and would come and rob those.
-fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+fn rob_full(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     let own = node.barn(cpu);
     others(node, cpu).find_map(|barn| {
         let robbed = barn.rob_full(ROBBED_AT_ONCE);
@@ -125,7 +114,7 @@ fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
 }
 
 /// Robs another CPU's barn of some empty sheaves, as [`rob_full`].
-fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+fn rob_empty(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     others(node, cpu).find_map(|barn| {
         let robbed = barn.rob_empty(ROBBED_AT_ONCE);
         robbed.prefetch();
@@ -161,7 +150,7 @@ fn move_here(
 }
 
 /// The barns of the other CPUs, the next one first.
-fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
+fn others(node: &SheafNode, cpu: CpuId) -> impl Iterator<Item = &Barn> {
     let own = cpu.0 as usize % node.barns.len();
     let (before, after) = (&node.barns[..own], &node.barns[own + 1..]);
     after.iter().chain(before)
@@ -169,7 +158,7 @@ fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
 
 /// An empty sheaf of the given capacity: where one CPU only frees what another allocates, the empty sheaves pile up
 /// at the other's barn.
-pub(super) fn empty_sheaf(cache: &RawCache, node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
+pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
     match node.barn(cpu).get_empty().or_else(|| rob_empty(node, cpu)) {
         Some(mut sheaf) if capacity <= sheaf.size().most() => {
             if sheaf.capacity() != capacity {
@@ -194,7 +183,7 @@ fn sheaf_size(cache: &RawCache) -> SheafSize {
 }
 
 /// Puts an empty sheaf into the CPU's barn, or into the pool.
-pub(super) fn put_empty(node: &Node, cpu: CpuId, sheaf: Sheaf) {
+pub(super) fn put_empty(node: &SheafNode, cpu: CpuId, sheaf: Sheaf) {
     if let Err(sheaf) = node.barn(cpu).put_empty(sheaf) {
         retire_sheaf(sheaf);
     }
@@ -202,7 +191,7 @@ pub(super) fn put_empty(node: &Node, cpu: CpuId, sheaf: Sheaf) {
 
 /// Flushes one sheaf that was taken from a CPU or a barn.
 pub(super) fn return_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
-    return_objects(cache, sheaf.objects());
+    return_objects(&cache.slabs, sheaf.objects());
     sheaf.set_len(0);
     retire_sheaf(sheaf);
 }
@@ -217,7 +206,7 @@ fn return_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
 
 /// See [`crate::engine::release_held`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
 pub(crate) fn release_held(cache: &'static RawCache) {
-    for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
+    for barn in cache.state.sheaf_nodes.iter().flat_map(|node| node.barns) {
         return_sheaves(cache, barn, usize::MAX);
         retire_empty(barn);
     }
@@ -233,7 +222,7 @@ pub(super) fn retire_empty(barn: &Barn) {
 /// See [`crate::engine::reap`]: what barns held without need goes back to slabs.
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut busy = false;
-    for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
+    for barn in cache.state.sheaf_nodes.iter().flat_map(|node| node.barns) {
         let (used, unused) = barn.take_surplus();
         busy |= used;
         if !used {
@@ -250,14 +239,13 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
 
 /// See [`crate::engine::held_bytes`]: the full sheaves of barns.
 pub(crate) fn held_bytes(cache: &RawCache) -> usize {
-    let objects: usize = cache.state.nodes.iter().flat_map(|node| node.barns).map(Barn::full_objects).sum();
-    objects * cache.geometry.stride
+    let objects: usize = cache.state.sheaf_nodes.iter().flat_map(|node| node.barns).map(Barn::full_objects).sum();
+    objects * cache.slabs.geometry.stride
 }
 
 /// Visits the locks of node entries, for a fork.
-pub(crate) fn for_each_lock(nodes: &[Node], visit: Visit<'_>) {
+pub(crate) fn for_each_lock(nodes: &[SheafNode], visit: Visit<'_>) {
     for node in nodes {
-        visit(node.list.raw().word());
         node.barns.iter().for_each(|barn| visit(barn.lock_word()));
         visit(node.evicted.lock_word());
     }

@@ -34,7 +34,7 @@ const MOST_SORTED: usize = 512;
 
 /// Whether the objects of a full sheaf of `cache` come from many places.
 pub(super) fn is_scattered(cache: &RawCache, full: &Sheaf, freed_for: FreedFor) -> bool {
-    cache.geometry.stride <= MOST_STRIDE && are_scattered(cache.geometry.stride, full.objects(), freed_for)
+    cache.slabs.geometry.stride <= MOST_STRIDE && are_scattered(cache.slabs.geometry.stride, full.objects(), freed_for)
 }
 
 /// Counts how often an object and the next one on the sheaf lie in different pages, by every second object, since each look counts in

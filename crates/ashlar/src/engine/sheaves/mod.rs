@@ -25,45 +25,33 @@
 
 pub(crate) mod barn;
 mod bulk;
-pub(crate) mod counters;
 mod exchange;
-pub(crate) mod flush;
 mod locality;
-pub(crate) mod node;
 mod refill;
 mod remote_free;
 mod sparse;
 
 pub(crate) use bulk::{alloc_bulk, free_bulk};
-pub(crate) use exchange::{Node, for_each_lock, held_bytes, open, reap, release_held};
+pub(crate) use exchange::{SheafNode, for_each_lock, held_bytes, open, reap, release_held};
 pub(crate) use sparse::{evict_free_pages, restore_emptied, sparse_bytes};
 
-pub(crate) use refill::{carve, class_word, has_to_spare};
-
 use crate::base::sync::Ordering;
-use crate::base::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
+use crate::base::units::{CACHE_LINE, CpuId, NodeId, PageIndex};
 use crate::engine::{Counts, RawCache, Usage, tunable};
-use crate::pages::head::PageHead;
-use crate::pages::memmap::{ClassWord, MEMMAP, MemMap};
+use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
 use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
-use crate::slab::state::SlabState;
+use crate::slab::counters::SlowPathStats;
+use crate::slab::return_objects::return_objects;
+use barn::{Barn, BarnStats};
 use exchange::{empty_sheaf, put_empty, return_sheaf, store_full, take_full};
-use node::Heads;
 use remote_free::{FreedFor, sheaf_capacity};
 
 /// Attempts at the slot before an operation does without it; each failure means that somebody else on this
 /// CPU made progress.
 const ATTEMPTS: usize = 8;
-
-impl Heads for MemMap {
-    #[inline]
-    fn head(&self, page: PageIndex) -> &PageHead {
-        MemMap::head(self, page)
-    }
-}
 
 /// See [`crate::engine::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -141,7 +129,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     };
     if let Err(mut sheaf) = install(cache, node, view, sheaf) {
         // Moved to another CPU meanwhile, which has objects of its own.
-        flush::return_objects(cache, sheaf.objects());
+        return_objects(&cache.slabs, sheaf.objects());
         sheaf.set_len(0);
         put_empty(node, view.cpu, sheaf);
     }
@@ -156,7 +144,7 @@ fn swap(cache: &'static RawCache, view: &View) -> Refreshed {
 
 /// Whether the cache's objects are so small that they have neighbours in their cache line.
 fn shares_lines(cache: &'static RawCache) -> bool {
-    cache.geometry.stride < 2 * CACHE_LINE
+    cache.slabs.geometry.stride < 2 * CACHE_LINE
 }
 
 /// As [`swap`], if the spare holds anything.
@@ -171,7 +159,7 @@ fn use_good_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
 
 /// Makes `sheaf` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
 /// sheaf back when the slot has changed.
-fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> Result<(), Sheaf> {
+fn install(cache: &'static RawCache, node: &SheafNode, view: &View, sheaf: Sheaf) -> Result<(), Sheaf> {
     let capacity = sheaf.capacity();
     let top = sheaf.into_top();
     let has_spare = view.spare != null_top();
@@ -212,7 +200,7 @@ pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn
     cache.barn_limit.store(barn_limit, Ordering::Relaxed);
     cache.sheaf_capacity.store(capacity, Ordering::SeqCst);
     drain_cpus(cache);
-    for node in cache.state.nodes {
+    for node in cache.state.sheaf_nodes {
         node.barns.iter().for_each(exchange::retire_empty);
     }
 }
@@ -257,7 +245,7 @@ pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize)
 fn free_unsettled(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
     if ZONE.nodes() > 1 && !is_local(cache, object) {
-        return flush::return_objects(cache, &[object]);
+        return return_objects(&cache.slabs, &[object]);
     }
     for _ in 0..ATTEMPTS {
         let Some(view) = percpu::read(cache.slot) else { break };
@@ -274,7 +262,7 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
             break;
         }
     }
-    flush::return_objects(cache, &[object]);
+    return_objects(&cache.slabs, &[object]);
 }
 
 /// See [`crate::engine::free_remote`].
@@ -364,39 +352,6 @@ fn put_on_new_sheaf(
     true
 }
 
-/// Gives empty slabs, all of one node, back to the zone.
-pub(crate) fn discard(node: &Node, pages: &[PageIndex]) {
-    discard_to(node, pages, |runs| ZONE.free_many(runs));
-}
-
-/// Gives an empty slab back to the page list of this CPU: for engines that take their slabs there, one at a time.
-pub(crate) fn discard_one(node: &Node, page: PageIndex) {
-    discard_to(node, &[page], |runs| {
-        runs.iter().any(|&(page, pages)| percpu::pages::free(page, Order(pages.trailing_zeros() as u8)))
-    });
-}
-
-fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)]) -> bool) {
-    if pages.is_empty() {
-        return;
-    }
-    let mut runs = [(PageIndex::NONE, 0usize); 16];
-    let mut objects = 0;
-    for part in pages.chunks(runs.len()) {
-        for (run, &page) in runs.iter_mut().zip(part) {
-            let head = MEMMAP.head(page);
-            let count = 1usize << head.order();
-            objects += usize::from(head.objects());
-            MEMMAP.set_class(page, count, ClassWord::FREE, |_| ClassWord::FREE);
-            *run = (page, count);
-        }
-        if to(&runs[..part.len()]) {
-            crate::base::background::wake();
-        }
-    }
-    node.counters.count_given(pages.len(), objects);
-}
-
 /// See [`crate::engine::drain_cpus`].
 pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| return_sheaf(cache, sheaf));
@@ -404,23 +359,10 @@ pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     all
 }
 
-/// Gives the empty slabs of every node back and orders the partial lists; the slabs that remain.
+/// See [`crate::engine::trim`].
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    let mut left = 0;
-    for node in cache.state.nodes {
-        sparse::restore_emptied_of(cache, node);
-        loop {
-            let mut empty = [PageIndex::NONE; 16];
-            let count = node.list.take_empty(&MEMMAP, &mut empty);
-            discard(node, &empty[..count]);
-            if count < empty.len() {
-                break;
-            }
-        }
-        node.list.lock().promote_fullest(&MEMMAP);
-        left += node.counters.slabs();
-    }
-    left
+    cache.state.sheaf_nodes.iter().for_each(|node| _ = sparse::restore_emptied_of(cache, node));
+    cache.slabs.trim()
 }
 
 /// See [`crate::engine::close`]: sheaves and barns are empty, and stay with the entry.
@@ -428,60 +370,46 @@ pub(crate) fn close(_cache: &'static RawCache) {}
 
 /// See [`crate::engine::counts`].
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    let mut sum = Counts::default();
-    for node in cache.state.nodes {
-        sum.list_locks += node.list.raw().taken() as u64;
-        node.barns.iter().for_each(|barn| barn.add_to(&mut sum));
-    }
+    let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
+    barns_of(cache).for_each(|barn| barn.add_to(&mut sum));
     sum
 }
 
 /// See [`crate::engine::list_lock_held`].
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    cache.state.nodes.iter().any(|node| node.list.raw().is_held())
+    cache.slabs.list_lock_held()
+}
+
+/// See [`crate::engine::barn_stats`].
+pub(crate) fn barn_stats(cache: &'static RawCache) -> BarnStats {
+    let mut sum = BarnStats::default();
+    barns_of(cache).for_each(|barn| barn.stats().add_to(&mut sum));
+    sum
 }
 
 /// See [`crate::engine::slow_path_stats`].
-pub(crate) fn stats(cache: &'static RawCache) -> (barn::BarnStats, counters::SlowPathStats) {
-    let (mut barns, mut slow) = Default::default();
-    for node in cache.state.nodes {
-        node.barns.iter().for_each(|barn| barn.stats().add_to(&mut barns));
-        node.counters.add_to(&mut slow);
-    }
-    (barns, slow)
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+    cache.slabs.slow_path_stats()
+}
+
+/// The barns of all nodes.
+fn barns_of(cache: &RawCache) -> impl Iterator<Item = &'static Barn> {
+    cache.state.sheaf_nodes.iter().flat_map(|node| node.barns)
 }
 
 /// The node entry of a CPU.
 #[inline]
-fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static Node) {
+fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static SheafNode) {
     let node = PERCPU.node_of(cpu);
-    (node, &cache.state.nodes[usize::from(node.0) % cache.state.nodes.len()])
+    (node, &cache.state.sheaf_nodes[usize::from(node.0) % cache.state.sheaf_nodes.len()])
 }
 
 /// See [`crate::engine::usage`].
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    let mut usage = Usage::default();
-    let mut free = 0;
-    for node in cache.state.nodes {
-        let list = node.list.lock();
-        usage.partial += list.count;
-        let mut page = list.first();
-        while page != PageIndex::NONE {
-            let head = MEMMAP.head(page);
-            free += usize::from(head.objects() - SlabState(head.state.load(Ordering::Relaxed)).inuse());
-            page = head.next();
-        }
-        drop(list);
-        usage.slabs += node.counters.slabs();
-        usage.objects += node.counters.objects();
-        usage.cached += node.barns.iter().map(|barn| barn.full_objects()).sum::<usize>() + node.evicted.objects();
-    }
-    for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
-        usage.cached += cached_on(CpuId(cpu), cache.slot);
-    }
-    usage.live = usage.objects.saturating_sub(free).saturating_sub(usage.cached);
-    usage.bytes = usage.slabs * cache.geometry.order.bytes();
-    usage
+    let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
+    let in_barns: usize = barns_of(cache).map(Barn::full_objects).sum();
+    let on_cpus: usize = (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.slot)).sum();
+    Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
 }
 
 /// Objects in the sheaves of one CPU; a racy look.

@@ -48,7 +48,7 @@ const SMALL: usize = 128;
 /// Objects that a new sheaf of `cache` holds; 0 if the cache works without sheaves.
 #[inline]
 pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
-    let (capacity, stride) = (tunable(&cache.sheaf_capacity), cache.geometry.stride);
+    let (capacity, stride) = (tunable(&cache.sheaf_capacity), cache.slabs.geometry.stride);
     match freed_for {
         FreedFor::ThisCpu if stride > SMALL && is_sided(cache.slot) => capacity.min((OWN_BYTES / stride).max(FEWEST)),
         _ => capacity,
@@ -58,7 +58,7 @@ pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
 /// Takes the lines of each object of a full sheaf for this CPU alone, before another one robs it; of constructed objects, which must stay as
 /// they are, the line of the free link.
 pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
-    let geometry = &cache.geometry;
+    let geometry = &cache.slabs.geometry;
     let is_constructed = geometry.link_offset >= geometry.object_size;
     let (from, to) =
         if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.stride) };

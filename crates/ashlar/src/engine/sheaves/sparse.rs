@@ -36,20 +36,20 @@
 
 use core::ptr::NonNull;
 
-use super::Node;
-use super::flush::return_objects;
-use super::node::{Chain, Freed, Taken};
-use super::refill::NOTHING;
+use super::SheafNode;
 use crate::base::report;
 use crate::base::source::PageSource;
 use crate::base::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, SpinLock};
 use crate::base::units::{Order, PAGE_SIZE, PageIndex, align_up};
-use crate::engine::{Engine, RawCache, tunable};
+use crate::engine::{Engine, RawCache};
 use crate::pages::head::PageHead;
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
 use crate::percpu::sheaf::{MAX_SHEAF_CAPACITY, Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
+use crate::slab::discard::discard;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::partial::{Chain, Freed, Taken};
+use crate::slab::return_objects::return_objects;
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 /// Slabs handled in one go.
@@ -123,7 +123,7 @@ impl Evicted {
 }
 
 /// Fills `out` from its start with evicted objects of `node`; how many. What is not needed of a sheaf stays on it.
-pub(super) fn refill(node: &Node, out: &mut [usize]) -> usize {
+pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
     let mut got = 0;
     while got < out.len() {
         let Some(mut sheaf) = node.evicted.take(true) else { break };
@@ -134,7 +134,7 @@ pub(super) fn refill(node: &Node, out: &mut [usize]) -> usize {
             out[got] = object;
             got += 1;
         }
-        let list = node.list.lock();
+        let list = node.slabs.list.lock();
         for (page, group) in groups(&out[from..got]) {
             MEMMAP.head(page).remove_evicted(group.len());
         }
@@ -145,7 +145,7 @@ pub(super) fn refill(node: &Node, out: &mut [usize]) -> usize {
 }
 
 /// Puts a sheaf with what it holds back, or to the pool if that is nothing.
-fn put_back(node: &Node, mut sheaf: Sheaf, looked_at: bool) {
+fn put_back(node: &SheafNode, mut sheaf: Sheaf, looked_at: bool) {
     if sheaf.len() == 0 {
         return retire_sheaf(sheaf);
     }
@@ -168,12 +168,12 @@ fn groups(objects: &[usize]) -> impl Iterator<Item = (PageIndex, &[usize])> {
 /// Brings the objects of slabs home of which all that is in use is evicted: the slabs become empty, and go back or are kept as any that do.
 /// True if there were some.
 #[inline]
-pub(super) fn restore_emptied_of(cache: &'static RawCache, node: &Node) -> bool {
+pub(super) fn restore_emptied_of(cache: &'static RawCache, node: &SheafNode) -> bool {
     node.evicted.objects() > 0 && restore_emptied_of_node(cache, node)
 }
 
 #[cold]
-fn restore_emptied_of_node(cache: &'static RawCache, node: &Node) -> bool {
+fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
     node.evicted.look_at_all_again();
     let mut came = false;
     // One sheaf at a time, so that others find the rest.
@@ -185,7 +185,7 @@ fn restore_emptied_of_node(cache: &'static RawCache, node: &Node) -> bool {
         let first = |objects: &[usize]| groups(objects).next().map(|(page, group)| (page, group.len()));
         while let Some((page, count)) = first(&room[from..all]) {
             if try_release_slab(node, page, count) {
-                return_objects(cache, &room[from..from + count]);
+                return_objects(&cache.slabs, &room[from..from + count]);
                 came = true;
             } else {
                 room.copy_within(from..from + count, kept);
@@ -202,9 +202,9 @@ fn restore_emptied_of_node(cache: &'static RawCache, node: &Node) -> bool {
 }
 
 /// Whether all objects of a slab that are in use are evicted. Then `count` of them are no longer.
-fn try_release_slab(node: &Node, page: PageIndex, count: usize) -> bool {
+fn try_release_slab(node: &SheafNode, page: PageIndex, count: usize) -> bool {
     let head = MEMMAP.head(page);
-    let _list = node.list.lock();
+    let _list = node.slabs.list.lock();
     let leaves = usize::from(state_of(head).inuse()) == head.evicted();
     if leaves {
         head.remove_evicted(count);
@@ -225,8 +225,8 @@ fn granule(source: &dyn PageSource) -> usize {
 fn source_for(cache: &RawCache) -> Option<&'static dyn PageSource> {
     let source = ZONE.source()?;
     let suits = cache.engine == Engine::Sheaves
-        && cache.ctor.is_none()
-        && cache.geometry.order.bytes() >= WORTH * granule(source)
+        && cache.slabs.ctor.is_none()
+        && cache.slabs.geometry.order.bytes() >= WORTH * granule(source)
         && REFUSED.load(Ordering::Relaxed) == 0;
     suits.then_some(source)
 }
@@ -243,12 +243,12 @@ pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
     let Some(source) = source_for(cache) else { return 0 };
     let granule = granule(source);
     let mut sum = 0;
-    for node in cache.state.nodes {
-        let list = node.list.lock();
+    for node in cache.state.sheaf_nodes {
+        let list = node.slabs.list.lock();
         let mut page = list.first();
         while page != PageIndex::NONE {
             let head = MEMMAP.head(page);
-            sum += worth(head, cache.geometry.stride, granule).unwrap_or(0);
+            sum += worth(head, cache.slabs.geometry.stride, granule).unwrap_or(0);
             page = head.next();
         }
     }
@@ -258,18 +258,18 @@ pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
 /// See [`crate::engine::evict_free_pages`].
 pub(crate) fn evict_free_pages(cache: &'static RawCache) -> usize {
     let Some(source) = source_for(cache) else { return 0 };
-    cache.state.nodes.iter().map(|node| Pass { cache, node, source, sheaf: None, given: 0 }.evict()).sum()
+    cache.state.sheaf_nodes.iter().map(|node| Pass { cache, node, source, sheaf: None, given: 0 }.evict()).sum()
 }
 
 /// See [`crate::engine::restore_emptied`].
 pub(crate) fn restore_emptied(cache: &'static RawCache) -> bool {
-    cache.state.nodes.iter().filter(|node| restore_emptied_of(cache, node)).count() > 0
+    cache.state.sheaf_nodes.iter().filter(|node| restore_emptied_of(cache, node)).count() > 0
 }
 
 /// A look at the partial slabs of a node.
 struct Pass {
     cache: &'static RawCache,
-    node: &'static Node,
+    node: &'static SheafNode,
     source: &'static dyn PageSource,
     /// The sheaf that is being filled.
     sheaf: Option<Sheaf>,
@@ -279,13 +279,13 @@ struct Pass {
 
 impl Pass {
     fn evict(mut self) -> usize {
-        let (stride, granule) = (self.cache.geometry.stride, granule(self.source));
+        let (stride, granule) = (self.cache.slabs.geometry.stride, granule(self.source));
         // Others may add slabs meanwhile: those there are now are enough.
-        let mut left = self.node.list.lock().count;
+        let mut left = self.node.slabs.list.lock().count;
         while left > 0 {
-            let mut taken = [NOTHING; BATCH];
+            let mut taken = [Taken::NOTHING; BATCH];
             let is_sparse = |head: &PageHead| worth(head, stride, granule).is_some();
-            let slabs = self.node.list.take_sparse(&MEMMAP, &mut left, is_sparse, &mut taken);
+            let slabs = self.node.slabs.list.take_sparse(&MEMMAP, &mut left, is_sparse, &mut taken);
             taken[..slabs].iter().for_each(|taken| self.look_at(taken));
             if REFUSED.load(Ordering::Relaxed) != 0 {
                 break;
@@ -307,15 +307,15 @@ impl Pass {
         let head = MEMMAP.head(taken.page);
         let base = MEMMAP.address_of(taken.page);
         let Some(linked) = self.follow(base, head.objects(), taken.chain) else {
-            return self.node.list.quarantine(&MEMMAP, taken.page);
+            return self.node.slabs.list.quarantine(&MEMMAP, taken.page);
         };
         let bytes = Order(head.order()).bytes();
-        let (stride, granule) = (self.cache.geometry.stride, granule(self.source));
+        let (stride, granule) = (self.cache.slabs.geometry.stride, granule(self.source));
         let pages = Pages { base, bytes, stride, objects: head.objects(), granule };
         let mut evicted = pages.reaching_into_free(&linked);
         let count = evicted.len();
         if count > 0 && self.has_room(count) && self.release_pages(&pages, &linked) {
-            let list = self.node.list.lock();
+            let list = self.node.slabs.list.lock();
             head.add_evicted(count);
             drop(list);
             if let Some(sheaf) = &mut self.sheaf {
@@ -330,7 +330,7 @@ impl Pass {
 
     /// The objects of a freelist; `None`, after a report, where it is corrupt.
     fn follow(&self, base: usize, limit: u16, chain: Chain) -> Option<Set> {
-        let geometry = &self.cache.geometry;
+        let geometry = &self.cache.slabs.geometry;
         let mut objects = Set::EMPTY;
         let mut index = chain.head;
         for _ in 0..chain.count {
@@ -340,7 +340,7 @@ impl Pass {
             }
             let link = base + usize::from(index) * geometry.stride + geometry.link_offset;
             // SAFETY: the freelist was taken with its slab's state word, so its objects are ours, and the index is one of the slab's.
-            match unsafe { read_link(link, self.cache.secret, limit) } {
+            match unsafe { read_link(link, self.cache.slabs.secret, limit) } {
                 Ok(next) => index = next,
                 Err(bad) => {
                     report::corrupt_link(self.cache.name(), bad.at);
@@ -385,14 +385,14 @@ impl Pass {
         let link = |prior: u16| {
             let nexts = objects.iter().skip(1).chain([prior]);
             for (index, next) in objects.iter().zip(nexts) {
-                let at = base + usize::from(index) * cache.geometry.stride + cache.geometry.link_offset;
+                let at = base + usize::from(index) * cache.slabs.geometry.stride + cache.slabs.geometry.link_offset;
                 // SAFETY: the object was taken off its freelist by this pass, and is ours until the chain is published.
-                unsafe { write_link(at, cache.secret, next) };
+                unsafe { write_link(at, cache.slabs.secret, next) };
             }
         };
-        let min_partial = tunable(&cache.min_partial);
-        if self.node.list.push_chain(&MEMMAP, page, chain, min_partial, true, link) == Freed::Discard {
-            super::discard(self.node, &[page]);
+        let min_partial = cache.slabs.min_partial();
+        if self.node.slabs.list.push_chain(&MEMMAP, page, chain, min_partial, true, link) == Freed::Discard {
+            discard(self.node.slabs, &[page]);
         }
     }
 }

@@ -31,14 +31,13 @@ mod blocks;
 use crate::base::report;
 use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
-use crate::engine::sheaves::counters::SlowPathStats;
-use crate::engine::sheaves::node::Partial;
-use crate::engine::sheaves::{barn::BarnStats, carve, class_word};
 use crate::engine::{Counts, Origin, RawCache, Search, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::zone::{PageRun, RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
+use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::key;
+use crate::slab::partial::Partial;
 use crate::slab::state::SlabState;
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
@@ -100,9 +99,9 @@ impl Shape {
     /// Of the objects of `cache`.
     fn of(cache: &RawCache) -> Shape {
         if cache.origin == Origin::Kmalloc {
-            return Shape::of_kmalloc(cache.geometry.object_size.min(KMALLOC_MAX));
+            return Shape::of_kmalloc(cache.slabs.geometry.object_size.min(KMALLOC_MAX));
         }
-        Shape { bytes: cache.geometry.object_size, align: cache.geometry.align, header: 0 }
+        Shape { bytes: cache.slabs.geometry.object_size, align: cache.slabs.geometry.align, header: 0 }
     }
 
     /// Of an object of kmalloc: powers of two are aligned to their size.
@@ -241,7 +240,7 @@ fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Op
     let head = MEMMAP.head(run.first);
     head.init(core::ptr::from_ref(cache) as usize, 1, order.0, node.0);
     head.state.store(SlabState::carved_from_fresh(1).0, Ordering::Relaxed);
-    MEMMAP.set_class(run.first, order.pages(), class_word(cache, 0), |back| class_word(cache, back));
+    MEMMAP.set_class(run.first, order.pages(), cache.slabs.class_word(0), |back| cache.slabs.class_word(back));
     let _lists = SLOB.lock();
     cache.state.tallies[0].count_alloc();
     Some(MEMMAP.address_of(run.first))
@@ -258,7 +257,7 @@ fn alloc_shape(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
         // SAFETY: the first bytes of what was just allocated, aligned to the header's size.
         unsafe { write_header(start, shape.bytes) };
     }
-    carve(cache, start + shape.header) as *mut u8
+    cache.slabs.carve(start + shape.header) as *mut u8
 }
 
 /// Where the header's halves are: what it is checked by first, since a free block overwrites that, then the size.
@@ -335,7 +334,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     let Some(page) = MEMMAP.page_of(object) else { return report::not_of_cache(cache.name(), object) };
     match MEMMAP.class_of(page).kind() {
         PageKind::Slob => {}
-        PageKind::Slab if cache.locate(object).is_ok() => return free_run(cache, page),
+        PageKind::Slab if cache.slabs.locate(object).is_ok() => return free_run(cache, page),
         _ => return report::not_of_cache(cache.name(), object),
     }
     if cache.origin == Origin::Kmalloc {
@@ -349,9 +348,9 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
             ObjectState::None => report::misaligned(cache.name(), object),
         };
     }
-    let bytes = cache.geometry.object_size;
+    let bytes = cache.slabs.geometry.object_size;
     let fits = (object & (PAGE_SIZE - 1)) + bytes <= PAGE_SIZE;
-    if !fits || !object.is_multiple_of(cache.geometry.align) {
+    if !fits || !object.is_multiple_of(cache.slabs.geometry.align) {
         return report::misaligned(cache.name(), object);
     }
     free_units(cache, page, object, object, bytes);
@@ -442,7 +441,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
 /// See [`crate::engine::usage`]: no page is of one cache, so there are objects and their bytes, and no slabs.
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let live = tally::live(cache.state.tallies);
-    Usage { objects: live, live, bytes: live * cache.geometry.object_size, ..Usage::default() }
+    Usage { objects: live, live, bytes: live * cache.slabs.geometry.object_size, ..Usage::default() }
 }
 
 /// See [`crate::engine::reap`].
@@ -473,7 +472,7 @@ pub(crate) fn list_lock_held(_cache: &'static RawCache) -> bool {
 }
 
 /// See [`crate::engine::slow_path_stats`].
-pub(crate) fn stats(_cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
+pub(crate) fn slow_path_stats(_cache: &'static RawCache) -> SlowPathStats {
     Default::default()
 }
 

@@ -4,9 +4,9 @@ use super::local::{self, NO_SLAB, exchange, read};
 use super::{Chain, Freed, Node, Outcome, feed, finish_free, push_chain, switches};
 use crate::base::units::PageIndex;
 use crate::engine::RawCache;
-use crate::engine::sheaves::flush::{Sink, return_objects_to};
 use crate::pages::memmap::MEMMAP;
 use crate::slab::freelist::read_link;
+use crate::slab::return_objects::{Sink, return_objects_to};
 use crate::slab::state::NO_OBJECT;
 
 /// Fills `out` from this CPU's freelist; how many were had.
@@ -23,9 +23,9 @@ pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
     let (mut at, mut got) = (head as u16, 0);
     while got < out.len() && at < objects {
         // SAFETY: the list was taken off its CPU, so its objects are ours.
-        match unsafe { read_link(local::link_at(cache, base, at), cache.secret, objects) } {
+        match unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, objects) } {
             Ok(next) => {
-                out[got] = base + usize::from(at) * cache.geometry.stride;
+                out[got] = base + usize::from(at) * cache.slabs.geometry.stride;
                 got += 1;
                 at = next;
             }
@@ -41,7 +41,7 @@ pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
 
 /// Frees objects as detached freelists, one compare-and-swap a slab.
 pub(super) fn free(cache: &'static RawCache, objects: &[usize]) {
-    return_objects_to(cache, objects, &mut ToSlabs(cache));
+    return_objects_to(&cache.slabs, objects, &mut ToSlabs(cache));
 }
 
 /// Where the groups of objects go: each to its slab.
@@ -82,7 +82,7 @@ impl Sink for ToSlabs {
         match push_chain(self.0, switches(self.0), page, chain, link) {
             Outcome::Freed(freed) => freed,
             frozen => {
-                let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.geometry.stride;
+                let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.slabs.geometry.stride;
                 finish_free(self.0, local::FreedObject::new(self.0, page, chain.head, first), frozen);
                 Freed::Kept
             }

@@ -1,7 +1,7 @@
 //! Changes of slabs that belong to CPUs: frozen slabs, and the two ways to protect a slab word.
 //!
 //! A CPU's slab, and each of its partial slabs, is *frozen*: on no list, and nobody but its CPU takes objects from it;
-//! frees of other CPUs are pushed on its freelist. Beside the states of [`crate::engine::sheaves::node`] there is so
+//! frees of other CPUs are pushed on its freelist. Beside the states of [`crate::slab::partial`] there is so
 //!
 //! | state | freelist | on the partial list | who may change it |
 //! |---|---|---|---|
@@ -16,8 +16,8 @@
 
 use crate::base::sync::Ordering;
 use crate::base::units::PageIndex;
-use crate::engine::sheaves::node::{Chain, Freed, Heads, NodeList, Partial};
 use crate::pages::head::PageHead;
+use crate::slab::partial::{Chain, Freed, Heads, NodeList, Partial};
 use crate::slab::state::{NO_OBJECT, SLAB_LOCK, SlabState};
 
 /// How slab words are protected.

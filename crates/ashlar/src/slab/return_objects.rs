@@ -5,12 +5,13 @@
 //! links are written when the group is published; not at all when the group empties its slab.
 #![allow(unsafe_code, reason = "writes free links")]
 
-use super::node::{Chain, Freed};
-use super::{Node, discard};
+use super::cache::CacheSlabs;
+use super::discard::discard;
+use super::node::Node;
+use super::partial::{Chain, Freed};
 use crate::base::report;
 use crate::base::sync::{Ordering, prefetch};
 use crate::base::units::PageIndex;
-use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::slab::freelist::write_link;
 use crate::slab::state::SlabState;
@@ -47,19 +48,19 @@ pub(crate) trait Sink {
 }
 
 /// Straight to their slabs: that of caches with sheaves.
-struct ToSlabs(&'static RawCache);
+struct ToSlabs(&'static CacheSlabs);
 
 impl Sink for ToSlabs {
     #[inline]
     fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
-        let (min_partial, reset) = (tunable(&self.0.min_partial), self.0.ctor.is_none());
+        let (min_partial, reset) = (self.0.min_partial(), self.0.ctor.is_none());
         node.list.push_chain(&MEMMAP, page, chain, min_partial, reset, link)
     }
 }
 
 struct Batch<'a, S> {
     sink: &'a mut S,
-    cache: &'static RawCache,
+    cache: &'static CacheSlabs,
     objects: &'a [usize],
     next: [u8; BATCH],
     /// Empty slabs to give back, all of one node.
@@ -69,14 +70,14 @@ struct Batch<'a, S> {
 }
 
 /// Frees objects of `cache` to their slabs.
-pub(super) fn return_objects(cache: &'static RawCache, objects: &[usize]) {
+pub(crate) fn return_objects(cache: &'static CacheSlabs, objects: &[usize]) {
     return_objects_to(cache, objects, &mut ToSlabs(cache));
 }
 
 /// Frees objects of `cache`, grouped by slab, to `sink`.
-pub(crate) fn return_objects_to(cache: &'static RawCache, objects: &[usize], sink: &mut impl Sink) {
+pub(crate) fn return_objects_to(cache: &'static CacheSlabs, objects: &[usize], sink: &mut impl Sink) {
     for part in objects.chunks(BATCH - 1) {
-        cache.state.nodes[0].counters.count_flush();
+        cache.nodes[0].counters.count_flush();
         let mut batch = Batch {
             sink,
             cache,
@@ -134,7 +135,7 @@ impl<S: Sink> Batch<'_, S> {
         if let Some(page) = MEMMAP.page_of(object) {
             let class = MEMMAP.class_of(page);
             let first = PageIndex(page.0.wrapping_sub(class.back()));
-            let cache = core::ptr::from_ref(self.cache) as usize;
+            let cache = self.cache.owner_word();
             if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == cache {
                 return Some(first);
             }
@@ -190,7 +191,7 @@ impl<S: Sink> Batch<'_, S> {
             }
         };
         let chain = Chain { head: index_at(group.first), count: group.count };
-        let node = &cache.state.nodes[usize::from(head.node()) % cache.state.nodes.len()];
+        let node = cache.node_of(page);
         match self.sink.push_chain(node, page, chain, link) {
             Freed::Kept => {}
             Freed::Discard => self.queue_discard(head.node(), page),
@@ -208,7 +209,7 @@ impl<S: Sink> Batch<'_, S> {
     }
 
     fn discard_all(&mut self) {
-        let node: &Node = &self.cache.state.nodes[usize::from(self.discard_node) % self.cache.state.nodes.len()];
+        let node: &Node = &self.cache.nodes[usize::from(self.discard_node) % self.cache.nodes.len()];
         discard(node, &self.discards[..self.nr_discards]);
         self.nr_discards = 0;
     }

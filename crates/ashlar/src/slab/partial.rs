@@ -59,6 +59,12 @@ pub(crate) struct Taken {
     pub(crate) fresh: u16,
 }
 
+impl Taken {
+    /// No slab.
+    pub(crate) const NOTHING: Taken =
+        Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
+}
+
 /// The list itself; guarded by list_lock.
 #[derive(Debug)]
 pub(crate) struct Partial {
