@@ -81,8 +81,8 @@ fn what_few_programs_use_lies_apart() {
     ] {
         lies(function, &apart);
     }
-    for hollow in ["6ashlar6engine6hollow", "6ashlar6engine7sheaves6hollow10bring_home"] {
-        lies(hollow, &apart);
+    for evicted in ["6ashlar6engine16evict_free_pages", "6ashlar6engine7sheaves6sparse23restore_emptied_of_node"] {
+        lies(evicted, &apart);
     }
     for path in
         ["6ashlar6engine7sheaves6refill", "6ashlar6malloc11malloc_slow", "6ashlar6malloc9free_slow", "7process7at_load"]

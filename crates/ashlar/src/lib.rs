@@ -17,8 +17,8 @@
 //! |---|---|---|
 //! | 0 | `base` | numbers, atomics and locks, errors, reports, the system; options |
 //! | 1 | `pages` `options` | where memory comes from: the zone, its blocks, memmap |
-//! | 2 | `slab` | one slab: geometry, state word, freelist |
-//! | 3 | `percpu` | CPU-local sections, sheaves |
+//! | 2 | `percpu` | CPU-local sections, sheaves |
+//! | 3 | `slab` | slabs of one cache: geometry, state word, freelist, partial lists |
 //! | 4 | `engine` | the strategies: `sheaves`, the default, and those of history |
 //! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
 //! | 6 | `kmalloc` `malloc` `prefill` `numa` | size classes and large objects; C's allocator; reserves; memory of a node |
@@ -62,7 +62,6 @@ mod engine {
     }
     pub(crate) mod sheaves {
         pub(crate) mod barn;
-        pub(crate) mod node;
     }
 }
 #[cfg(all(feature = "os", not(ashlar_loom)))]
@@ -127,8 +126,7 @@ mod api {
     pub use crate::cache::{start_reaper, start_reaper_by, stop_reaper};
     pub use crate::engine::history::slab_queues::{QueueInfo, QueueTunables};
     pub use crate::engine::sheaves::barn::BarnStats;
-    pub use crate::engine::sheaves::counters::SlowPathStats;
-    pub use crate::engine::{Counts, Engine, MAX_NAME, Search, Stage, Tunable, Usage};
+    pub use crate::engine::{Counts, Engine, Search, Stage, Tunable, Usage};
     pub use crate::global::Ashlar;
     pub use crate::kmalloc::{
         KMALLOC_MAX_CACHE_SIZE, KMALLOC_MAX_SIZE, ZERO_SIZE_PTR, kcalloc, kfree, kfree_bulk, kfree_sized, kmalloc,
@@ -143,6 +141,8 @@ mod api {
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
     pub use crate::prefill::PrefilledSheaf;
     pub use crate::probe::{LockProbe, LocksHeld};
+    pub use crate::slab::cache::MAX_NAME;
+    pub use crate::slab::counters::SlowPathStats;
     pub use crate::slab::{IndexArray, MAX_OBJECT_SIZE, OrderRule};
 
     /// The version of this library.

@@ -37,7 +37,7 @@ pub unsafe fn cpu_push(cache: &KmemCache, object: *mut u8) -> bool {
 ///
 /// # Safety
 /// As for [`KmemCache::free`].
-pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
+pub unsafe fn free_remote(cache: &KmemCache, object: *mut u8) {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if percpu::mode() == percpu::Mode::Rseq {
         // The spare's word is the second of the slot; one that is missing counts as full.
@@ -46,7 +46,7 @@ pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
             return;
         }
     }
-    crate::engine::free_foreign(cache.raw_cache(), object as usize);
+    crate::engine::free_remote(cache.raw_cache(), object as usize);
 }
 
 /// A round of the reaper of the engine `slab` for every CPU and node, as if their time had come.

@@ -17,7 +17,7 @@ const DOCUMENTS: [&str; 10] = [
     "docs/why.md",
     "docs/engines.md",
     "docs/figures.md",
-    "crates/ashlar-cli/README.md",
+    "crates/ashlar-lab/README.md",
 ];
 
 /// Imports that point up, each with the reason why it may: (importing module, imported module, reason).
@@ -139,7 +139,7 @@ fn check_test(path: &str) -> Result<(), String> {
 /// The crate whose `tests/` has the file: the file's name tells, but for tests of the same name in two crates.
 fn crates_of(path: &str) -> &'static [&'static str] {
     match path.split("::").next().expect("split gives one part at least") {
-        "tests/cli.rs" => &["ashlar-cli"],
+        "tests/cli.rs" => &["ashlar-lab"],
         "tests/misuse.rs" => &["ashlar", "ashlar-c"],
         "tests/exports.rs" => &["ashlar-malloc", "ashlar-c"],
         "tests/header.rs" | "tests/programs.rs" | "tests/headers.rs" => &["ashlar-c"],

@@ -17,7 +17,7 @@ pub enum Refusal {
 /// A supplier of address space and memory.
 ///
 /// Ranges go through three states: *reserved* (addresses only, any access faults), *committed*
-/// (readable and writable) and, after [`release`](PageSource::release), committed with contents
+/// (readable and writable) and, after [`release_held`](PageSource::release), committed with contents
 /// given back. All sizes and addresses passed in are multiples of [`page_size`](PageSource::page_size).
 ///
 /// A source may leave a range *open* instead of reserving it: see [`propose`](PageSource::propose).

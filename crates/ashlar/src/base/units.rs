@@ -17,6 +17,8 @@ pub(crate) const BLOCK_SIZE: usize = PAGE_SIZE << BLOCK_ORDER;
 pub(crate) const CACHE_LINE: usize = 64;
 /// Most objects that one slab can hold (the kernel's 15-bit `objects` field).
 pub(crate) const MAX_OBJECTS_PER_SLAB: usize = 32767;
+/// Where the index of an object of a slab is expected: none. It ends every freelist.
+pub(crate) const NO_OBJECT: u16 = u16::MAX;
 /// The largest kmalloc size that ever has a cache, in bytes.
 pub(crate) const LARGEST_KMALLOC_CLASS: usize = 65536;
 /// Bytes of addresses that the zone may come to. Each page has a number of 32 bits: see

@@ -2,7 +2,7 @@
 //!
 //! The caches of malloc keep less than others. A program uses dozens of them at once, has two sheaves of each on each CPU, and what
 //! one holds the others cannot have: sheaves that cover 31 KiB of objects, and a CPU's own half of that
-//! (`engine::sheaves::crossing`), cost little time where those of 64 took a tenth of a program's memory (docs/why.md). Of their *large* objects, those above a page, a program has few of each size, filling them
+//! (`engine::sheaves::remote_free`), cost little time where those of 64 took a tenth of a program's memory (docs/why.md). Of their *large* objects, those above a page, a program has few of each size, filling them
 //! takes longer than allocating them, and their free objects were most of what it held.
 
 use crate::base::units::PAGE_SIZE;

@@ -3,7 +3,8 @@
 use super::registry;
 use crate::base::sync::Ordering;
 use crate::engine::history::slab_queues::{self, QueueInfo};
-use crate::engine::{self, Counts, Engine, MAX_NAME, RawCache, Usage, tunable};
+use crate::engine::{self, Counts, Engine, RawCache, Usage, tunable};
+use crate::slab::cache::MAX_NAME;
 
 /// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
 #[derive(Clone, Copy)]
@@ -36,7 +37,7 @@ pub struct CacheInfo {
     /// What happened at the barns.
     pub barn: crate::engine::sheaves::barn::BarnStats,
     /// What happened on the slow paths.
-    pub slow: crate::engine::sheaves::counters::SlowPathStats,
+    pub slow: crate::slab::counters::SlowPathStats,
     /// Locks taken, slow paths entered.
     pub counts: Counts,
     /// The queues of a cache of the engine `slab`.
@@ -64,20 +65,20 @@ impl core::fmt::Debug for CacheInfo {
 }
 
 pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
-    let (barn, slow) = engine::slow_path_stats(raw);
+    let (barn, slow) = (engine::barn_stats(raw), engine::slow_path_stats(raw));
     let info = CacheInfo {
         name: [0; MAX_NAME],
         name_len: 0,
         engine: raw.engine,
         refcount: raw.refcount.load(Ordering::Relaxed) as usize,
         object_size: raw.object_size(),
-        stride: raw.geometry.stride,
-        align: raw.geometry.align,
-        objects_per_slab: usize::from(raw.geometry.objects(raw.geometry.order)),
-        order: raw.geometry.order.0,
+        stride: raw.slabs.geometry.stride,
+        align: raw.slabs.geometry.align,
+        objects_per_slab: usize::from(raw.slabs.geometry.objects(raw.slabs.geometry.order)),
+        order: raw.slabs.geometry.order.0,
         sheaf_capacity: tunable(&raw.sheaf_capacity),
         barn_limit: tunable(&raw.barn_limit),
-        min_partial: tunable(&raw.min_partial),
+        min_partial: raw.slabs.min_partial(),
         usage: engine::usage(raw),
         barn,
         slow,

@@ -20,8 +20,9 @@
 use super::CacheArgs;
 use super::registry::{self, NewCache};
 use crate::base::sync::AtomicPtr;
-use crate::engine::{self, Engine, MAX_NAME, Merge, Origin, RawCache};
+use crate::engine::{self, Engine, Merge, Origin, RawCache};
 use crate::options::{Options, Own};
+use crate::slab::cache::{MAX_NAME, copied_name};
 
 /// One more name of a cache.
 pub(crate) struct Alias {
@@ -43,21 +44,13 @@ impl core::fmt::Debug for Alias {
 
 impl Alias {
     pub(super) fn new(name: &str, cache: &'static RawCache, object_size: usize, next: *mut Alias) -> Alias {
-        let (name, name_len) = copied(name);
+        let (name, name_len) = copied_name(name);
         Alias { name, name_len, cache, object_size, next: AtomicPtr::new(next) }
     }
 
     pub(super) fn name(&self) -> &str {
         core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
     }
-}
-
-/// A name that the creation has checked, in a place of its own.
-fn copied(name: &str) -> ([u8; MAX_NAME], u8) {
-    let mut bytes = [0; MAX_NAME];
-    let len = name.len().min(MAX_NAME);
-    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
-    (bytes, len as u8)
 }
 
 /// With which others a new cache may be merged.
@@ -77,7 +70,7 @@ pub(super) fn fits(new: &NewCache<'_>, cache: &RawCache) -> bool {
         && cache.engine == new.engine
         && new.engine.merges()
         && own.group == merge.group
-        && cache.geometry.serves(&new.geometry, new.engine == Engine::Slab)
+        && cache.slabs.geometry.serves(&new.geometry, new.engine == Engine::Slab)
 }
 
 /// A cache without slabs of its own, at one moment.
@@ -93,7 +86,7 @@ pub struct AliasInfo {
 
 impl AliasInfo {
     fn new(name: &str, cache: &RawCache, object_size: usize) -> AliasInfo {
-        let ((name, name_len), (cache, cache_len)) = (copied(name), copied(cache.name()));
+        let ((name, name_len), (cache, cache_len)) = (copied_name(name), copied_name(cache.name()));
         AliasInfo { name, name_len, cache, cache_len, object_size }
     }
 

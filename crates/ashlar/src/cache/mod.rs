@@ -27,11 +27,12 @@ use core::ptr::NonNull;
 
 use crate::base::error::{CreateError, DestroyError};
 use crate::engine::history::slab_queues;
-use crate::engine::{self, Engine, MAX_NAME, Origin, RawCache, Tunable};
+use crate::engine::{self, Engine, Origin, RawCache, Tunable};
 use crate::options::{Candidate, Own};
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
+use crate::slab::cache::MAX_NAME;
 use crate::slab::geometry::Geometry;
 use merge::Alias;
 
@@ -119,7 +120,7 @@ impl Hot {
         debug_assert!(!percpu::area::is_sided(raw.slot), "the sections of this file know main and spare in order");
         Hot {
             slot: percpu::slot0(raw.slot),
-            free_slot: percpu::slot0(raw.page_slot()),
+            free_slot: percpu::slot0(raw.slabs.class_slot),
             rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::base::sync::Ordering::Relaxed),
         }
     }
@@ -443,7 +444,7 @@ impl KmemCache {
         }
         let mut drained = false;
         let gone = registry::unregister_if(self.raw, self.alias, || {
-            drained = engine::flush(self.raw);
+            drained = engine::drain_cpus(self.raw);
             engine::shrink(self.raw) == 0
         });
         crate::base::background::settle();

@@ -140,8 +140,8 @@ pub(crate) fn before_growth(need: Need) -> bool {
     }
     let found = match need {
         Need::Growth(committed) => {
-            let released = held_bytes() > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release);
-            hollow_out(committed) || released
+            let released = held_bytes() > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release_held);
+            evict_from_caches(committed) || released
         }
         Need::Last => empty_all(),
     };
@@ -151,7 +151,7 @@ pub(crate) fn before_growth(need: Need) -> bool {
 }
 
 /// Bytes committed below which slabs are not looked at for free pages.
-const HOLLOW_FROM: usize = 8 << 20;
+const EVICT_FROM: usize = 8 << 20;
 
 /// How much was committed when slabs were last looked at, and what was left in sparse ones then, which another look would not get. Only
 /// looked at and changed by who set `BUSY`.
@@ -160,8 +160,8 @@ static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 /// Gives free pages of slabs that are in use back to the system, if they may come to a sixteenth of what is committed: the zone is to grow by
 /// an eighth. Once for each growth, so that a program at the end of its memory does not look each time. True if slabs became empty.
-fn hollow_out(committed: usize) -> bool {
-    if committed < HOLLOW_FROM || LOOKED_AT.swap(committed, Ordering::Relaxed) == committed {
+fn evict_from_caches(committed: usize) -> bool {
+    if committed < EVICT_FROM || LOOKED_AT.swap(committed, Ordering::Relaxed) == committed {
         return false;
     }
     let sparse = || {
@@ -170,13 +170,13 @@ fn hollow_out(committed: usize) -> bool {
         sum
     };
     let mut came = false;
-    registry::try_for_each(|cache| came |= engine::come_home(cache));
+    registry::try_for_each(|cache| came |= engine::restore_emptied(cache));
     let (found, left) = (sparse(), LEFT.load(Ordering::Relaxed));
     if found.saturating_sub(left) < committed / 16 {
         LEFT.store(left.min(found), Ordering::Relaxed);
         return came;
     }
-    registry::try_for_each(|cache| _ = engine::hollow(cache));
+    registry::try_for_each(|cache| _ = engine::evict_free_pages(cache));
     LEFT.store(sparse(), Ordering::Relaxed);
     came
 }
@@ -202,7 +202,7 @@ fn empty_all() -> bool {
 fn empty(cache: &'static engine::RawCache) -> usize {
     let cached = engine::usage(cache).cached;
     if cached > 0 {
-        engine::flush(cache);
+        engine::drain_cpus(cache);
         engine::reap(cache);
     }
     engine::trim(cache);
@@ -219,7 +219,7 @@ fn drain_everything() -> usize {
     let mut given = 0;
     registry::for_each(|cache| {
         empty(cache);
-        given += engine::hollow(cache);
+        given += engine::evict_free_pages(cache);
     });
     pages::drain();
     given / PAGE_SIZE

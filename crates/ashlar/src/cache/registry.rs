@@ -9,10 +9,11 @@ use crate::base::error::CreateError;
 use crate::base::sync::{LockWord, Ordering, SpinLock, Visit};
 use crate::base::units::PageIndex;
 use crate::engine::history::slab_queues::QueueOptions;
-use crate::engine::{self, Construct, Engine, Merge, Opening, Origin, Plan, RawCache};
+use crate::engine::{self, Engine, Merge, Opening, Origin, Plan, RawCache};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::meta::META;
 use crate::percpu::area::{MAX_CACHES, PERCPU};
+use crate::slab::cache::Construct;
 use crate::slab::geometry::Geometry;
 
 struct Registry {
@@ -86,7 +87,7 @@ impl Registry {
         };
         self.aliases = place;
         cache.refcount.fetch_add(1, Ordering::Relaxed);
-        cache.raise_object_size(new.geometry.object_size);
+        cache.slabs.raise_object_size(new.geometry.object_size);
         Some((cache, alias))
     }
 

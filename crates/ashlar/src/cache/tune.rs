@@ -27,7 +27,7 @@ impl KmemCache {
         let queues = || slab_queues::queue_info(raw).tunables;
         which.is_of(raw.engine).then(|| match which {
             Tunable::CpuPartial => tunable(&raw.cpu_partial),
-            Tunable::MinPartial => tunable(&raw.min_partial),
+            Tunable::MinPartial => raw.slabs.min_partial(),
             Tunable::SheafCapacity => tunable(&raw.sheaf_capacity),
             Tunable::RemoteNodeDefragRatio => usize::from(raw.defrag_ratio.load(Ordering::Relaxed)) / 10,
             Tunable::Limit => queues().limit,
@@ -52,12 +52,12 @@ impl KmemCache {
         match which {
             Tunable::CpuPartial => {
                 raw.cpu_partial.store(value, Ordering::Relaxed);
-                engine::flush(raw);
+                engine::drain_cpus(raw);
             }
             Tunable::MinPartial => self.set_min_partial(value),
             Tunable::SheafCapacity => {
                 let limit =
-                    super::defaults::barn_limit(&crate::boot::options(), raw.origin, value, raw.geometry.stride);
+                    super::defaults::barn_limit(&crate::boot::options(), raw.origin, value, raw.slabs.geometry.stride);
                 sheaves::set_sheaf_capacity(raw, value, limit);
             }
             Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),
@@ -80,7 +80,7 @@ impl KmemCache {
 
     fn set_min_partial(&self, value: usize) {
         let store = |cell: &AtomicUsize| cell.swap(value, Ordering::Relaxed);
-        let before = store(&self.raw.min_partial);
+        let before = store(&self.raw.slabs.min_partial);
         engine::attach(self.raw);
         if value < before {
             engine::trim(self.raw);

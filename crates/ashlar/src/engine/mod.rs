@@ -12,14 +12,14 @@
 //! | [`free_in`] | the same, told the first page of the object's slab, whose owner is this cache |
 //! | [`alloc_bulk`] | fills a slice or takes nothing |
 //! | [`free_bulk`] | takes objects of this cache back |
-//! | [`flush`] | brings every cached object back to its slab; false if some CPU could not be reached |
+//! | [`drain_cpus`] | brings every cached object back to its slab; false if some CPU could not be reached |
 //! | [`trim`] | gives free slabs back to the zone; the number of slabs left |
 //! | [`usage`] | slabs, objects, live objects |
 //! | [`reap`] | what the background thread does each half second; true while the cache is in use |
-//! | [`held_bytes`], [`release`] | what could be given back when memory is short, and doing so; never waits for a CPU |
-//! | [`sparse_bytes`], [`hollow`], [`come_home`] | free pages of slabs that are in use: an estimate, giving them back, and slabs that this keeps |
+//! | [`held_bytes`], [`release_held`] | what could be given back when memory is short, and doing so; never waits for a CPU |
+//! | [`sparse_bytes`], [`evict_free_pages`], [`restore_emptied`] | free pages of slabs that are in use: an estimate, giving them back, and slabs that this keeps |
 //! | [`EngineState::open`], [`close`] | begin and end of a cache |
-//! | [`counts`], [`slow_path_stats`] | locks taken, slow paths entered |
+//! | [`counts`], [`slow_path_stats`], [`barn_stats`] | locks taken, slow paths entered |
 //!
 //! ## To add an engine
 //! 1. An arm of [`Engine`] with its id in `engines!` (select.rs), and what each function there says of it. The option, the
@@ -50,6 +50,7 @@
 
 mod figures;
 pub(crate) mod history;
+mod raw_cache;
 pub(crate) mod select;
 pub(crate) mod sheaves;
 mod state;
@@ -58,21 +59,17 @@ mod tunables;
 
 pub use figures::{Counts, Search, Usage};
 pub use history::slub::Stage;
+pub(crate) use raw_cache::{Merge, Plan, RawCache};
 pub use select::Engine;
 pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;
 
 use history::{slab_queues, slob, slob_pools, slub};
 
-use crate::base::sync::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
+use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
 use crate::base::units::{NodeId, PageIndex};
-use crate::pages::memmap::MEMMAP;
-use crate::pages::meta::META;
 use crate::pages::zone::ZONE;
-use crate::slab::geometry::Geometry;
-
-/// Longest cache name in bytes.
-pub const MAX_NAME: usize = 47;
+use crate::slab::counters::SlowPathStats;
 
 /// Whose cache it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,161 +82,6 @@ pub(crate) enum Origin {
     Malloc,
 }
 
-/// What constructs an object of a cache: its argument is memory of the cache's size and alignment.
-pub(crate) type Construct = unsafe extern "C" fn(*mut u8);
-
-/// Everything about a cache that an engine needs. Lives in metadata memory for ever; reused after destroy.
-pub(crate) struct RawCache {
-    pub(crate) geometry: Geometry,
-    /// Offset of this cache's slot in every per-CPU area.
-    pub(crate) slot: u16,
-    pub(crate) engine: Engine,
-    /// Key of the free links.
-    pub(crate) secret: u64,
-    pub(crate) ctor: Option<Construct>,
-    /// Objects in a sheaf; 0: no sheaves.
-    pub(crate) sheaf_capacity: AtomicUsize,
-    /// Full sheaves that a barn may hold.
-    pub(crate) barn_limit: AtomicUsize,
-    /// Empty slabs that a node's list keeps.
-    pub(crate) min_partial: AtomicUsize,
-    /// Free objects that a CPU's partial slabs may have; 0: it keeps none. Of one stage of SLUB.
-    pub(crate) cpu_partial: AtomicUsize,
-    /// How readily partial slabs of other nodes are taken before a slab is new, in thousandths.
-    pub(crate) defrag_ratio: AtomicU16,
-    /// What the reaper saw when it looked last, cut to its low half, for engines that tell their use by their counts.
-    pub(crate) looked: AtomicU32,
-    /// What the engines keep for it.
-    pub(crate) state: EngineState,
-    pub(crate) origin: Origin,
-    /// What other caches must be like to share its slabs.
-    pub(crate) merge: Merge,
-    /// Handles that the program has of it, its aliases' among them. Changed under the registry lock.
-    pub(crate) refcount: AtomicU32,
-    /// Bytes that the user may use: of the largest of the caches that share it. See [`Self::object_size`].
-    object_size: AtomicU32,
-    name: [u8; MAX_NAME],
-    name_len: u8,
-    /// Creation number; 0 while the entry is free.
-    pub(crate) serial: AtomicU32,
-}
-
-impl core::fmt::Debug for RawCache {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} ({} bytes)", self.name(), self.object_size())
-    }
-}
-
-/// Whether and with which others a cache may be merged.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Merge {
-    /// At all.
-    pub(crate) mergeable: bool,
-    /// Only with caches of the same group.
-    pub(crate) group: u8,
-}
-
-/// What goes into a new [`RawCache`]; the rest is derived.
-pub(crate) struct Plan<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) geometry: Geometry,
-    pub(crate) slot: u16,
-    pub(crate) secret: u64,
-    pub(crate) ctor: Option<Construct>,
-    pub(crate) sheaf_capacity: usize,
-    pub(crate) barn_limit: usize,
-    pub(crate) min_partial: usize,
-    pub(crate) cpu_partial: usize,
-    pub(crate) defrag_ratio: u16,
-    pub(crate) engine: Engine,
-    pub(crate) state: EngineState,
-    pub(crate) origin: Origin,
-    pub(crate) merge: Merge,
-}
-
-impl RawCache {
-    pub(crate) fn new(plan: &Plan<'_>, serial: u32) -> RawCache {
-        let mut name = [0; MAX_NAME];
-        let len = plan.name.len().min(MAX_NAME);
-        name[..len].copy_from_slice(&plan.name.as_bytes()[..len]);
-        RawCache {
-            geometry: plan.geometry,
-            slot: plan.slot,
-            engine: plan.engine,
-            secret: plan.secret,
-            ctor: plan.ctor,
-            sheaf_capacity: AtomicUsize::new(plan.sheaf_capacity),
-            barn_limit: AtomicUsize::new(plan.barn_limit),
-            min_partial: AtomicUsize::new(plan.min_partial),
-            cpu_partial: AtomicUsize::new(plan.cpu_partial),
-            defrag_ratio: AtomicU16::new(plan.defrag_ratio),
-            looked: AtomicU32::new(0),
-            state: plan.state,
-            origin: plan.origin,
-            merge: plan.merge,
-            refcount: AtomicU32::new(1),
-            object_size: AtomicU32::new(plan.geometry.object_size as u32),
-            name,
-            name_len: len as u8,
-            serial: AtomicU32::new(serial),
-        }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        // Cut at a character boundary by the check at creation; an empty name would be a bug, not a crash.
-        core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
-    }
-
-    /// Bytes of an object that the user may use; the most that was asked for by one of the caches that are merged in it.
-    #[inline]
-    pub(crate) fn object_size(&self) -> usize {
-        self.object_size.load(Ordering::Relaxed) as usize
-    }
-
-    /// Another cache is merged into this one, and its objects have `bytes` bytes.
-    pub(crate) fn raise_object_size(&self, bytes: usize) {
-        self.object_size.fetch_max(bytes as u32, Ordering::Relaxed);
-    }
-
-    /// The slot offset that this cache's pages carry in the memmap: 0, the slow path, where frees must look
-    /// at the node, or at the object map, first, and where the engine has no sheaves.
-    pub(crate) fn page_slot(&self) -> u16 {
-        let by_map = self.origin == Origin::Malloc && !cfg!(ashlar_unchecked);
-        let fast = ZONE.nodes() == 1 && !by_map && self.engine.has_sheaves();
-        if fast { self.slot } else { 0 }
-    }
-
-    /// The head page and index of an object of this cache, or why it is none.
-    pub(crate) fn locate(&self, address: usize) -> Result<(PageIndex, u16), BadObject> {
-        let page = MEMMAP.page_of(address).ok_or(BadObject::Foreign)?;
-        let class = MEMMAP.class_of(page);
-        if class.kind() != crate::pages::memmap::PageKind::Slab {
-            return Err(BadObject::Foreign);
-        }
-        let first = PageIndex(page.0 - class.back());
-        let head = MEMMAP.head(first);
-        if head.owner() != core::ptr::from_ref(self) as usize {
-            return Err(BadObject::OtherCache);
-        }
-        let offset = (address - MEMMAP.address_of(first)).checked_sub(head.colour());
-        match offset.and_then(|offset| self.geometry.index_of(offset)) {
-            Some(index) if index < head.objects() => Ok((first, index)),
-            _ => Err(BadObject::Misaligned),
-        }
-    }
-}
-
-/// Why an address is no object of a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadObject {
-    /// No page of the zone, or no slab page.
-    Foreign,
-    /// An object of another cache.
-    OtherCache,
-    /// Inside a slab, but no object starts there.
-    Misaligned,
-}
-
 /// What an engine must know of a cache that is about to be, beside its geometry.
 pub(crate) struct Opening {
     pub(crate) engine: Engine,
@@ -250,18 +92,6 @@ pub(crate) struct Opening {
     pub(crate) group: u8,
     /// Of SLAB.
     pub(crate) queues: slab_queues::QueueOptions,
-}
-
-/// Metadata memory for `count` values, filled by `make`; never given back.
-#[expect(unsafe_code, reason = "builds values in metadata memory")]
-pub(crate) fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -> Option<&'static [T]> {
-    let memory = META.alloc(count * size_of::<T>(), align_of::<T>().max(128))?.as_ptr().cast::<T>();
-    for i in 0..count {
-        // SAFETY: fresh memory for `count` values, aligned for them.
-        unsafe { memory.add(i).write(make()?) };
-    }
-    // SAFETY: all values were just initialised and the memory is never given back.
-    Some(unsafe { core::slice::from_raw_parts(memory, count) })
 }
 
 /// Calls a function of the module of the cache's engine.
@@ -353,9 +183,9 @@ pub(crate) fn free(cache: &'static RawCache, address: usize) {
 }
 
 /// As [`free`], of an object that another CPU was given: it should not be the next that this CPU hands out.
-pub(crate) fn free_foreign(cache: &'static RawCache, address: usize) {
+pub(crate) fn free_remote(cache: &'static RawCache, address: usize) {
     match cache.engine {
-        Engine::Sheaves => sheaves::free_foreign(cache, address),
+        Engine::Sheaves => sheaves::free_remote(cache, address),
         _ => free(cache, address),
     }
 }
@@ -398,8 +228,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
 }
 
 /// Brings cached objects back to their slabs.
-pub(crate) fn flush(cache: &'static RawCache) -> bool {
-    of_engine!(cache, flush_all(cache))
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
+    of_engine!(cache, drain_cpus(cache))
 }
 
 /// Gives the slabs that are empty back, without bringing cached objects home first; the slabs that remain.
@@ -409,7 +239,7 @@ pub(crate) fn trim(cache: &'static RawCache) -> usize {
 
 /// Brings cached objects back and gives empty slabs back; the slabs that remain.
 pub(crate) fn shrink(cache: &'static RawCache) -> usize {
-    flush(cache);
+    drain_cpus(cache);
     trim(cache)
 }
 
@@ -423,29 +253,29 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
     of_engine!(cache, reap(cache))
 }
 
-/// Bytes of free objects in stores that [`release`] would bring back to slabs.
+/// Bytes of free objects in stores that [`release_held`] would bring back to slabs.
 pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     of_engine!(cache, held_bytes(cache))
 }
 
 /// Brings back to slabs what the stores of nodes hold, without stopping anybody: allocation paths call it.
-pub(crate) fn release(cache: &'static RawCache) {
-    of_engine!(cache, release(cache));
+pub(crate) fn release_held(cache: &'static RawCache) {
+    of_engine!(cache, release_held(cache));
 }
 
-/// Bytes of free objects in slabs of which [`hollow`] might give pages back, of engines that can.
+/// Bytes of free objects in slabs of which [`evict_free_pages`] might give pages back, of engines that can.
 pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
     if cache.engine == Engine::Sheaves { sheaves::sparse_bytes(cache) } else { 0 }
 }
 
 /// Gives free pages of slabs that are in use back to the system; bytes given back.
-pub(crate) fn hollow(cache: &'static RawCache) -> usize {
-    if cache.engine == Engine::Sheaves { sheaves::hollow(cache) } else { 0 }
+pub(crate) fn evict_free_pages(cache: &'static RawCache) -> usize {
+    if cache.engine == Engine::Sheaves { sheaves::evict_free_pages(cache) } else { 0 }
 }
 
-/// Makes slabs empty that nothing but what [`hollow`] did keeps; true if there were some.
-pub(crate) fn come_home(cache: &'static RawCache) -> bool {
-    cache.engine == Engine::Sheaves && sheaves::all_come_home(cache)
+/// Makes slabs empty that nothing but what [`evict_free_pages`] did keeps; true if there were some.
+pub(crate) fn restore_emptied(cache: &'static RawCache) -> bool {
+    cache.engine == Engine::Sheaves && sheaves::restore_emptied(cache)
 }
 
 /// Tells the engine of a cache that is where it stays, before anybody uses it.
@@ -498,11 +328,14 @@ pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
     of_engine!(cache, list_lock_held(cache))
 }
 
-/// What happened at its barns, and on the way between them and slabs.
-pub(crate) fn slow_path_stats(
-    cache: &'static RawCache,
-) -> (sheaves::barn::BarnStats, sheaves::counters::SlowPathStats) {
-    of_engine!(cache, stats(cache))
+/// What happened at its barns, of an engine that has some.
+pub(crate) fn barn_stats(cache: &'static RawCache) -> sheaves::barn::BarnStats {
+    if cache.engine == Engine::Sheaves { sheaves::barn_stats(cache) } else { Default::default() }
+}
+
+/// What happened on the way between its slabs and whatever stands in front of them.
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+    of_engine!(cache, slow_path_stats(cache))
 }
 
 /// Reads a relaxed tunable.
@@ -510,6 +343,3 @@ pub(crate) fn slow_path_stats(
 pub(crate) fn tunable(value: &AtomicUsize) -> usize {
     value.load(Ordering::Relaxed)
 }
-
-// Metadata memory comes in lines, and a small arena has little of it.
-const _: () = assert!(size_of::<RawCache>() <= 4 * crate::base::units::CACHE_LINE);

@@ -5,14 +5,17 @@ use super::{Engine, Opening, sheaves, tally};
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
 use crate::slab::geometry::Geometry;
+use crate::slab::node::{self, Node};
 
 /// What the engines keep for a cache beside [`RawCache`](super::RawCache): each kind of state is empty until a cache in this entry of the
 /// registry first needs it. Metadata memory is never given back, so what was made once stays with the entry and serves the
 /// next cache there that needs the same.
 #[derive(Clone, Copy)]
 pub(crate) struct EngineState {
-    /// Partial slabs and barns, an entry a node: of every engine whose slabs have a state word.
-    pub(crate) nodes: &'static [sheaves::Node],
+    /// Partial slabs and counters, an entry a node: of every engine whose slabs have a state word.
+    pub(crate) nodes: &'static [Node],
+    /// Of the default engine: barns and evicted objects, an entry a node.
+    pub(crate) sheaf_nodes: &'static [sheaves::SheafNode],
     /// Of the stages of SLUB: places in the per-CPU areas, claimed for the life of one cache.
     pub(crate) places: slub::Places,
     /// Of SLAB: its queues and lists.
@@ -24,22 +27,28 @@ pub(crate) struct EngineState {
 }
 
 /// What a cache begins with. A static has a name, by which the linker tells it from what no program needs.
-pub(crate) static EMPTY_STATE: EngineState =
-    EngineState { nodes: &[], places: slub::Places::NONE, slab: slab_queues::State::NONE, tallies: &[], pool: 0 };
+pub(crate) static EMPTY_STATE: EngineState = EngineState {
+    nodes: &[],
+    sheaf_nodes: &[],
+    places: slub::Places::NONE,
+    slab: slab_queues::State::NONE,
+    tallies: &[],
+    pool: 0,
+};
 
 impl EngineState {
     /// Brings what the engine needs into the state it has at the start of a cache. Where that fails, what was made stays in
     /// the state for the next cache. Under the registry lock. Where objects share pages with those of other caches, `geometry`
     /// becomes that of the pages.
     pub(crate) fn open(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        if of.engine == Engine::Sheaves { self.open_nodes() } else { self.open_other(of, geometry) }
+        if of.engine == Engine::Sheaves { self.open_sheaves() } else { self.open_other(of, geometry) }
     }
 
     /// [`Self::open`] for the engines that have to be asked for.
     #[inline(never)]
     fn open_other(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
         match of.engine {
-            Engine::Sheaves => self.open_nodes(),
+            Engine::Sheaves => self.open_sheaves(),
             Engine::Slub(stage) => {
                 self.open_nodes_and_page_lists()?;
                 self.places = slub::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
@@ -60,13 +69,19 @@ impl EngineState {
         self.open_nodes()
     }
 
+    fn open_sheaves(&mut self) -> Result<(), CreateError> {
+        self.open_nodes()?;
+        sheaves::open(&mut self.sheaf_nodes, self.nodes).ok_or(CreateError::OutOfMemory)
+    }
+
     fn open_nodes(&mut self) -> Result<(), CreateError> {
-        sheaves::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
+        node::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
     }
 
     /// Visits all locks in it, for a fork: of every kind that was ever made.
     pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
-        sheaves::for_each_lock(self.nodes, visit);
+        node::for_each_lock(self.nodes, visit);
+        sheaves::for_each_lock(self.sheaf_nodes, visit);
         self.slab.for_each_lock(visit);
     }
 }

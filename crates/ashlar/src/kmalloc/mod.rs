@@ -16,12 +16,12 @@ use crate::base::report;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
-use crate::engine::history::slob::{self, Sized};
+use crate::engine::history::slob::{self, ObjectState};
 use crate::engine::{self, Origin, RawCache};
 use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::objmap::OBJECTS;
-use crate::pages::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
+use crate::pages::zone::{DIRECT_BYTES, DirtyParts, PageRun, RunAlign, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
 pub use entry::{kfree, kfree_sized, kmalloc};
@@ -208,7 +208,7 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill
     }
     // An aligned run is aligned to its size rounded up to a power of two, at most to 2 MiB: so it may have to be longer.
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::base::units::BLOCK_SIZE) / PAGE_SIZE);
-    let place = if align <= PAGE_SIZE { Place::Anywhere } else { Place::Aligned };
+    let place = if align <= PAGE_SIZE { RunAlign::Anywhere } else { RunAlign::Aligned };
     let nodes = ZONE.nodes() as u8;
     let mut dirty = DirtyParts::default();
     let mut take = || {
@@ -249,17 +249,17 @@ fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
 
 /// A run for a large object; few pages, of a power of two, are taken off this CPU's page list. If
 /// it is to be zero, `dirty` are the pages that may not be.
-fn take_run(node: NodeId, pages: usize, place: Place, fill: Fill, dirty: &mut DirtyParts) -> Option<Run> {
+fn take_run(node: NodeId, pages: usize, align: RunAlign, fill: Fill, dirty: &mut DirtyParts) -> Option<PageRun> {
     *dirty = DirtyParts::default();
-    match place {
-        Place::Aligned if pages.is_power_of_two() => {
+    match align {
+        RunAlign::Aligned if pages.is_power_of_two() => {
             let run = pages::alloc(node, Order(pages.trailing_zeros() as u8))?;
             if !run.zeroed {
                 *dirty = DirtyParts::all(pages);
             }
             Some(run)
         }
-        _ => ZONE.alloc_noting(node, pages, place, (fill == Fill::Zeros).then_some(dirty)),
+        _ => ZONE.alloc_noting(node, pages, align, (fill == Fill::Zeros).then_some(dirty)),
     }
 }
 
@@ -284,7 +284,7 @@ fn find(function: &str, address: usize) -> Option<Found> {
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
-            match cache.locate(address) {
+            match cache.slabs.locate(address) {
                 // Caches of malloc may share pages; the map knows which it is.
                 Ok(_) if cache.origin == Origin::Malloc => {
                     return Some(Found::Object(crate::malloc::cache_of_object(address).unwrap_or(cache)));
@@ -297,10 +297,10 @@ fn find(function: &str, address: usize) -> Option<Found> {
             if let Some(cache) = crate::malloc::cache_of_object(address) {
                 return Some(Found::Object(cache));
             }
-            match slob::look(address) {
-                Sized::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
-                Sized::Free(size) => report::double_free(cache(class_of(size)).name(), address),
-                Sized::None => report::invalid_pointer(function, address, None),
+            match slob::object_state(address) {
+                ObjectState::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
+                ObjectState::Free(size) => report::double_free(cache(class_of(size)).name(), address),
+                ObjectState::None => report::invalid_pointer(function, address, None),
             }
         }
         PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => {
@@ -485,7 +485,7 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
     let mut owner: Option<&'static RawCache> = None;
     for &object in objects {
         let cache = registry::cache_of_address(object as usize)
-            .filter(|c| c.origin != Origin::Malloc && c.locate(object as usize).is_ok());
+            .filter(|c| c.origin != Origin::Malloc && c.slabs.locate(object as usize).is_ok());
         let same = match (cache, owner) {
             (Some(a), Some(b)) => core::ptr::eq(a, b),
             _ => false,

@@ -10,7 +10,7 @@ use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
-use crate::engine::history::slob::{self, Sized};
+use crate::engine::history::slob::{self, ObjectState};
 use crate::engine::{Origin, RawCache};
 use crate::pages::direct;
 use crate::pages::memmap::{MEMMAP, PageKind};
@@ -107,7 +107,7 @@ fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
-            match cache.locate(address) {
+            match cache.slabs.locate(address) {
                 Ok(_) if cache.origin != Origin::Malloc || cfg!(ashlar_unchecked) => return Some(Found::Other(cache)),
                 Ok(_) => report::freed_twice(function, address, cache.name()),
                 Err(_) => report::invalid_pointer(function, address, Some(cache.name())),
@@ -115,8 +115,10 @@ fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found
             return None;
         }
         PageKind::Slob => {
-            match slob::look(address) {
-                Sized::Live(size) => return crate::kmalloc::class_cache(size).map(|cache| Found::Sized(cache, size)),
+            match slob::object_state(address) {
+                ObjectState::Live(size) => {
+                    return crate::kmalloc::class_cache(size).map(|cache| Found::Sized(cache, size));
+                }
                 _ => report::not_allocated(function, address),
             }
             return None;

@@ -236,7 +236,7 @@ fn free_found(ptr: *mut u8) {
     let entry = OBJECTS.take(ptr as usize);
     match Code::from_map(entry) {
         Some(code) if entry & 1 == PerCpu::side_of(percpu::this_cpu()) => engine::free(cache_of(code), ptr as usize),
-        Some(code) => engine::free_foreign(cache_of(code), ptr as usize),
+        Some(code) => engine::free_remote(cache_of(code), ptr as usize),
         None => release("free", ptr),
     }
 }
@@ -362,7 +362,7 @@ mod tests {
         for class in 0..CLASSES {
             let code = Code::of_class(class).entry();
             assert_eq!(slots + 8 * usize::from(code), percpu::slot0(cache(class).unwrap().slot));
-            assert_eq!(cache(class).unwrap().geometry.stride, size_of_class(class));
+            assert_eq!(cache(class).unwrap().slabs.geometry.stride, size_of_class(class));
             assert_eq!(SIZE_CODE[size_of_class(class) / STEP], code);
         }
     }
@@ -497,7 +497,7 @@ mod tests {
         assert!(ensure());
         for class in 0..CLASSES {
             let cache = cache(class).unwrap();
-            let geometry = cache.geometry;
+            let geometry = cache.slabs.geometry;
             let slab = geometry.order.bytes();
             let used = usize::from(geometry.objects(geometry.order)) * geometry.stride;
             // The unused end is never touched, so it costs addresses, not memory.

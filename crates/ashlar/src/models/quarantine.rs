@@ -5,7 +5,7 @@ use std::vec;
 use super::bench::Bench;
 use super::{explore, race};
 use crate::base::units::PageIndex;
-use crate::engine::sheaves::node::Freed;
+use crate::slab::partial::Freed;
 
 #[test]
 fn a_free_does_not_list_a_slab_that_is_quarantined_at_the_time() {

@@ -5,7 +5,7 @@ use std::vec;
 use super::bench::Bench;
 use super::{explore, race};
 use crate::base::units::PageIndex;
-use crate::engine::sheaves::node::Freed;
+use crate::slab::partial::Freed;
 
 const PAGE: PageIndex = PageIndex(0);
 

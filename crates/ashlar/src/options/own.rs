@@ -11,7 +11,8 @@
 //! the program may choose the engine.
 
 use super::number;
-use crate::engine::{Engine, MAX_NAME, Origin, Tunable};
+use crate::engine::{Engine, Origin, Tunable};
+use crate::slab::cache::MAX_NAME;
 
 /// Most options of single caches.
 const MOST: usize = 64;

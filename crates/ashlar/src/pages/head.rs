@@ -6,9 +6,9 @@ use crate::base::units::PageIndex;
 const LISTED: u32 = 1;
 /// Where the colour starts in `listed`, and what its unit is: 8 bytes.
 const COLOUR: u32 = 14;
-/// Where the number of hollow objects starts in `listed`, and all of its bits; the colour of a slab of 2 MiB fits above.
-const HOLLOW: u32 = 1;
-const HOLLOW_BITS: u32 = (1 << COLOUR) - (1 << HOLLOW);
+/// Where the number of evicted objects starts in `listed`, and all of its bits; the colour of a slab of 2 MiB fits above.
+const EVICTED: u32 = 1;
+const EVICTED_BITS: u32 = (1 << COLOUR) - (1 << EVICTED);
 const COLOUR_SHIFT: u32 = 3;
 
 /// Metadata of one slab or one large object, 32 bytes, kept apart from the memory it describes.
@@ -29,7 +29,7 @@ pub(crate) struct PageHead {
     owner: AtomicU64,
     /// Objects (bits 0..16), order (16..24), node (24..32).
     shape: AtomicU32,
-    /// Bit 0: the slab stands on a list of its node; bits 1..14: how many of its objects are hollow, of the default engine; both guarded by
+    /// Bit 0: the slab stands on a list of its node; bits 1..14: how many of its objects are evicted, of the default engine; both guarded by
     /// list_lock. Above: the colour, constant like `shape`.
     listed: AtomicU32,
 }
@@ -106,29 +106,29 @@ impl PageHead {
         self.listed.store(rest | u32::from(listed), Ordering::Relaxed);
     }
 
-    /// Objects that are hollow; read under list_lock.
+    /// Objects that are evicted; read under list_lock.
     #[cfg(not(ashlar_loom))]
-    pub(crate) fn hollow(&self) -> usize {
-        ((self.listed.load(Ordering::Relaxed) & HOLLOW_BITS) >> HOLLOW) as usize
+    pub(crate) fn evicted(&self) -> usize {
+        ((self.listed.load(Ordering::Relaxed) & EVICTED_BITS) >> EVICTED) as usize
     }
 
-    /// Counts `count` more hollow objects, under list_lock.
+    /// Counts `count` more evicted objects, under list_lock.
     #[cfg(not(ashlar_loom))]
-    pub(crate) fn add_hollow(&self, count: usize) {
-        self.set_hollow(self.hollow() + count);
+    pub(crate) fn add_evicted(&self, count: usize) {
+        self.set_evicted(self.evicted() + count);
     }
 
     /// Counts `count` fewer.
     #[cfg(not(ashlar_loom))]
-    pub(crate) fn remove_hollow(&self, count: usize) {
-        debug_assert!(count <= self.hollow(), "more objects leave than are hollow");
-        self.set_hollow(self.hollow().saturating_sub(count));
+    pub(crate) fn remove_evicted(&self, count: usize) {
+        debug_assert!(count <= self.evicted(), "more objects leave than are evicted");
+        self.set_evicted(self.evicted().saturating_sub(count));
     }
 
     #[cfg(not(ashlar_loom))]
-    fn set_hollow(&self, count: usize) {
-        let rest = self.listed.load(Ordering::Relaxed) & !HOLLOW_BITS;
-        self.listed.store(rest | (count as u32) << HOLLOW, Ordering::Relaxed);
+    fn set_evicted(&self, count: usize) {
+        let rest = self.listed.load(Ordering::Relaxed) & !EVICTED_BITS;
+        self.listed.store(rest | (count as u32) << EVICTED, Ordering::Relaxed);
     }
 
     /// Bytes before the first object: of engines that colour their slabs, else 0.

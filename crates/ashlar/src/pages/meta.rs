@@ -90,6 +90,17 @@ impl Meta {
     }
 }
 
+/// Metadata memory for `count` values, filled by `make`; never given back.
+pub(crate) fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -> Option<&'static [T]> {
+    let memory = META.alloc(count * size_of::<T>(), align_of::<T>().max(128))?.as_ptr().cast::<T>();
+    for i in 0..count {
+        // SAFETY: fresh memory for `count` values, aligned for them.
+        unsafe { memory.add(i).write(make()?) };
+    }
+    // SAFETY: all values were just initialised and the memory is never given back.
+    Some(unsafe { core::slice::from_raw_parts(memory, count) })
+}
+
 #[cfg(all(test, not(ashlar_loom)))]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@
 //!
 //! In malloc's slots the words have changed places on every second CPU, those of *side* 1: the word with the number of a side is the
 //! main sheaf on CPUs of that side, and the spare on others. So the side of the CPU that an object was handed out on, which its
-//! entry in the object map says, leads `free` to the right one (see [`crate::malloc::entry`]). Besides that text only [`crossed`] and
+//! entry in the object map says, leads `free` to the right one (see [`crate::malloc::entry`]). Besides that text only [`side_order`] and
 //! the sided sections know it; all other code speaks of main and spare.
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
@@ -80,7 +80,7 @@ pub(crate) fn is_sided(offset: u16) -> bool {
 
 /// Main and spare as they lie in the slot of `cpu` at `offset`; and the other way round.
 #[inline]
-pub(crate) fn crossed(cpu: CpuId, offset: u16, [first, second]: [usize; 2]) -> [usize; 2] {
+pub(crate) fn side_order(cpu: CpuId, offset: u16, [first, second]: [usize; 2]) -> [usize; 2] {
     if is_sided(offset) && PerCpu::side_of(cpu) == 1 { [second, first] } else { [first, second] }
 }
 
@@ -186,7 +186,7 @@ impl PerCpu {
             let slot = self.slot(CpuId(cpu), offset).cast::<[usize; 2]>();
             // SAFETY: the slot lies in the committed areas; no cache uses this offset yet or any more, so
             // no critical section touches it.
-            unsafe { slot.write_volatile(crossed(CpuId(cpu), offset, no_sheaves())) };
+            unsafe { slot.write_volatile(side_order(CpuId(cpu), offset, no_sheaves())) };
         }
     }
 

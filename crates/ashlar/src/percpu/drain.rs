@@ -12,7 +12,7 @@
 //! Lock: the *drain lock*, outermost: node and zone locks are taken under it.
 #![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
 
-use super::area::{PERCPU, crossed, no_sheaves, null_top};
+use super::area::{PERCPU, no_sheaves, null_top, side_order};
 use super::sheaf::Sheaf;
 use super::{Mode, lock, mode};
 use crate::base::sync::{AtomicU32, Ordering, SpinLock, Visit};
@@ -125,7 +125,7 @@ pub(crate) fn after_fork_in_child() {
 /// Empties a slot that nobody else can touch.
 fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(CpuId, u16, [usize; 2])) {
     let slot = PERCPU.slot(cpu, offset);
-    let empty = crossed(cpu, offset, empty);
+    let empty = side_order(cpu, offset, empty);
     // SAFETY: the slot lies in the committed areas, and the caller has it to itself (CPU lock, or all sections
     // stopped); volatile because the sections are assembly.
     let words = unsafe {
@@ -138,7 +138,7 @@ fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(C
         words
     };
     if words != empty {
-        take(cpu, offset, crossed(cpu, offset, words));
+        take(cpu, offset, side_order(cpu, offset, words));
     }
 }
 
@@ -167,7 +167,7 @@ fn visit_each_cpu(
         // SAFETY: reads words of the committed areas.
         let idle = offsets.iter().all(|&o| unsafe {
             let slot = PERCPU.slot(CpuId(cpu), o);
-            [slot.read_volatile(), slot.add(1).read_volatile()] == crossed(CpuId(cpu), o, empty)
+            [slot.read_volatile(), slot.add(1).read_volatile()] == side_order(CpuId(cpu), o, empty)
         });
         if idle {
             continue;

@@ -147,7 +147,7 @@ pub(crate) struct View {
 
 impl View {
     fn of(cpu: CpuId, offset: u16, words: [usize; 2]) -> View {
-        let [main, spare] = area::crossed(cpu, offset, words);
+        let [main, spare] = area::side_order(cpu, offset, words);
         View { cpu, main, spare }
     }
 }
@@ -251,13 +251,13 @@ pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
 fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
     let cpu = lock::this_cpu();
     lock::with_slot(cpu, offset, |slot| {
-        let [main, spare] = area::crossed(cpu, offset, *slot);
+        let [main, spare] = area::side_order(cpu, offset, *slot);
         #[expect(unsafe_code, reason = "adopts the slot's sheaf for the length of the lock")]
         // SAFETY: the slot's main word is the top of a sheaf that belongs to this slot; the lock makes this
         // thread its owner until the top is stored back below.
         let mut sheaf = unsafe { Sheaf::from_top(main) };
         let result = f(&mut sheaf);
-        *slot = area::crossed(cpu, offset, [sheaf.into_top(), spare]);
+        *slot = area::side_order(cpu, offset, [sheaf.into_top(), spare]);
         result
     })
 }
@@ -278,8 +278,8 @@ pub(crate) fn read(offset: u16) -> Option<View> {
 /// there. On true the caller owns the sheaves of the view that are not in the new pair.
 #[inline]
 pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> bool {
-    let old = area::crossed(view.cpu, offset, [view.main, view.spare]);
-    let new = area::crossed(view.cpu, offset, [main, spare]);
+    let old = area::side_order(view.cpu, offset, [view.main, view.spare]);
+    let new = area::side_order(view.cpu, offset, [main, spare]);
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
         return sections::exchange(slot0(offset), view.cpu.0, old, new);

@@ -25,7 +25,7 @@ use super::area::PERCPU;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
 use crate::base::units::{CpuId, NodeId, Order, PageIndex};
 use crate::pages::meta::META;
-use crate::pages::zone::{Place, Run, ZONE};
+use crate::pages::zone::{PageRun, RunAlign, ZONE};
 
 /// Orders that have a list: those that the kernel does not call costly.
 const ORDERS: usize = 4;
@@ -41,20 +41,20 @@ pub(crate) struct PageLists(SpinLock<[List; ORDERS]>);
 /// Free runs of one order; the last is used first.
 #[derive(Clone, Copy)]
 struct List {
-    runs: [Run; HIGH_PAGES],
+    runs: [PageRun; HIGH_PAGES],
     count: usize,
 }
 
-const NO_RUN: Run = Run { first: PageIndex::NONE, zeroed: false };
+const NO_RUN: PageRun = PageRun { first: PageIndex::NONE, zeroed: false };
 
 impl List {
-    fn pop(&mut self) -> Option<Run> {
+    fn pop(&mut self) -> Option<PageRun> {
         self.count = self.count.checked_sub(1)?;
         Some(self.runs[self.count])
     }
 
     /// Adds a run; false when the list has `most` already.
-    fn push(&mut self, run: Run, most: usize) -> bool {
+    fn push(&mut self, run: PageRun, most: usize) -> bool {
         let room = self.count < most;
         if room {
             self.runs[self.count] = run;
@@ -64,7 +64,7 @@ impl List {
     }
 
     /// Takes the `n` oldest runs.
-    fn take_oldest(&mut self, out: &mut [Run]) -> usize {
+    fn take_oldest(&mut self, out: &mut [PageRun]) -> usize {
         let n = out.len().min(self.count);
         out[..n].copy_from_slice(&self.runs[..n]);
         self.runs.copy_within(n..self.count, 0);
@@ -116,10 +116,10 @@ const fn most(order: Order) -> usize {
 }
 
 /// A run of `order` on `node`, aligned to its size: off this CPU's list, else of the zone.
-pub(crate) fn alloc(node: NodeId, order: Order) -> Option<Run> {
+pub(crate) fn alloc(node: NodeId, order: Order) -> Option<PageRun> {
     let own = here().filter(|(_, home)| *home == node && usize::from(order.0) < ORDERS);
     let Some((lists, _)) = own else {
-        return ZONE.alloc(node, order.pages(), Place::Aligned);
+        return ZONE.alloc(node, order.pages(), RunAlign::Aligned);
     };
     let list = usize::from(order.0);
     match lists.0.try_lock() {
@@ -128,7 +128,7 @@ pub(crate) fn alloc(node: NodeId, order: Order) -> Option<Run> {
                 return Some(run);
             }
         }
-        None => return ZONE.alloc(node, order.pages(), Place::Aligned),
+        None => return ZONE.alloc(node, order.pages(), RunAlign::Aligned),
     }
     // Not under the lock of the list: the zone may ask everybody for memory, this list too.
     let mut runs = [NO_RUN; BATCH_PAGES];
@@ -151,7 +151,7 @@ pub(crate) fn free(page: PageIndex, order: Order) -> bool {
     let Some(mut lists) = own.and_then(|(lists, _)| lists.0.try_lock()) else {
         return ZONE.free(page, order.pages());
     };
-    let run = Run { first: page, zeroed: false };
+    let run = PageRun { first: page, zeroed: false };
     let list = &mut lists[usize::from(order.0)];
     if list.push(run, most(order)) {
         return false;
@@ -164,7 +164,7 @@ pub(crate) fn free(page: PageIndex, order: Order) -> bool {
 }
 
 /// Gives runs of one node back to the zone; as [`free`].
-fn to_zone(order: Order, runs: &[Run]) -> bool {
+fn to_zone(order: Order, runs: &[PageRun]) -> bool {
     let mut pages = [(PageIndex::NONE, 0); BATCH_PAGES];
     for (at, run) in pages.iter_mut().zip(runs) {
         *at = (run.first, order.pages());
@@ -215,8 +215,8 @@ mod tests {
     use super::*;
     use std::prelude::rust_2024::*;
 
-    fn run(number: u32) -> Run {
-        Run { first: PageIndex(number), zeroed: false }
+    fn run(number: u32) -> PageRun {
+        PageRun { first: PageIndex(number), zeroed: false }
     }
 
     #[test]

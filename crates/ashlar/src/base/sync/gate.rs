@@ -17,23 +17,23 @@ const PLACES: usize = if cfg!(ashlar_loom) { 2 } else { 32 };
 
 /// Where a thread that is inside has its number; 0 for none.
 #[repr(align(64))]
-struct Place(AtomicUsize);
+struct InsideMark(AtomicUsize);
 
 /// See the module.
 pub(crate) struct Gate {
     /// The number of the thread that closed the gate; 0 while it is open.
     closed_by: AtomicUsize,
-    places: [Place; PLACES],
+    places: [InsideMark; PLACES],
 }
 
 impl Gate {
     #[cfg(not(ashlar_loom))]
     pub(crate) const fn new() -> Gate {
-        Gate { closed_by: AtomicUsize::new(0), places: [const { Place(AtomicUsize::new(0)) }; PLACES] }
+        Gate { closed_by: AtomicUsize::new(0), places: [const { InsideMark(AtomicUsize::new(0)) }; PLACES] }
     }
     #[cfg(ashlar_loom)]
     pub(crate) fn new() -> Gate {
-        Gate { closed_by: AtomicUsize::new(0), places: core::array::from_fn(|_| Place(AtomicUsize::new(0))) }
+        Gate { closed_by: AtomicUsize::new(0), places: core::array::from_fn(|_| InsideMark(AtomicUsize::new(0))) }
     }
 
     /// Goes in, as thread `me`; `None` while another thread has the gate closed. Waits only for a
@@ -72,7 +72,7 @@ impl Gate {
     pub(crate) fn close(&self, me: usize) {
         self.closed_by.store(me, Ordering::SeqCst);
         sequential();
-        for Place(place) in &self.places {
+        for InsideMark(place) in &self.places {
             let mut waited = 0;
             while ![0, me].contains(&place.load(Ordering::SeqCst)) {
                 waited += 1;
@@ -90,7 +90,7 @@ impl Gate {
     /// is only `me`.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn after_fork_in_child(&self, me: usize) {
-        for Place(place) in &self.places {
+        for InsideMark(place) in &self.places {
             if place.load(Ordering::Relaxed) != me {
                 place.store(0, Ordering::Relaxed);
             }

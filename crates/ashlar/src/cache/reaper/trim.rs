@@ -58,7 +58,7 @@ fn give_back(now_ms: u32, bound: usize, barns: bool) {
     }
     adapt(now_ms, bound);
     if barns {
-        registry::try_for_each(engine::release);
+        registry::try_for_each(engine::release_held);
     }
     let (given, _) = ZONE.purge(Purge::All);
     TRIMMED.store(given, Ordering::Relaxed);

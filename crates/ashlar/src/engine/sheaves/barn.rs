@@ -1,4 +1,4 @@
-//! A barn: a store of full and empty sheaves of one cache. A node has one for each CPU; see [`super::store`].
+//! A barn: a store of full and empty sheaves of one cache. A node has one for each CPU; see [`super::exchange`].
 //!
 //! A barn may hold many full sheaves: its bound is generous and in bytes of objects, not in sheaves. What keeps it
 //! small is use: at each look the reaper takes away as many sheaves as the barn never went below since the last look
@@ -218,7 +218,7 @@ impl Barn {
     }
 
     /// What the reaper sees: whether the barn was used since it looked last, and how many full sheaves were not.
-    pub(crate) fn look(&self) -> (bool, usize) {
+    pub(crate) fn take_surplus(&self) -> (bool, usize) {
         let mut barn = self.inner.lock();
         let unused = barn.low;
         barn.low = barn.full.len();

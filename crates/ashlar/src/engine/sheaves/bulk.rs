@@ -6,12 +6,13 @@
 //!
 //! Allocations look at the barn before slabs, also for many objects: what frees brought there would pile up otherwise.
 
-use super::crossing::Side;
-use super::store::{empty_sheaf, put_empty, store_full, take_full};
+use super::exchange::{empty_sheaf, put_empty, store_full, take_full};
+use super::remote_free::FreedFor;
 use super::{ATTEMPTS, RawCache, alloc, free, is_empty, node_of_cpu, refill, swap_full, use_good_spare};
 use crate::engine::tunable;
 use crate::pages::zone::ZONE;
 use crate::percpu;
+use crate::slab::return_objects::return_objects;
 
 /// See [`crate::engine::alloc_bulk`].
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
@@ -66,7 +67,7 @@ fn many(cache: &'static RawCache, out: &mut [usize]) -> usize {
         // A sheaf that was filled when the capacity was larger may hold more than there is room for.
         let had = full.len().min(out.len());
         out[..had].copy_from_slice(&full.objects()[..had]);
-        super::flush::flush(cache, &full.objects()[had..]);
+        return_objects(&cache.slabs, &full.objects()[had..]);
         full.set_len(0);
         put_empty(node, cpu, full);
         return had;
@@ -120,6 +121,6 @@ fn whole_sheaf(cache: &'static RawCache, objects: &[usize]) -> usize {
     let held = room.len();
     room.copy_from_slice(&objects[..held]);
     sheaf.set_len(held);
-    store_full(cache, node, cpu, sheaf, Side::Own);
+    store_full(cache, node, cpu, sheaf, FreedFor::ThisCpu);
     held
 }

@@ -14,7 +14,7 @@
 //!
 //! What this is worth, and what it costs, stands in docs/why.md.
 
-use super::crossing::Side;
+use super::remote_free::FreedFor;
 use crate::base::units::PAGE_SIZE;
 use crate::engine::RawCache;
 use crate::percpu::sheaf::Sheaf;
@@ -33,20 +33,20 @@ const TOLERATED_OF_OTHERS: usize = 3;
 const MOST_SORTED: usize = 512;
 
 /// Whether the objects of a full sheaf of `cache` come from many places.
-pub(super) fn is_scattered(cache: &RawCache, full: &Sheaf, side: Side) -> bool {
-    cache.geometry.stride <= MOST_STRIDE && are_scattered(cache.geometry.stride, full.objects(), side)
+pub(super) fn is_scattered(cache: &RawCache, full: &Sheaf, freed_for: FreedFor) -> bool {
+    cache.slabs.geometry.stride <= MOST_STRIDE && are_scattered(cache.slabs.geometry.stride, full.objects(), freed_for)
 }
 
 /// Counts how often an object and the next one on the sheaf lie in different pages, by every second object, since each look counts in
 /// programs that only fill and empty sheaves. Twice as often as for objects in a row is still good.
-fn are_scattered(stride: usize, objects: &[usize], side: Side) -> bool {
+fn are_scattered(stride: usize, objects: &[usize], freed_for: FreedFor) -> bool {
     let ends_of_pages = objects.len() * stride / PAGE_SIZE;
     let pairs = objects.chunks_exact(2);
     // The low half of the page number: slabs that differ in the high half alone are terabytes apart.
     let apart: u32 = pairs.map(|pair| u32::from(((pair[0] ^ pair[1]) / PAGE_SIZE) as u32 != 0)).sum();
-    let tolerated = match side {
-        Side::Own => TOLERATED,
-        Side::Other => objects.len() / 2 / TOLERATED_OF_OTHERS,
+    let tolerated = match freed_for {
+        FreedFor::ThisCpu => TOLERATED,
+        FreedFor::OtherCpu => objects.len() / 2 / TOLERATED_OF_OTHERS,
     };
     apart as usize > ends_of_pages + tolerated
 }
@@ -95,7 +95,7 @@ mod tests {
                 let up: Vec<usize> = row(stride, start, 252).collect();
                 let down: Vec<usize> = up.iter().rev().copied().collect();
                 assert!(
-                    !are_scattered(stride, &up, Side::Own) && !are_scattered(stride, &down, Side::Own),
+                    !are_scattered(stride, &up, FreedFor::ThisCpu) && !are_scattered(stride, &down, FreedFor::ThisCpu),
                     "{stride} from {start:#x}"
                 );
             }
@@ -107,10 +107,10 @@ mod tests {
         let pieces = |stride: usize, each: usize| -> Vec<usize> {
             (0..252usize.div_ceil(each)).flat_map(|piece| row(stride, 0x7000_0000 + piece * 0x1_0000, each)).collect()
         };
-        assert!(!are_scattered(64, &pieces(64, 63), Side::Own), "four pieces of a page each");
-        assert!(are_scattered(64, &pieces(64, 5), Side::Own), "pieces of five");
+        assert!(!are_scattered(64, &pieces(64, 63), FreedFor::ThisCpu), "four pieces of a page each");
+        assert!(are_scattered(64, &pieces(64, 5), FreedFor::ThisCpu), "pieces of five");
         for stride in [16, 64, 512] {
-            assert!(are_scattered(stride, &pieces(stride, 1), Side::Own), "each from another slab");
+            assert!(are_scattered(stride, &pieces(stride, 1), FreedFor::ThisCpu), "each from another slab");
         }
     }
 
@@ -119,7 +119,9 @@ mod tests {
         let pieces = |each: usize| -> Vec<usize> {
             (0..252usize.div_ceil(each)).flat_map(|piece| row(64, 0x7000_0000 + piece * 0x1_0000, each)).collect()
         };
-        assert!(!are_scattered(64, &pieces(5), Side::Other) && are_scattered(64, &pieces(1), Side::Other));
+        assert!(
+            !are_scattered(64, &pieces(5), FreedFor::OtherCpu) && are_scattered(64, &pieces(1), FreedFor::OtherCpu)
+        );
     }
 
     #[test]

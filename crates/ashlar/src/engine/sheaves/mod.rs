@@ -4,7 +4,7 @@
 //!  CPU slot:  main sheaf, spare sheaf          critical sections, no lock
 //!  node:      barns of full and empty sheaves  barn lock, once a sheaf; one barn a CPU, others are robbed
 //!             partial slabs                    list_lock, once a refill, once a slab
-//!             hollow objects                   hollow lock, once a sheaf of them; free, but their pages went back to the system
+//!             evicted objects                   evicted lock, once a sheaf of them; free, but their pages went back to the system
 //!  zone:      pages                            zone lock, once a batch of slabs
 //! ```
 //!
@@ -15,7 +15,7 @@
 //! are what keeps a program that allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of
 //! 6.18 and 7.0.
 //!
-//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]), and goes back by sheaves (`crossing`). For objects that
+//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]), and goes back by sheaves (`remote_free`). For objects that
 //! share cache lines a spare that is less than half full is passed over while there is memory.
 //!
 //! Objects of another NUMA node are not put on sheaves: they go straight to their slab.
@@ -25,45 +25,33 @@
 
 pub(crate) mod barn;
 mod bulk;
-pub(crate) mod counters;
-mod crossing;
-pub(crate) mod flush;
-mod hollow;
+mod exchange;
 mod locality;
-pub(crate) mod node;
 mod refill;
-mod store;
+mod remote_free;
+mod sparse;
 
 pub(crate) use bulk::{alloc_bulk, free_bulk};
-pub(crate) use hollow::{all_come_home, hollow, sparse_bytes};
-pub(crate) use store::{Node, for_each_lock, held_bytes, open, reap, release};
-
-pub(crate) use refill::{carve, class_word, has_to_spare};
+pub(crate) use exchange::{SheafNode, for_each_lock, held_bytes, open, reap, release_held};
+pub(crate) use sparse::{evict_free_pages, restore_emptied, sparse_bytes};
 
 use crate::base::sync::Ordering;
-use crate::base::units::{CACHE_LINE, CpuId, NodeId, Order, PageIndex};
+use crate::base::units::{CACHE_LINE, CpuId, NodeId, PageIndex};
 use crate::engine::{Counts, RawCache, Usage, tunable};
-use crate::pages::head::PageHead;
-use crate::pages::memmap::{ClassWord, MEMMAP, MemMap};
+use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
 use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
-use crate::slab::state::SlabState;
-use crossing::{Side, sheaf_capacity};
-use node::Heads;
-use store::{empty_sheaf, flush_sheaf, put_empty, store_full, take_full};
+use crate::slab::counters::SlowPathStats;
+use crate::slab::return_objects::return_objects;
+use barn::{Barn, BarnStats};
+use exchange::{empty_sheaf, put_empty, return_sheaf, store_full, take_full};
+use remote_free::{FreedFor, sheaf_capacity};
 
 /// Attempts at the slot before an operation does without it; each failure means that somebody else on this
 /// CPU made progress.
 const ATTEMPTS: usize = 8;
-
-impl Heads for MemMap {
-    #[inline]
-    fn head(&self, page: PageIndex) -> &PageHead {
-        MemMap::head(self, page)
-    }
-}
 
 /// See [`crate::engine::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -108,17 +96,17 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     if let Some(swapped) = use_good_spare(cache, view) {
         return swapped;
     }
-    // What else the spare holds came from other CPUs (see `free_foreign`): it waits until there is more of it, or until
+    // What else the spare holds came from other CPUs (see `free_remote`): it waits until there is more of it, or until
     // nothing else is left.
     let (id, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_alloc();
     if let Some(full) = take_full(cache, node, view.cpu) {
         if let Err(full) = install(cache, node, view, full) {
-            store_full(cache, node, view.cpu, full, Side::Own);
+            store_full(cache, node, view.cpu, full, FreedFor::ThisCpu);
         }
         return Refreshed::Again;
     }
-    let capacity = sheaf_capacity(cache, Side::Own);
+    let capacity = sheaf_capacity(cache, FreedFor::ThisCpu);
     if capacity == 0 {
         return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
     }
@@ -141,7 +129,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     };
     if let Err(mut sheaf) = install(cache, node, view, sheaf) {
         // Moved to another CPU meanwhile, which has objects of its own.
-        flush::flush(cache, sheaf.objects());
+        return_objects(&cache.slabs, sheaf.objects());
         sheaf.set_len(0);
         put_empty(node, view.cpu, sheaf);
     }
@@ -156,7 +144,7 @@ fn swap(cache: &'static RawCache, view: &View) -> Refreshed {
 
 /// Whether the cache's objects are so small that they have neighbours in their cache line.
 fn shares_lines(cache: &'static RawCache) -> bool {
-    cache.geometry.stride < 2 * CACHE_LINE
+    cache.slabs.geometry.stride < 2 * CACHE_LINE
 }
 
 /// As [`swap`], if the spare holds anything.
@@ -171,7 +159,7 @@ fn use_good_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
 
 /// Makes `sheaf` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
 /// sheaf back when the slot has changed.
-fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> Result<(), Sheaf> {
+fn install(cache: &'static RawCache, node: &SheafNode, view: &View, sheaf: Sheaf) -> Result<(), Sheaf> {
     let capacity = sheaf.capacity();
     let top = sheaf.into_top();
     let has_spare = view.spare != null_top();
@@ -187,7 +175,7 @@ fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> 
             if empty.len() == 0 {
                 put_empty(node, view.cpu, empty);
             } else {
-                flush_sheaf(cache, empty);
+                return_sheaf(cache, empty);
             }
         }
     }
@@ -201,19 +189,19 @@ fn install(cache: &'static RawCache, node: &Node, view: &View, sheaf: Sheaf) -> 
 #[inline]
 fn check_capacity(cache: &'static RawCache, capacity: usize) {
     if tunable(&cache.sheaf_capacity) < capacity {
-        flush_all(cache);
+        drain_cpus(cache);
     }
 }
 
 /// Gives the cache sheaves of another capacity, 0 for none, and barns of so many of them. Those that exist go home; what a thread
-/// has in hand and is larger follows when it comes back (`check_capacity`, `store::fits`). A smaller one may stay: it gets the capacity that is
+/// has in hand and is larger follows when it comes back (`check_capacity`, `exchange::fits`). A smaller one may stay: it gets the capacity that is
 /// asked for when it is empty and taken next.
 pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn_limit: usize) {
     cache.barn_limit.store(barn_limit, Ordering::Relaxed);
     cache.sheaf_capacity.store(capacity, Ordering::SeqCst);
-    flush_all(cache);
-    for node in cache.state.nodes {
-        node.barns.iter().for_each(store::retire_empty);
+    drain_cpus(cache);
+    for node in cache.state.sheaf_nodes {
+        node.barns.iter().for_each(exchange::retire_empty);
     }
 }
 
@@ -257,7 +245,7 @@ pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize)
 fn free_unsettled(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
     if ZONE.nodes() > 1 && !is_local(cache, object) {
-        return flush::flush(cache, &[object]);
+        return return_objects(&cache.slabs, &[object]);
     }
     for _ in 0..ATTEMPTS {
         let Some(view) = percpu::read(cache.slot) else { break };
@@ -274,11 +262,11 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
             break;
         }
     }
-    flush::flush(cache, &[object]);
+    return_objects(&cache.slabs, &[object]);
 }
 
-/// See [`crate::engine::free_foreign`].
-pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
+/// See [`crate::engine::free_remote`].
+pub(crate) fn free_remote(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
     // Objects of other nodes are on no sheaf: `free` sends them home.
     let attempts = if ZONE.nodes() > 1 && !is_local(cache, object) { 0 } else { ATTEMPTS };
@@ -301,7 +289,7 @@ pub(crate) fn free_foreign(cache: &'static RawCache, object: usize) {
 /// Gives this CPU, whose spare sheaf is full or missing, one with `object` on it; false when the slot has changed or there is
 /// no sheaf.
 fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
-    put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare, Side::Other)
+    put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare, FreedFor::OtherCpu)
 }
 
 fn is_local(cache: &'static RawCache, object: usize) -> bool {
@@ -326,7 +314,7 @@ fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
     }
     // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
     let (spare, leaving) = if view.main == null_top() { (view.spare, null_top()) } else { (view.main, view.spare) };
-    put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving, Side::Own)
+    put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving, FreedFor::ThisCpu)
 }
 
 /// Puts `object` on a sheaf that was empty and makes `pair` of it this CPU's main and spare; `leaving` of the view goes to the
@@ -337,11 +325,11 @@ fn put_on_new_sheaf(
     object: usize,
     pair: impl FnOnce(usize) -> (usize, usize),
     leaving: usize,
-    side: Side,
+    freed_for: FreedFor,
 ) -> bool {
     let (_, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_free();
-    let capacity = sheaf_capacity(cache, side);
+    let capacity = sheaf_capacity(cache, freed_for);
     if capacity == 0 {
         return false;
     }
@@ -358,69 +346,23 @@ fn put_on_new_sheaf(
     }
     // SAFETY: the exchange took it out of the slot.
     if let Some(full) = unsafe { percpu::owned(leaving) } {
-        store_full(cache, node, view.cpu, full, side);
+        store_full(cache, node, view.cpu, full, freed_for);
     }
     check_capacity(cache, capacity);
     true
 }
 
-/// Gives empty slabs, all of one node, back to the zone.
-pub(crate) fn discard(node: &Node, pages: &[PageIndex]) {
-    discard_to(node, pages, |runs| ZONE.free_many(runs));
-}
-
-/// Gives an empty slab back to the page list of this CPU: for engines that take their slabs there, one at a time.
-pub(crate) fn discard_one(node: &Node, page: PageIndex) {
-    discard_to(node, &[page], |runs| {
-        runs.iter().any(|&(page, pages)| percpu::pages::free(page, Order(pages.trailing_zeros() as u8)))
-    });
-}
-
-fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)]) -> bool) {
-    if pages.is_empty() {
-        return;
-    }
-    let mut runs = [(PageIndex::NONE, 0usize); 16];
-    let mut objects = 0;
-    for part in pages.chunks(runs.len()) {
-        for (run, &page) in runs.iter_mut().zip(part) {
-            let head = MEMMAP.head(page);
-            let count = 1usize << head.order();
-            objects += usize::from(head.objects());
-            MEMMAP.set_class(page, count, ClassWord::FREE, |_| ClassWord::FREE);
-            *run = (page, count);
-        }
-        if to(&runs[..part.len()]) {
-            crate::base::background::wake();
-        }
-    }
-    node.counters.count_given(pages.len(), objects);
-}
-
-/// See [`crate::engine::flush`].
-pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
-    let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| flush_sheaf(cache, sheaf));
-    release(cache);
+/// See [`crate::engine::drain_cpus`].
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
+    let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| return_sheaf(cache, sheaf));
+    release_held(cache);
     all
 }
 
-/// Gives the empty slabs of every node back and orders the partial lists; the slabs that remain.
+/// See [`crate::engine::trim`].
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    let mut left = 0;
-    for node in cache.state.nodes {
-        hollow::come_home(cache, node);
-        loop {
-            let mut empty = [PageIndex::NONE; 16];
-            let count = node.list.take_empty(&MEMMAP, &mut empty);
-            discard(node, &empty[..count]);
-            if count < empty.len() {
-                break;
-            }
-        }
-        node.list.lock().promote_fullest(&MEMMAP);
-        left += node.counters.slabs();
-    }
-    left
+    cache.state.sheaf_nodes.iter().for_each(|node| _ = sparse::restore_emptied_of(cache, node));
+    cache.slabs.trim()
 }
 
 /// See [`crate::engine::close`]: sheaves and barns are empty, and stay with the entry.
@@ -428,60 +370,46 @@ pub(crate) fn close(_cache: &'static RawCache) {}
 
 /// See [`crate::engine::counts`].
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    let mut sum = Counts::default();
-    for node in cache.state.nodes {
-        sum.list_locks += node.list.raw().taken() as u64;
-        node.barns.iter().for_each(|barn| barn.add_to(&mut sum));
-    }
+    let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
+    barns_of(cache).for_each(|barn| barn.add_to(&mut sum));
     sum
 }
 
 /// See [`crate::engine::list_lock_held`].
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    cache.state.nodes.iter().any(|node| node.list.raw().is_held())
+    cache.slabs.list_lock_held()
+}
+
+/// See [`crate::engine::barn_stats`].
+pub(crate) fn barn_stats(cache: &'static RawCache) -> BarnStats {
+    let mut sum = BarnStats::default();
+    barns_of(cache).for_each(|barn| barn.stats().add_to(&mut sum));
+    sum
 }
 
 /// See [`crate::engine::slow_path_stats`].
-pub(crate) fn stats(cache: &'static RawCache) -> (barn::BarnStats, counters::SlowPathStats) {
-    let (mut barns, mut slow) = Default::default();
-    for node in cache.state.nodes {
-        node.barns.iter().for_each(|barn| barn.stats().add_to(&mut barns));
-        node.counters.add_to(&mut slow);
-    }
-    (barns, slow)
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+    cache.slabs.slow_path_stats()
+}
+
+/// The barns of all nodes.
+fn barns_of(cache: &RawCache) -> impl Iterator<Item = &'static Barn> {
+    cache.state.sheaf_nodes.iter().flat_map(|node| node.barns)
 }
 
 /// The node entry of a CPU.
 #[inline]
-fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static Node) {
+fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static SheafNode) {
     let node = PERCPU.node_of(cpu);
-    (node, &cache.state.nodes[usize::from(node.0) % cache.state.nodes.len()])
+    (node, &cache.state.sheaf_nodes[usize::from(node.0) % cache.state.sheaf_nodes.len()])
 }
 
 /// See [`crate::engine::usage`].
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    let mut usage = Usage::default();
-    let mut free = 0;
-    for node in cache.state.nodes {
-        let list = node.list.lock();
-        usage.partial += list.count;
-        let mut page = list.first();
-        while page != PageIndex::NONE {
-            let head = MEMMAP.head(page);
-            free += usize::from(head.objects() - SlabState(head.state.load(Ordering::Relaxed)).inuse());
-            page = head.next();
-        }
-        drop(list);
-        usage.slabs += node.counters.slabs();
-        usage.objects += node.counters.objects();
-        usage.cached += node.barns.iter().map(|barn| barn.full_objects()).sum::<usize>() + node.hollow.objects();
-    }
-    for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
-        usage.cached += cached_on(CpuId(cpu), cache.slot);
-    }
-    usage.live = usage.objects.saturating_sub(free).saturating_sub(usage.cached);
-    usage.bytes = usage.slabs * cache.geometry.order.bytes();
-    usage
+    let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
+    let in_barns: usize = barns_of(cache).map(Barn::full_objects).sum();
+    let on_cpus: usize = (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.slot)).sum();
+    Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
 }
 
 /// Objects in the sheaves of one CPU; a racy look.

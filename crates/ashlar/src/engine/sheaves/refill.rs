@@ -1,28 +1,26 @@
 //! Refill: from slabs to an array of object addresses.
 //!
 //! First the node's partial slabs, whole freelists at a time under one list_lock; then other nodes' partial
-//! slabs; then hollow objects (`hollow`); then new slabs. Freelists are walked after the lock is gone, so that a cold object never
+//! slabs; then evicted objects (`evicted`); then new slabs. Freelists are walked after the lock is gone, so that a cold object never
 //! lengthens the time under it, those of several slabs side by side, and handed out by address (`locality`). Carving a
 //! fresh slab touches no object at all.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
-use super::Node;
-use super::node::{Chain, Freed, Taken};
-use super::{hollow, locality};
+use super::SheafNode;
+use super::{locality, sparse};
 use crate::base::report;
-use crate::base::sync::{Ordering, prefetch};
+use crate::base::sync::prefetch;
 use crate::base::units::{NodeId, Order, PageIndex};
-use crate::engine::{Origin, RawCache, defrags_now, tunable};
-use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::pages::zone::{Run, ZONE};
+use crate::engine::{Origin, RawCache, defrags_now};
+use crate::pages::memmap::MEMMAP;
+use crate::pages::zone::{PageRun, ZONE};
+use crate::slab::discard::discard;
 use crate::slab::freelist::{CorruptLink, read_link, write_link};
+use crate::slab::partial::{Chain, Freed, Taken};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 /// Slabs handled in one go.
 const BATCH: usize = 16;
-
-pub(super) const NOTHING: Taken =
-    Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
 
 /// A CPU takes so much of what the slabs of a cache of malloc hold at a time: an eighth.
 const SHARE: usize = 8;
@@ -30,29 +28,29 @@ const SHARE: usize = 8;
 /// Objects that a CPU may take for a sheaf. Of malloc's caches, of which a program uses dozens at once, no more than a share of what they have,
 /// but a slab's worth: one with few objects in use would have slabs for a whole sheaf on each CPU, and one that hands objects from
 /// CPU to CPU would open more before the first come back.
-pub(super) fn share(cache: &RawCache, node: &Node) -> usize {
+pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
     if cache.origin != Origin::Malloc {
         return usize::MAX;
     }
-    let slab = usize::from(cache.geometry.objects(cache.geometry.order)).max(1);
-    slab.max(node.counters.objects() / SHARE)
+    let slab = usize::from(cache.slabs.geometry.objects(cache.slabs.geometry.order)).max(1);
+    slab.max(node.slabs.counters.objects() / SHARE)
 }
 
 /// Fills `out` from its start with objects for CPUs of `node`; how many were had.
 pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
-    let nodes = cache.state.nodes.len();
+    let nodes = cache.state.sheaf_nodes.len();
     let home = usize::from(node.0) % nodes;
-    cache.state.nodes[home].counters.count_refill();
-    let mut got = from_partial(cache, &cache.state.nodes[home], out);
+    cache.state.sheaf_nodes[home].slabs.counters.count_refill();
+    let mut got = from_partial(cache, &cache.state.sheaf_nodes[home], out);
     if got == 0 && nodes > 1 && defrags_now(cache) {
-        let others = (1..nodes).map(|next| &cache.state.nodes[(home + next) % nodes]);
+        let others = (1..nodes).map(|next| &cache.state.sheaf_nodes[(home + next) % nodes]);
         got = others
-            .filter(|node| has_to_spare(cache, node))
+            .filter(|node| node.slabs.has_to_spare(cache.slabs.min_partial()))
             .map(|node| from_partial(cache, node, out))
             .find(|&n| n > 0)
             .unwrap_or(0);
     }
-    got += hollow::refill(&cache.state.nodes[home], &mut out[got..]);
+    got += sparse::refill(&cache.state.sheaf_nodes[home], &mut out[got..]);
     if got < out.len() {
         let used = got;
         got += from_new_slabs(cache, NodeId(home as u8), &mut out[used..]);
@@ -64,9 +62,9 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
     let mut next = 1;
     while got == 0 && next < nodes {
         let other = (home + next) % nodes;
-        got = from_partial(cache, &cache.state.nodes[other], out);
+        got = from_partial(cache, &cache.state.sheaf_nodes[other], out);
         if got == 0 {
-            got = hollow::refill(&cache.state.nodes[other], out);
+            got = sparse::refill(&cache.state.sheaf_nodes[other], out);
         }
         if got == 0 {
             got = from_new_slabs(cache, NodeId(other as u8), out);
@@ -76,16 +74,11 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
     got
 }
 
-/// Whether a node has more partial slabs than it keeps: then others may take of them, by the kernel's rule.
-pub(crate) fn has_to_spare(cache: &RawCache, node: &Node) -> bool {
-    node.list.lock().count > tunable(&cache.min_partial)
-}
-
-fn from_partial(cache: &'static RawCache, node: &'static Node, out: &mut [usize]) -> usize {
+fn from_partial(cache: &'static RawCache, node: &'static SheafNode, out: &mut [usize]) -> usize {
     let mut got = 0;
     while got < out.len() {
-        let mut taken = [NOTHING; BATCH];
-        let (slabs, _) = node.list.take(&MEMMAP, out.len() - got, &mut taken);
+        let mut taken = [Taken::NOTHING; BATCH];
+        let (slabs, _) = node.slabs.list.take(&MEMMAP, out.len() - got, &mut taken);
         if slabs == 0 {
             break;
         }
@@ -120,13 +113,13 @@ impl<'a> Walk<'a> {
     }
 
     fn link_at(&self, index: u16) -> usize {
-        self.base + usize::from(index) * self.cache.geometry.stride + self.cache.geometry.link_offset
+        self.base + usize::from(index) * self.cache.slabs.geometry.stride + self.cache.slabs.geometry.link_offset
     }
 
     fn next_of(&self, index: u16) -> Result<u16, CorruptLink> {
         // SAFETY: the freelist was taken with its slab's state word, so its objects are ours; each index was
         // checked against the slab's number of objects when its link was decoded.
-        unsafe { read_link(self.link_at(index), self.cache.secret, self.limit) }
+        unsafe { read_link(self.link_at(index), self.cache.slabs.secret, self.limit) }
     }
 
     /// Takes one object; reports what is none.
@@ -136,7 +129,7 @@ impl<'a> Walk<'a> {
             report::corrupt_freelist(self.cache.name(), self.base);
             return self.end();
         }
-        out[self.to] = self.base + usize::from(index) * self.cache.geometry.stride;
+        out[self.to] = self.base + usize::from(index) * self.cache.slabs.geometry.stride;
         self.to += 1;
         match self.next_of(index) {
             Ok(next) => {
@@ -160,8 +153,9 @@ impl<'a> Walk<'a> {
 
 /// Turns what was taken from slabs into addresses, in ascending order for each slab; how many. What does not fit goes back to its slab.
 /// The freelists are followed side by side: their objects are mostly cold, and each says only where the next one is.
-fn gather(cache: &'static RawCache, node: &Node, taken: &[Taken], out: &mut [usize]) -> usize {
-    let mut walks = [Walk { cache, base: 0, limit: 0, rest: NOTHING.chain, from: 0, to: 0, is_corrupt: false }; BATCH];
+fn gather(cache: &'static RawCache, node: &SheafNode, taken: &[Taken], out: &mut [usize]) -> usize {
+    let mut walks =
+        [Walk { cache, base: 0, limit: 0, rest: Taken::NOTHING.chain, from: 0, to: 0, is_corrupt: false }; BATCH];
     let mut from = 0;
     for (walk, taken) in walks.iter_mut().zip(taken) {
         *walk = Walk::new(cache, taken, from);
@@ -185,17 +179,17 @@ fn gather(cache: &'static RawCache, node: &Node, taken: &[Taken], out: &mut [usi
         // Nothing moves but after a corrupt freelist.
         out.copy_within(walk.from..walk.to, got);
         let len = walk.to - walk.from;
-        locality::sort(&cache.geometry, walk.base, &mut out[got..got + len]);
+        locality::sort(&cache.slabs.geometry, walk.base, &mut out[got..got + len]);
         got += len;
         if walk.is_corrupt {
-            node.list.quarantine(&MEMMAP, taken.page);
+            node.slabs.list.quarantine(&MEMMAP, taken.page);
             continue;
         }
         if walk.rest.count > 0 {
             give_back(node, taken.page, walk);
         }
         for fresh in taken.first_fresh..taken.first_fresh + taken.fresh {
-            out[got] = carve(cache, walk.base + usize::from(fresh) * cache.geometry.stride);
+            out[got] = cache.slabs.carve(walk.base + usize::from(fresh) * cache.slabs.geometry.stride);
             got += 1;
         }
     }
@@ -203,7 +197,7 @@ fn gather(cache: &'static RawCache, node: &Node, taken: &[Taken], out: &mut [usi
 }
 
 /// Puts the end of a freelist, which is linked already, back in front of its slab's freelist.
-fn give_back(node: &Node, page: PageIndex, walk: &Walk<'_>) {
+fn give_back(node: &SheafNode, page: PageIndex, walk: &Walk<'_>) {
     let (cache, chain) = (walk.cache, walk.rest);
     let link = |prior: u16| {
         let mut last = chain.head;
@@ -214,42 +208,25 @@ fn give_back(node: &Node, page: PageIndex, walk: &Walk<'_>) {
             }
         }
         // SAFETY: `last` is a free object of the chain, which is ours until it is published.
-        unsafe { write_link(walk.link_at(last), cache.secret, prior) };
+        unsafe { write_link(walk.link_at(last), cache.slabs.secret, prior) };
     };
-    let min_partial = tunable(&cache.min_partial);
-    let outcome = node.list.give_back(&MEMMAP, page, chain, min_partial, cache.ctor.is_none(), link);
+    let min_partial = cache.slabs.min_partial();
+    let outcome = node.slabs.list.give_back(&MEMMAP, page, chain, min_partial, cache.slabs.ctor.is_none(), link);
     if outcome == Freed::Discard {
-        super::discard(node, &[page]);
+        discard(node.slabs, &[page]);
     }
-}
-
-/// Prepares an object that is carved for the first time.
-#[inline]
-pub(crate) fn carve(cache: &RawCache, object: usize) -> usize {
-    if let Some(ctor) = cache.ctor {
-        // SAFETY: the object is memory of its cache's size and alignment that nobody uses.
-        // `Constructor::new` promised that the function constructs such memory, and the creation of
-        // the cache compared size and alignment.
-        unsafe { ctor(object as *mut u8) };
-    }
-    object
-}
-
-/// The class word of a page of a slab of `cache`, `back` pages behind the first.
-pub(crate) fn class_word(cache: &RawCache, back: usize) -> ClassWord {
-    ClassWord::new(PageKind::Slab, cache.page_slot(), back)
 }
 
 fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
     let mut got = 0;
     while got < out.len() {
-        let per_slab = usize::from(cache.geometry.objects(cache.geometry.order)).max(1);
+        let per_slab = usize::from(cache.slabs.geometry.objects(cache.slabs.geometry.order)).max(1);
         let want = (out.len() - got).div_ceil(per_slab).min(BATCH);
-        let mut runs = [Run { first: PageIndex::NONE, zeroed: false }; BATCH];
-        let mut order = cache.geometry.order;
+        let mut runs = [PageRun { first: PageIndex::NONE, zeroed: false }; BATCH];
+        let mut order = cache.slabs.geometry.order;
         let mut slabs = ZONE.alloc_many(node, order, want, &mut runs);
-        if slabs == 0 && cache.geometry.min_order != order {
-            order = cache.geometry.min_order;
+        if slabs == 0 && cache.slabs.geometry.min_order != order {
+            order = cache.slabs.geometry.min_order;
             slabs = ZONE.alloc_many(node, order, 1, &mut runs);
         }
         if slabs == 0 {
@@ -260,30 +237,28 @@ fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> 
             got += open_slab(cache, node, run.first, order, &mut out[got..]);
             debug_assert!(got > first, "a slab holds an object");
         }
-        let entry = &cache.state.nodes[usize::from(node.0)];
-        if order != cache.geometry.order {
+        let entry = &cache.slabs.nodes[usize::from(node.0)];
+        if order != cache.slabs.geometry.order {
             entry.counters.count_fallback(slabs);
         }
-        entry.counters.count_taken(slabs, slabs * usize::from(cache.geometry.objects(order)));
+        entry.counters.count_taken(slabs, slabs * usize::from(cache.slabs.geometry.objects(order)));
     }
     got
 }
 
 /// Makes a run of pages a slab and carves from it what fits into `out`.
 fn open_slab(cache: &'static RawCache, node: NodeId, page: PageIndex, order: Order, out: &mut [usize]) -> usize {
-    let objects = cache.geometry.objects(order);
-    let carved = usize::from(objects).min(out.len()) as u16;
-    let head = MEMMAP.head(page);
-    head.init(core::ptr::from_ref(cache) as usize, objects, order.0, node.0);
-    head.state.store(SlabState::carved_from_fresh(carved).0, Ordering::Release);
-    let word = |back| class_word(cache, back);
-    MEMMAP.set_class(page, order.pages(), word(0), word);
+    let wanted = out.len();
+    let carved_of = |objects: u16| usize::from(objects).min(wanted) as u16;
+    let carved_now = |objects| SlabState::carved_from_fresh(carved_of(objects));
+    let objects = cache.slabs.open_slab(page, order, node, carved_now);
+    let carved = carved_of(objects);
     let base = MEMMAP.address_of(page);
     for (index, place) in out[..usize::from(carved)].iter_mut().enumerate() {
-        *place = carve(cache, base + index * cache.geometry.stride);
+        *place = cache.slabs.carve(base + index * cache.slabs.geometry.stride);
     }
     if carved < objects {
-        cache.state.nodes[usize::from(node.0)].list.add_new(&MEMMAP, page);
+        cache.slabs.nodes[usize::from(node.0)].list.add_new(&MEMMAP, page);
     }
     usize::from(carved)
 }

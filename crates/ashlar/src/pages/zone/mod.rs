@@ -63,7 +63,7 @@ const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;
 
 /// A run of pages handed out by the zone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct PageRun {
     pub(crate) first: PageIndex,
     /// Every byte reads as zero.
     pub(crate) zeroed: bool,
@@ -123,7 +123,7 @@ struct NodeBlocks {
 
 /// Where a run of pages may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RunAlign {
     /// At a multiple of its size rounded up to a power of two, of 2 MiB at most.
     Aligned,
     /// At any page: packed closely, for large objects that ask for no alignment.
@@ -259,9 +259,9 @@ impl Zone {
         ask(need)
     }
 
-    /// Takes `pages` pages in a run where `place` wants it.
-    pub(crate) fn alloc(&self, node: NodeId, pages: usize, place: Place) -> Option<Run> {
-        self.alloc_noting(node, pages, place, None)
+    /// Takes `pages` pages in a run placed as `align` asks.
+    pub(crate) fn alloc(&self, node: NodeId, pages: usize, align: RunAlign) -> Option<PageRun> {
+        self.alloc_noting(node, pages, align, None)
     }
 
     /// As [`Self::alloc`], and notes which pages of the run are dirty.
@@ -269,18 +269,18 @@ impl Zone {
         &self,
         node: NodeId,
         pages: usize,
-        place: Place,
+        align: RunAlign,
         mut dirty: Option<&mut DirtyParts>,
-    ) -> Option<Run> {
+    ) -> Option<PageRun> {
         let mut take = |blocks: &mut NodeBlocks| {
-            let first = self.find(blocks, pages, place)?;
+            let first = self.find(blocks, pages, align)?;
             if let Some(dirty) = dirty.as_deref_mut() {
                 self.note_dirty(first, pages, dirty);
             }
             Some(self.take_run(blocks, first, pages))
         };
         let mut run = None;
-        self.take_or_grow(node, &|blocks| self.blocks_wanted(blocks, pages, place), &mut |blocks| {
+        self.take_or_grow(node, &|blocks| self.blocks_wanted(blocks, pages, align), &mut |blocks| {
             run = take(blocks);
             run.is_some()
         });
@@ -331,7 +331,7 @@ impl Zone {
     /// Takes runs of `order` until there are `want` or memory ends, under one lock; returns the
     /// number taken.
     #[inline(never)]
-    pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [Run]) -> usize {
+    pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [PageRun]) -> usize {
         let want = want.min(out.len());
         let mut got = 0;
         if want > 0 {
@@ -346,23 +346,23 @@ impl Zone {
 
     /// Fills `out` from its start with runs of `order`, as far as there are some; returns the
     /// number.
-    fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [Run]) -> usize {
+    fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [PageRun]) -> usize {
         let mut got = 0;
         for run in out {
-            let Some(first) = self.find(blocks, order.pages(), Place::Aligned) else { break };
+            let Some(first) = self.find(blocks, order.pages(), RunAlign::Aligned) else { break };
             *run = self.take_run(blocks, first, order.pages());
             got += 1;
         }
         got
     }
 
-    /// The first page of a free run where `place` wants it.
-    fn find(&self, blocks: &NodeBlocks, pages: usize, place: Place) -> Option<usize> {
-        if place == Place::Anywhere && pages >= LONG_RUN {
+    /// The first page of a free run placed as `align` asks.
+    fn find(&self, blocks: &NodeBlocks, pages: usize, align: RunAlign) -> Option<usize> {
+        if align == RunAlign::Anywhere && pages >= LONG_RUN {
             self.fit(blocks, pages)
         } else if pages > BLOCK_PAGES {
             self.whole_blocks(blocks, pages)
-        } else if place == Place::Anywhere
+        } else if align == RunAlign::Anywhere
             && let Some((number, first)) = blocks.pick_run(self, pages)
         {
             Some(number as usize * BLOCK_PAGES + first)
@@ -374,8 +374,8 @@ impl Zone {
     }
 
     /// Blocks that the node must get for a run that it has no place for.
-    fn blocks_wanted(&self, blocks: &NodeBlocks, pages: usize, place: Place) -> usize {
-        let pages = if place == Place::Anywhere && pages >= LONG_RUN {
+    fn blocks_wanted(&self, blocks: &NodeBlocks, pages: usize, align: RunAlign) -> usize {
+        let pages = if align == RunAlign::Anywhere && pages >= LONG_RUN {
             pages.saturating_sub(self.free_at_end(blocks))
         } else {
             pages
@@ -385,13 +385,13 @@ impl Zone {
 
     /// Takes free pages from `page` on, in as many blocks as they lie in.
     #[inline(never)]
-    fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> Run {
+    fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> PageRun {
         let mut dirty = 0;
         for (number, at, count) in parts(page, page + pages) {
             dirty += self.take_in_block(blocks, number, at, count);
         }
         self.cold_taken.fetch_add(pages - dirty, Ordering::Relaxed);
-        Run { first: PageIndex(page as u32), zeroed: dirty == 0 }
+        PageRun { first: PageIndex(page as u32), zeroed: dirty == 0 }
     }
 
     /// Takes free pages of one block; returns how many were dirty.

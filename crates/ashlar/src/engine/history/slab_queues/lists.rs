@@ -16,11 +16,11 @@
 use super::array::ArrayCache;
 use crate::base::sync::Ordering;
 use crate::base::units::PageIndex;
-use crate::engine::sheaves::node::{Heads, Partial};
+use crate::slab::partial::{Heads, Partial};
 #[cfg(not(ashlar_loom))]
 use crate::{
     base::report,
-    engine::{RawCache, sheaves},
+    engine::RawCache,
     pages::{head::PageHead, memmap::MEMMAP},
     slab::geometry::IndexArray,
 };
@@ -61,15 +61,15 @@ impl Heads for RawCache {
 #[cfg(not(ashlar_loom))]
 impl Slabs for RawCache {
     fn objects(&self) -> usize {
-        usize::from(self.geometry.max_objects)
+        usize::from(self.slabs.geometry.max_objects)
     }
 
     fn stride(&self) -> usize {
-        self.geometry.stride
+        self.slabs.geometry.stride
     }
 
     fn in_object(&self) -> bool {
-        self.geometry.array == IndexArray::InObject
+        self.slabs.geometry.array == IndexArray::InObject
     }
 
     fn address_of(&self, page: PageIndex) -> usize {
@@ -83,7 +83,7 @@ impl Slabs for RawCache {
     fn find(&self, object: usize) -> Option<(PageIndex, usize)> {
         let page = MEMMAP.page_of(object)?;
         let page = PageIndex(page.0 - MEMMAP.class_of(page).back());
-        let index = self.geometry.index_of(object - self.first_object(page))?;
+        let index = self.slabs.geometry.index_of(object - self.first_object(page))?;
         Some((page, usize::from(index)))
     }
 }
@@ -161,13 +161,13 @@ fn array_bytes(cache: &RawCache) -> usize {
 pub(super) fn open_slab(cache: &RawCache, page: PageIndex) -> bool {
     let objects = cache.objects();
     let bytes = array_bytes(cache);
-    let array = match cache.geometry.array {
+    let array = match cache.slabs.geometry.array {
         IndexArray::OffSlab => match super::pool::take_indices(bytes) {
             Some(array) => array,
             None => return false,
         },
         IndexArray::OnSlab => {
-            (cache.address_of(page) + cache.geometry.order.bytes() - bytes) & !(index_bytes(objects) - 1)
+            (cache.address_of(page) + cache.slabs.geometry.order.bytes() - bytes) & !(index_bytes(objects) - 1)
         }
         IndexArray::InObject | IndexArray::None => cache.first_object(page) + (objects - 1) * cache.stride(),
     };
@@ -233,12 +233,12 @@ impl After {
 #[cfg(not(ashlar_loom))]
 fn destroy_slab(cache: &'static RawCache, page: PageIndex) {
     let (_, array) = read_word(cache, page);
-    if cache.geometry.array == IndexArray::OffSlab {
+    if cache.slabs.geometry.array == IndexArray::OffSlab {
         // SAFETY: the array came from `take_indices` with as many bytes when the slab was opened; the slab ends here.
         unsafe { super::pool::give_indices(array, array_bytes(cache)) };
     }
-    let node = usize::from(MEMMAP.head(page).node()) % cache.state.nodes.len();
-    sheaves::discard_one(&cache.state.nodes[node], page);
+    let node = usize::from(MEMMAP.head(page).node()) % cache.slabs.nodes.len();
+    crate::slab::discard::discard_one(&cache.slabs.nodes[node], page);
 }
 
 /// What list_lock guards.

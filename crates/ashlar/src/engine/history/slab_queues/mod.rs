@@ -43,13 +43,12 @@ use crate::base::report;
 use crate::base::sync::{Ordering, bump};
 use crate::base::units::{NodeId, PageIndex};
 use crate::engine::history::slub::{all_cpus, this_cpu};
-use crate::engine::sheaves::counters::SlowPathStats;
-use crate::engine::sheaves::{self, barn::BarnStats};
 use crate::engine::{Counts, RawCache, Usage};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{self, pages};
+use crate::slab::counters::SlowPathStats;
 use crate::slab::geometry::IndexArray;
 use array::ArrayCache;
 use here::{Here, count_lock};
@@ -122,7 +121,7 @@ fn from_nodes(cache: &'static RawCache, home: NodeId) -> *mut u8 {
 
 /// One object of a new slab of `node`. If this CPU is of that node its array gets a batch of others.
 fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
-    let geometry = &cache.geometry;
+    let geometry = &cache.slabs.geometry;
     let page = pages::alloc(node, geometry.order)?.first;
     let own = queues(cache).node(node);
     let colour = own.lists.lock().next_colour(geometry.colours) * geometry.colour_off;
@@ -135,12 +134,10 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     }
     let first = MEMMAP.address_of(page) + colour;
     for index in 0..usize::from(geometry.max_objects) {
-        sheaves::carve(cache, first + index * geometry.stride);
+        cache.slabs.carve(first + index * geometry.stride);
     }
-    MEMMAP.set_class(page, geometry.order.pages(), sheaves::class_word(cache, 0), |back| {
-        sheaves::class_word(cache, back)
-    });
-    let entry = &cache.state.nodes[usize::from(node.0)];
+    MEMMAP.set_class(page, geometry.order.pages(), cache.slabs.class_word(0), |back| cache.slabs.class_word(back));
+    let entry = &cache.slabs.nodes[usize::from(node.0)];
     let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
     if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
         crate::base::background::wake();
@@ -195,7 +192,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
     let head = MEMMAP.head(slab);
     let offset = object.wrapping_sub(MEMMAP.address_of(slab)).wrapping_sub(head.colour());
     // An offset that wrapped around is none of an object.
-    let index = if offset < cache.geometry.order.bytes() { cache.geometry.index_of(offset) } else { None };
+    let index = if offset < cache.slabs.geometry.order.bytes() { cache.slabs.geometry.index_of(offset) } else { None };
     if index.is_none_or(|index| index >= head.objects()) {
         return report::misaligned(cache.name(), object);
     }
@@ -298,8 +295,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`crate::engine::flush`]: arrays of CPUs, alien caches, shared arrays.
-pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
+/// See [`crate::engine::drain_cpus`]: arrays of CPUs, alien caches, shared arrays.
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     for cpu in all_cpus() {
         let mut after = After::NOTHING;
         let here = Here::of(cpu);
@@ -342,7 +339,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
         let mut after = After::NOTHING;
         node.lists.lock().drop_free(cache, usize::MAX, &mut after);
         after.settle(cache);
-        left += cache.state.nodes[id].counters.slabs();
+        left += cache.slabs.nodes[id].counters.slabs();
     }
     left
 }
@@ -358,15 +355,15 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
         usage.cached += lists.shared.map_or(0, ArrayCache::avail);
         free += lists.free_objects;
         drop(lists);
-        usage.slabs += cache.state.nodes[id].counters.slabs();
-        usage.objects += cache.state.nodes[id].counters.objects();
+        usage.slabs += cache.slabs.nodes[id].counters.slabs();
+        usage.objects += cache.slabs.nodes[id].counters.objects();
     }
     for cpu in all_cpus() {
         let here = Here::of(cpu);
         usage.cached += here.array(cache).map_or(0, ArrayCache::avail);
     }
     usage.live = usage.objects.saturating_sub(free).saturating_sub(usage.cached);
-    usage.bytes = usage.slabs * cache.geometry.order.bytes();
+    usage.bytes = usage.slabs * cache.slabs.geometry.order.bytes();
     usage
 }
 
@@ -376,14 +373,14 @@ pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     let objects = |node: &state::Node| {
         let aliens: usize = node.aliens.iter().map(|alien| alien.lock().avail()).sum();
         let lists = node.lists.lock();
-        let slabs = lists.free.count * usize::from(cache.geometry.max_objects);
+        let slabs = lists.free.count * usize::from(cache.slabs.geometry.max_objects);
         aliens + lists.shared.map_or(0, ArrayCache::avail) + slabs
     };
-    queues(cache).nodes.iter().map(objects).sum::<usize>() * cache.geometry.stride
+    queues(cache).nodes.iter().map(objects).sum::<usize>() * cache.slabs.geometry.stride
 }
 
-/// See [`crate::engine::release`].
-pub(crate) fn release(cache: &'static RawCache) {
+/// See [`crate::engine::release_held`].
+pub(crate) fn release_held(cache: &'static RawCache) {
     drain_nodes(cache);
     trim_slabs(cache);
 }
@@ -411,8 +408,8 @@ pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
 }
 
 /// See [`crate::engine::slow_path_stats`].
-pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
-    sheaves::stats(cache)
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+    cache.slabs.slow_path_stats()
 }
 
 /// The queues of a cache at one moment: what slabinfo says of a cache of SLAB.
@@ -447,8 +444,8 @@ pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
     let queues = queues(cache);
     let mut info = QueueInfo {
         tunables: queues.tunables(),
-        array: cache.geometry.array,
-        colours: cache.geometry.colours,
+        array: cache.slabs.geometry.array,
+        colours: cache.slabs.geometry.colours,
         shared_avail: 0,
         alien_avail: 0,
         free_limit: 0,

@@ -179,7 +179,7 @@ fn reap_node(cache: &RawCache, lists: &mut Lists, after: &mut After) {
     if core::mem::take(&mut lists.free_touched) {
         return;
     }
-    let objects = usize::from(cache.geometry.max_objects);
+    let objects = usize::from(cache.slabs.geometry.max_objects);
     let slabs = lists.free_limit.div_ceil(5 * objects);
     lists.drop_free(cache, slabs, after);
 }

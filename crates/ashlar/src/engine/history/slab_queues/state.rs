@@ -9,7 +9,8 @@ use crate::base::error::{CreateError, TuneError};
 use crate::base::sync::{AtomicUsize, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, PAGE_SIZE};
 use crate::engine::history::slub::all_cpus;
-use crate::engine::{RawCache, Tunable, meta_slice};
+use crate::engine::{RawCache, Tunable};
+use crate::pages::meta::meta_slice;
 use crate::pages::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{drain, lock};
@@ -262,7 +263,7 @@ pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result
     queues.set(tunables);
     let mut after = After::NOTHING;
     for (id, new) in shared[..queues.nodes.len()].iter().enumerate() {
-        queues.tune_node(id, &cache.geometry);
+        queues.tune_node(id, &cache.slabs.geometry);
         let old = queues.nodes[id].lists.lock().replace_shared(cache, *new, &mut after);
         if let Some(old) = old {
             old.retire();

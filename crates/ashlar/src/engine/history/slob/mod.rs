@@ -31,14 +31,13 @@ mod blocks;
 use crate::base::report;
 use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
-use crate::engine::sheaves::counters::SlowPathStats;
-use crate::engine::sheaves::node::Partial;
-use crate::engine::sheaves::{barn::BarnStats, carve, class_word};
 use crate::engine::{Counts, Origin, RawCache, Search, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::pages::zone::{Place, Run, ZONE};
+use crate::pages::zone::{PageRun, RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
+use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::key;
+use crate::slab::partial::Partial;
 use crate::slab::state::SlabState;
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
@@ -100,9 +99,9 @@ impl Shape {
     /// Of the objects of `cache`.
     fn of(cache: &RawCache) -> Shape {
         if cache.origin == Origin::Kmalloc {
-            return Shape::of_kmalloc(cache.geometry.object_size.min(KMALLOC_MAX));
+            return Shape::of_kmalloc(cache.slabs.geometry.object_size.min(KMALLOC_MAX));
         }
-        Shape { bytes: cache.geometry.object_size, align: cache.geometry.align, header: 0 }
+        Shape { bytes: cache.slabs.geometry.object_size, align: cache.slabs.geometry.align, header: 0 }
     }
 
     /// Of an object of kmalloc: powers of two are aligned to their size.
@@ -180,8 +179,8 @@ impl Lists {
 }
 
 /// A page of `node`, or else of another.
-fn new_page(home: NodeId) -> Option<(Run, NodeId)> {
-    any_node(home, |node| ZONE.alloc(node, 1, Place::Aligned))
+fn new_page(home: NodeId) -> Option<(PageRun, NodeId)> {
+    any_node(home, |node| ZONE.alloc(node, 1, RunAlign::Aligned))
 }
 
 /// What `take` gets from `home`, or else from the other nodes in turn.
@@ -237,11 +236,11 @@ fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
 fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
     let order = Order::for_bytes(shape.bytes);
     let home = wish.unwrap_or_else(|| PERCPU.node_of(percpu::this_cpu()));
-    let (run, node) = any_node(home, |node| ZONE.alloc(node, order.pages(), Place::Aligned))?;
+    let (run, node) = any_node(home, |node| ZONE.alloc(node, order.pages(), RunAlign::Aligned))?;
     let head = MEMMAP.head(run.first);
     head.init(core::ptr::from_ref(cache) as usize, 1, order.0, node.0);
     head.state.store(SlabState::carved_from_fresh(1).0, Ordering::Relaxed);
-    MEMMAP.set_class(run.first, order.pages(), class_word(cache, 0), |back| class_word(cache, back));
+    MEMMAP.set_class(run.first, order.pages(), cache.slabs.class_word(0), |back| cache.slabs.class_word(back));
     let _lists = SLOB.lock();
     cache.state.tallies[0].count_alloc();
     Some(MEMMAP.address_of(run.first))
@@ -258,7 +257,7 @@ fn alloc_shape(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
         // SAFETY: the first bytes of what was just allocated, aligned to the header's size.
         unsafe { write_header(start, shape.bytes) };
     }
-    carve(cache, start + shape.header) as *mut u8
+    cache.slabs.carve(start + shape.header) as *mut u8
 }
 
 /// Where the header's halves are: what it is checked by first, since a free block overwrites that, then the size.
@@ -274,7 +273,7 @@ fn check_of(at: usize, size: usize) -> u32 {
 
 /// What kmalloc's object at an address in a page of this engine turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sized {
+pub(crate) enum ObjectState {
     /// Live, of so many bytes.
     Live(usize),
     /// Free already; it had so many bytes.
@@ -284,28 +283,28 @@ pub(crate) enum Sized {
 }
 
 /// Looks at the header in front of an address in a page of this engine.
-pub(crate) fn look(address: usize) -> Sized {
+pub(crate) fn object_state(address: usize) -> ObjectState {
     let at = address.wrapping_sub(HEADER);
     if !address.is_multiple_of(HEADER) || address & (PAGE_SIZE - 1) < HEADER {
-        return Sized::None;
+        return ObjectState::None;
     }
     // SAFETY: 8 bytes of the same page, aligned. They may be anything; only a size that the check confirms is believed.
     let [check, size] = unsafe { (at as *const [u32; 2]).read() };
     let size = size as usize;
     let inside = (1..=KMALLOC_MAX).contains(&size) && (at & (PAGE_SIZE - 1)) + HEADER + size <= PAGE_SIZE;
     if !inside {
-        return Sized::None;
+        return ObjectState::None;
     }
     if check == check_of(at, size) {
-        return Sized::Live(size);
+        return ObjectState::Live(size);
     }
-    let Some(page) = MEMMAP.page_of(at) else { return Sized::None };
+    let Some(page) = MEMMAP.page_of(at) else { return ObjectState::None };
     let start = ((at & (PAGE_SIZE - 1)) / UNIT) as u16;
     let _lists = SLOB.lock();
     // SAFETY: slob_lock is held.
     match unsafe { blocks::is_free(MEMMAP.address_of(page), &space_of(page), start, units_for(HEADER + size)) } {
-        Ok(true) => Sized::Free(size),
-        _ => Sized::None,
+        Ok(true) => ObjectState::Free(size),
+        _ => ObjectState::None,
     }
 }
 
@@ -335,23 +334,23 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     let Some(page) = MEMMAP.page_of(object) else { return report::not_of_cache(cache.name(), object) };
     match MEMMAP.class_of(page).kind() {
         PageKind::Slob => {}
-        PageKind::Slab if cache.locate(object).is_ok() => return free_run(cache, page),
+        PageKind::Slab if cache.slabs.locate(object).is_ok() => return free_run(cache, page),
         _ => return report::not_of_cache(cache.name(), object),
     }
     if cache.origin == Origin::Kmalloc {
-        return match look(object) {
-            Sized::Live(size) => {
+        return match object_state(object) {
+            ObjectState::Live(size) => {
                 // SAFETY: the header of the object, which the caller gives up. Nobody may take it for a live one again.
                 unsafe { ((object - HEADER) as *mut u32).write(!check_of(object - HEADER, size)) };
                 free_units(cache, page, object, object - HEADER, HEADER + size);
             }
-            Sized::Free(_) => report::double_free(cache.name(), object),
-            Sized::None => report::misaligned(cache.name(), object),
+            ObjectState::Free(_) => report::double_free(cache.name(), object),
+            ObjectState::None => report::misaligned(cache.name(), object),
         };
     }
-    let bytes = cache.geometry.object_size;
+    let bytes = cache.slabs.geometry.object_size;
     let fits = (object & (PAGE_SIZE - 1)) + bytes <= PAGE_SIZE;
-    if !fits || !object.is_multiple_of(cache.geometry.align) {
+    if !fits || !object.is_multiple_of(cache.slabs.geometry.align) {
         return report::misaligned(cache.name(), object);
     }
     free_units(cache, page, object, object, bytes);
@@ -429,8 +428,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`crate::engine::flush`]: nothing is cached.
-pub(crate) fn flush_all(_cache: &'static RawCache) -> bool {
+/// See [`crate::engine::drain_cpus`]: nothing is cached.
+pub(crate) fn drain_cpus(_cache: &'static RawCache) -> bool {
     true
 }
 
@@ -442,7 +441,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
 /// See [`crate::engine::usage`]: no page is of one cache, so there are objects and their bytes, and no slabs.
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let live = tally::live(cache.state.tallies);
-    Usage { objects: live, live, bytes: live * cache.geometry.object_size, ..Usage::default() }
+    Usage { objects: live, live, bytes: live * cache.slabs.geometry.object_size, ..Usage::default() }
 }
 
 /// See [`crate::engine::reap`].
@@ -456,8 +455,8 @@ pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
     0
 }
 
-/// See [`crate::engine::release`].
-pub(crate) fn release(_cache: &'static RawCache) {}
+/// See [`crate::engine::release_held`].
+pub(crate) fn release_held(_cache: &'static RawCache) {}
 
 /// See [`crate::engine::close`].
 pub(crate) fn close(_cache: &'static RawCache) {}
@@ -473,7 +472,7 @@ pub(crate) fn list_lock_held(_cache: &'static RawCache) -> bool {
 }
 
 /// See [`crate::engine::slow_path_stats`].
-pub(crate) fn stats(_cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
+pub(crate) fn slow_path_stats(_cache: &'static RawCache) -> SlowPathStats {
     Default::default()
 }
 

@@ -28,13 +28,13 @@ pub(crate) use pools::{attach, close, for_each_lock, home, open};
 use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::sheaves::counters::SlowPathStats;
-use crate::engine::sheaves::{self, Node, barn::BarnStats, carve, class_word};
-use crate::engine::{Counts, RawCache, Usage, tally, tunable};
+use crate::engine::{Counts, RawCache, Usage, tally};
 use crate::pages::memmap::{MEMMAP, PageKind};
-use crate::pages::zone::{Place, ZONE};
+use crate::pages::zone::{RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
+use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
 use pools::{Pool, pool_of};
 
@@ -43,7 +43,7 @@ use pools::{Pool, pool_of};
 pub(crate) const KEPT: usize = 1;
 
 fn link_at(pages: &RawCache, base: usize, index: u16) -> usize {
-    base + usize::from(index) * pages.geometry.stride + pages.geometry.link_offset
+    base + usize::from(index) * pages.slabs.geometry.stride + pages.slabs.geometry.link_offset
 }
 
 /// What a look at the list of a node gave.
@@ -57,7 +57,7 @@ enum Taken {
 
 /// The first object of the first page of a node's list.
 fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Taken {
-    let mut list = pages.state.nodes[node].list.lock();
+    let mut list = pages.slabs.nodes[node].list.lock();
     let page = list.first();
     if page == PageIndex::NONE {
         return Taken::Nothing;
@@ -69,7 +69,7 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
         (state.carved(), state.carved_one())
     } else {
         // SAFETY: a free object of a listed page, under its list_lock; its index was checked when it was decoded.
-        match unsafe { read_link(link_at(pages, base, state.head()), pages.secret, head.objects()) } {
+        match unsafe { read_link(link_at(pages, base, state.head()), pages.slabs.secret, head.objects()) } {
             Ok(next) => (state.head(), state.popped(next)),
             Err(bad) => {
                 list.unlink(&MEMMAP, page);
@@ -86,21 +86,18 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
     drop(list);
     // SAFETY: the object is ours. What stands there must not look like a link when it is freed.
     unsafe { (link_at(pages, base, index) as *mut u64).write(0) };
-    Taken::Object(base + usize::from(index) * pages.geometry.stride)
+    Taken::Object(base + usize::from(index) * pages.slabs.geometry.stride)
 }
 
 /// The first object of a new page.
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
-    let geometry = &pages.geometry;
+    let geometry = &pages.slabs.geometry;
     let id = NodeId(node as u8);
-    let take = |order: crate::base::units::Order| ZONE.alloc(id, order.pages(), Place::Aligned).map(|run| (run, order));
+    let take =
+        |order: crate::base::units::Order| ZONE.alloc(id, order.pages(), RunAlign::Aligned).map(|run| (run, order));
     let (run, order) = take(geometry.order).or_else(|| take(geometry.min_order))?;
-    let objects = geometry.objects(order);
-    let head = MEMMAP.head(run.first);
-    head.init(core::ptr::from_ref(pages) as usize, objects, order.0, id.0);
-    head.state.store(SlabState::carved_from_fresh(1).0, Ordering::Relaxed);
-    MEMMAP.set_class(run.first, order.pages(), class_word(pages, 0), |back| class_word(pages, back));
-    let entry = &pages.state.nodes[node];
+    let objects = pages.slabs.open_slab(run.first, order, id, |_| SlabState::carved_from_fresh(1));
+    let entry = &pages.slabs.nodes[node];
     entry.counters.count_taken(1, usize::from(objects));
     let base = MEMMAP.address_of(run.first);
     // SAFETY: as in `take`.
@@ -115,7 +112,7 @@ fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> 
 
 /// An object of `home`'s pages, of a new page, or of another node's.
 fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) -> Option<usize> {
-    let nodes = pages.state.nodes.len();
+    let nodes = pages.slabs.nodes.len();
     (0..nodes).find_map(|i| {
         let node = (usize::from(home.0) + i) % nodes;
         loop {
@@ -141,7 +138,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let pages = &pool_of(cache).pages;
     let take = || take_any(cache, pages, node);
     match take().or_else(|| ZONE.take_after_all(take)) {
-        Some(object) => carve(cache, object) as *mut u8,
+        Some(object) => cache.slabs.carve(object) as *mut u8,
         None => core::ptr::null_mut(),
     }
 }
@@ -178,15 +175,16 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
     let name = || if of_nobody { pool.home().unwrap_or(cache).name() } else { cache.name() };
     let base = MEMMAP.address_of(slab);
     let head = MEMMAP.head(slab);
-    let Some(index) = pages.geometry.index_of(object.wrapping_sub(base)).filter(|&index| index < head.objects()) else {
+    let Some(index) = pages.slabs.geometry.index_of(object.wrapping_sub(base)).filter(|&index| index < head.objects())
+    else {
         return report::misaligned(name(), object);
     };
-    let node = usize::from(head.node()) % pages.state.nodes.len();
-    let entry = &pages.state.nodes[node];
+    let node = usize::from(head.node()) % pages.slabs.nodes.len();
+    let entry = &pages.slabs.nodes[node];
     match free_to(charged, pages, entry, node, slab, index) {
         Freed::Kept => {}
         Freed::Discard => {
-            sheaves::discard(entry, &[slab]);
+            crate::slab::discard::discard(entry, &[slab]);
             crate::base::background::settle();
         }
         Freed::Twice => report::double_free(name(), object),
@@ -210,7 +208,7 @@ fn free_to(
     }
     charged.state.tallies[node].count_free();
     // SAFETY: the object is the caller's to free, and the page's list is ours.
-    unsafe { write_link(link_at(pages, base, index), pages.secret, state.head()) };
+    unsafe { write_link(link_at(pages, base, index), pages.slabs.secret, state.head()) };
     let new = state.pushed(index, 1);
     if state.frozen() {
         head.state.store(new.0, Ordering::Relaxed);
@@ -221,7 +219,7 @@ fn free_to(
     match (was_full, empties) {
         (true, true) => return Freed::Discard,
         (true, false) => list.push_front(&MEMMAP, slab),
-        (false, true) if list.count > tunable(&charged.min_partial) => {
+        (false, true) if list.count > charged.slabs.min_partial() => {
             list.unlink(&MEMMAP, slab);
             return Freed::Discard;
         }
@@ -234,7 +232,7 @@ fn free_to(
 #[inline]
 fn is_listed(pages: &RawCache, base: usize, state: SlabState, index: u16, limit: u16) -> bool {
     // SAFETY: inside an object of the page. It may hold anything.
-    unsafe { read_link(link_at(pages, base, index), pages.secret, limit) }.is_ok()
+    unsafe { read_link(link_at(pages, base, index), pages.slabs.secret, limit) }.is_ok()
         && walk(pages, base, state, index, limit)
 }
 
@@ -250,7 +248,7 @@ fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16
             break;
         }
         // SAFETY: as in `is_listed`, of an index below the number of objects.
-        match unsafe { read_link(link_at(pages, base, at), pages.secret, limit) } {
+        match unsafe { read_link(link_at(pages, base, at), pages.slabs.secret, limit) } {
             Ok(next) => at = next,
             Err(_) => break,
         }
@@ -268,8 +266,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`crate::engine::flush`]: nothing is cached.
-pub(crate) fn flush_all(_cache: &'static RawCache) -> bool {
+/// See [`crate::engine::drain_cpus`]: nothing is cached.
+pub(crate) fn drain_cpus(_cache: &'static RawCache) -> bool {
     true
 }
 
@@ -277,7 +275,7 @@ pub(crate) fn flush_all(_cache: &'static RawCache) -> bool {
 /// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let pool = pool_of(cache);
-    let left = sheaves::trim_slabs(&pool.pages);
+    let left = pool.pages.slabs.trim();
     if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
 }
 
@@ -285,7 +283,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let pool = pool_of(cache);
     let is_home = pool.is_home(cache);
-    let pages = sheaves::usage(&pool.pages);
+    let pages = Usage::of_slabs(&pool.pages.slabs, 0);
     let live = match (tally::live(cache.state.tallies), pool.unknown()) {
         (live, 0) => live,
         (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
@@ -295,7 +293,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     if is_home {
         return Usage { live, ..pages };
     }
-    Usage { objects: live, live, bytes: live * cache.geometry.stride, ..Usage::default() }
+    Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
 }
 
 /// See [`crate::engine::reap`].
@@ -309,8 +307,8 @@ pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
     0
 }
 
-/// See [`crate::engine::release`].
-pub(crate) fn release(_cache: &'static RawCache) {}
+/// See [`crate::engine::release_held`].
+pub(crate) fn release_held(_cache: &'static RawCache) {}
 
 /// See [`crate::engine::counts`].
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
@@ -319,11 +317,11 @@ pub(crate) fn counts(cache: &'static RawCache) -> Counts {
 
 /// See [`crate::engine::list_lock_held`]; here that is the lock of the pool's pages.
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    sheaves::list_lock_held(&pool_of(cache).pages)
+    pool_of(cache).pages.slabs.list_lock_held()
 }
 
 /// See [`crate::engine::slow_path_stats`].
-pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
     let pool: &Pool = pool_of(cache);
-    if pool.is_home(cache) { sheaves::stats(&pool.pages) } else { Default::default() }
+    if pool.is_home(cache) { pool.pages.slabs.slow_path_stats() } else { Default::default() }
 }

@@ -20,11 +20,12 @@
 use crate::base::sync::Visit;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::PAGE_SIZE;
-use crate::engine::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, sheaves, tally};
+use crate::engine::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, tally};
 use crate::pages::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, LINK_BYTES, MAX_OBJECT_SIZE};
+use crate::slab::node;
 
 /// The pages of one size of objects.
 pub(crate) struct Pool {
@@ -86,7 +87,7 @@ impl Pool {
 
     /// See [`Geometry::serves`].
     fn serves(&self, wanted: &Geometry) -> bool {
-        self.pages.merge.mergeable && self.pages.geometry.serves(wanted, false)
+        self.pages.merge.mergeable && self.pages.slabs.geometry.serves(wanted, false)
     }
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometr
         pool.pages.engine == engine
             && pool.pages.origin == origin
             && if engine == Engine::SlobSeg {
-                pool.pages.geometry.stride == of_pool.stride
+                pool.pages.slabs.geometry.stride == of_pool.stride
             } else {
                 pool.pages.merge.group == group && pool.serves(geometry)
             }
@@ -123,19 +124,18 @@ pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometr
     pool.members.fetch_add(1, Ordering::Relaxed);
     state.pool = number as u16;
     let object_size = geometry.object_size;
-    *geometry = pool.pages.geometry;
+    *geometry = pool.pages.slabs.geometry;
     geometry.object_size = object_size;
     Some(())
 }
 
 fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Option<usize> {
-    let unused =
-        |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && sheaves::usage(&pool.pages).slabs == 0;
+    let unused = |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && pool.pages.slabs.slab_count() == 0;
     let old = all().find(|&(_, pool)| unused(pool));
     let number = old.map_or_else(|| all().count(), |(number, _)| number);
     let entry = POOLS.get(number)?;
     let mut state = old.map_or(EMPTY_STATE, |(_, pool)| pool.pages.state);
-    sheaves::open(&mut state.nodes)?;
+    node::open(&mut state.nodes)?;
     tally::open(&mut state.tallies)?;
     state.pool = number as u16;
     let place = match old {
@@ -186,7 +186,7 @@ pub(crate) fn attach(cache: &'static RawCache) {
     let pool = pool_of(cache);
     pool.is_home(cache);
     // What `kfree` frees keeps as many empty pages as what goes back to the cache.
-    pool.pages.min_partial.store(cache.min_partial.load(Ordering::Relaxed), Ordering::Relaxed);
+    pool.pages.slabs.min_partial.store(cache.slabs.min_partial.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// See [`crate::engine::close`].
@@ -204,5 +204,5 @@ pub(crate) fn close(cache: &'static RawCache) {
 
 /// Visits the locks of all pools, for a fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
-    all().for_each(|(_, pool)| sheaves::for_each_lock(pool.pages.state.nodes, visit));
+    all().for_each(|(_, pool)| node::for_each_lock(pool.pages.slabs.nodes, visit));
 }

@@ -1,12 +1,12 @@
 //! Bulk operations of the stage of 2015: the CPU's whole freelist at once, and detached freelists.
 
 use super::local::{self, NO_SLAB, exchange, read};
-use super::{Chain, Freed, Node, Outcome, feed, finish_free, free_chain, switches};
+use super::{Chain, Freed, Node, Outcome, feed, finish_free, push_chain, switches};
 use crate::base::units::PageIndex;
 use crate::engine::RawCache;
-use crate::engine::sheaves::flush::{Sink, flush_to};
 use crate::pages::memmap::MEMMAP;
 use crate::slab::freelist::read_link;
+use crate::slab::return_objects::{Sink, return_objects_to};
 use crate::slab::state::NO_OBJECT;
 
 /// Fills `out` from this CPU's freelist; how many were had.
@@ -23,9 +23,9 @@ pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
     let (mut at, mut got) = (head as u16, 0);
     while got < out.len() && at < objects {
         // SAFETY: the list was taken off its CPU, so its objects are ours.
-        match unsafe { read_link(local::link_at(cache, base, at), cache.secret, objects) } {
+        match unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, objects) } {
             Ok(next) => {
-                out[got] = base + usize::from(at) * cache.geometry.stride;
+                out[got] = base + usize::from(at) * cache.slabs.geometry.stride;
                 got += 1;
                 at = next;
             }
@@ -41,7 +41,7 @@ pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
 
 /// Frees objects as detached freelists, one compare-and-swap a slab.
 pub(super) fn free(cache: &'static RawCache, objects: &[usize]) {
-    flush_to(cache, objects, &mut ToSlabs(cache));
+    return_objects_to(&cache.slabs, objects, &mut ToSlabs(cache));
 }
 
 /// Where the groups of objects go: each to its slab.
@@ -75,15 +75,15 @@ impl Sink for ToSlabs {
         (view.words[1] == base).then_some(view.words[0] as u16)
     }
 
-    fn free_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> Freed {
+    fn push_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> Freed {
         if push_local(self.0, page, chain, &mut link) {
             return Freed::Kept;
         }
-        match free_chain(self.0, switches(self.0), page, chain, link) {
+        match push_chain(self.0, switches(self.0), page, chain, link) {
             Outcome::Freed(freed) => freed,
             frozen => {
-                let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.geometry.stride;
-                finish_free(self.0, local::Place::new(self.0, page, chain.head, first), frozen);
+                let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.slabs.geometry.stride;
+                finish_free(self.0, local::FreedObject::new(self.0, page, chain.head, first), frozen);
                 Freed::Kept
             }
         }

@@ -10,7 +10,7 @@ use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
 use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{CpuId, NodeId, PageIndex};
-use crate::engine::{RawCache, defrags_now, sheaves, tunable};
+use crate::engine::{RawCache, defrags_now, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::pages;
@@ -102,8 +102,8 @@ fn first_of(cache: &'static RawCache, fed: Fed) -> Option<(usize, u16)> {
         return None;
     }
     // SAFETY: the freelist was taken off its slab by us, so its objects are ours.
-    match unsafe { read_link(local::link_at(cache, fed.base, fed.head), cache.secret, objects) } {
-        Ok(next) => Some((fed.base + usize::from(fed.head) * cache.geometry.stride, next)),
+    match unsafe { read_link(local::link_at(cache, fed.base, fed.head), cache.slabs.secret, objects) } {
+        Ok(next) => Some((fed.base + usize::from(fed.head) * cache.slabs.geometry.stride, next)),
         Err(bad) => {
             report::corrupt_link(cache.name(), bad.at);
             None
@@ -119,7 +119,7 @@ fn drop_if_corrupt(cache: &'static RawCache, view: &Words) {
     let objects = MEMMAP.head(page).objects();
     let at = local::link_at(cache, base, head as u16);
     // SAFETY: a link of a slab, which is never unmapped; the value is only looked at.
-    let is_bad = || head >= usize::from(objects) || unsafe { read_link(at, cache.secret, objects) }.is_err();
+    let is_bad = || head >= usize::from(objects) || unsafe { read_link(at, cache.slabs.secret, objects) }.is_err();
     let place = cache.state.places.slab;
     if !is_bad() || !exchange(cache, place, view, NO_SLAB) {
         return;
@@ -144,12 +144,12 @@ fn next_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opt
 
 /// A slab with free objects, frozen for the caller: of `node`, or of another.
 fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
-    let nodes = cache.state.nodes.len();
+    let nodes = cache.slabs.nodes.len();
     let home = usize::from(node.0) % nodes;
     if nodes > 1 && defrags_now(cache) {
-        let own = from_partial(cache, switches, &cache.state.nodes[home]);
-        let others = (1..nodes).map(|next| &cache.state.nodes[(home + next) % nodes]);
-        let mut others = others.filter(|node| sheaves::has_to_spare(cache, node));
+        let own = from_partial(cache, switches, &cache.slabs.nodes[home]);
+        let others = (1..nodes).map(|next| &cache.slabs.nodes[(home + next) % nodes]);
+        let mut others = others.filter(|node| node.has_to_spare(cache.slabs.min_partial()));
         let fed = own.or_else(|| others.find_map(|node| from_partial(cache, switches, node)));
         if fed.is_some() {
             return fed;
@@ -157,7 +157,7 @@ fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opti
     }
     (0..nodes).find_map(|i| {
         let id = (home + i) % nodes;
-        from_partial(cache, switches, &cache.state.nodes[id]).or_else(|| new_slab(cache, NodeId(id as u8)))
+        from_partial(cache, switches, &cache.slabs.nodes[id]).or_else(|| new_slab(cache, NodeId(id as u8)))
     })
 }
 
@@ -178,8 +178,8 @@ fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> O
 
 /// A new slab, linked from end to end.
 fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
-    let geometry = &cache.geometry;
-    let entry = &cache.state.nodes[usize::from(node.0)];
+    let geometry = &cache.slabs.geometry;
+    let entry = &cache.slabs.nodes[usize::from(node.0)];
     let mut order = geometry.order;
     let mut run = pages::alloc(node, order);
     if run.is_none() && order != geometry.min_order {
@@ -188,18 +188,15 @@ fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
         entry.counters.count_fallback(usize::from(run.is_some()));
     }
     let page = run?.first;
-    let objects = geometry.objects(order);
+    let all_carved = |objects| SlabState::carved_from_fresh(objects).freeze();
+    let objects = cache.slabs.open_slab(page, order, node, all_carved);
     let base = MEMMAP.address_of(page);
-    let head = MEMMAP.head(page);
-    head.init(core::ptr::from_ref(cache) as usize, objects, order.0, node.0);
-    head.state.store(SlabState::carved_from_fresh(objects).freeze().0, Ordering::Release);
     for index in 0..objects {
-        sheaves::carve(cache, base + usize::from(index) * geometry.stride);
+        cache.slabs.carve(base + usize::from(index) * geometry.stride);
         let next = if index + 1 < objects { index + 1 } else { NO_OBJECT };
         // SAFETY: the slab is fresh and nobody else's.
-        unsafe { write_link(local::link_at(cache, base, index), cache.secret, next) };
+        unsafe { write_link(local::link_at(cache, base, index), cache.slabs.secret, next) };
     }
-    MEMMAP.set_class(page, order.pages(), sheaves::class_word(cache, 0), |back| sheaves::class_word(cache, back));
     entry.counters.count_taken(1, usize::from(objects));
     Some(Fed { page, base, head: 0 })
 }
@@ -222,7 +219,7 @@ fn chain_of(cache: &'static RawCache, page: PageIndex, head: u16) -> Option<(Cha
         }
     });
     if let Some(index) = twice {
-        report::double_free(cache.name(), base + usize::from(index) * cache.geometry.stride);
+        report::double_free(cache.name(), base + usize::from(index) * cache.slabs.geometry.stride);
         return None;
     }
     match last {
@@ -243,7 +240,7 @@ fn report_walk(cache: &'static RawCache, base: usize, head: u16, limit: u16) {
             break;
         }
         // SAFETY: as in `walk`.
-        match unsafe { read_link(local::link_at(cache, base, at), cache.secret, limit) } {
+        match unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, limit) } {
             Ok(next) => at = next,
             Err(bad) => return report::corrupt_link(cache.name(), bad.at),
         }
@@ -263,15 +260,15 @@ pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usi
     let Some((chain, last)) = chain_of(cache, page, head as u16) else { return };
     let guard = if lock { interrupts_off(cache, switches) } else { None };
     let node = node_of(cache, page);
-    let min_partial = tunable(&cache.min_partial);
+    let min_partial = cache.slabs.min_partial();
     let link = |prior| {
         // SAFETY: the chain is ours until it is published.
-        unsafe { write_link(local::link_at(cache, base, last), cache.secret, prior) };
+        unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
     };
     let outcome = slabs::thaw(&node.list, &MEMMAP, page, chain, min_partial, protection(switches), link);
     drop(guard);
     if outcome == Thawed::Discard {
-        sheaves::discard_one(node, page);
+        crate::slab::discard::discard_one(node, page);
     }
 }
 
@@ -283,12 +280,12 @@ pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: Pag
     let base = MEMMAP.address_of(page);
     let Some((chain, last)) = chain_of(cache, page, head) else { return };
     let guard = interrupts_off(cache, switches);
-    let outcome = super::free_chain(cache, switches, page, chain, |prior| {
+    let outcome = super::push_chain(cache, switches, page, chain, |prior| {
         // SAFETY: the chain is ours until it is published.
-        unsafe { write_link(local::link_at(cache, base, last), cache.secret, prior) };
+        unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
     });
     drop(guard);
-    let first = local::Place::new(cache, page, head, base + usize::from(head) * cache.geometry.stride);
+    let first = local::FreedObject::new(cache, page, head, base + usize::from(head) * cache.slabs.geometry.stride);
     super::finish_free(cache, first, outcome);
 }
 

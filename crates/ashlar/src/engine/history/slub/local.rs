@@ -72,7 +72,7 @@ impl Places {
     }
 
     /// Gives the places of a cache that ends back.
-    pub(super) fn release(&self) {
+    pub(super) fn give_back(&self) {
         [self.slab, self.partial, self.entries, self.locks].into_iter().for_each(|place| PERCPU.release_slot(place));
     }
 }
@@ -142,7 +142,7 @@ impl CpuGuard {
     }
 
     /// True if the object is the first of this CPU's freelist.
-    pub(super) fn has_first(&mut self, cache: &RawCache, freed: Place) -> bool {
+    pub(super) fn has_first(&mut self, cache: &RawCache, freed: FreedObject) -> bool {
         *self.words(cache.state.places.slab) == [usize::from(freed.index), freed.base]
     }
 
@@ -211,7 +211,7 @@ pub(super) fn is_cpu_slab(cache: &RawCache, base: usize) -> bool {
 /// free that costs next to nothing to see. What a look at both words finds one after the other is believed only if a
 /// look as of one moment agrees.
 #[inline]
-pub(super) fn is_first_of(cache: &RawCache, cpu: CpuId, freed: Place) -> bool {
+pub(super) fn is_first_of(cache: &RawCache, cpu: CpuId, freed: FreedObject) -> bool {
     let place = cache.state.places.slab;
     let seen = [word(cpu, place, 0).load(Ordering::Relaxed), word(cpu, place, 1).load(Ordering::Relaxed)];
     seen == [usize::from(freed.index), freed.base] && read(cache, place).is_some_and(|view| view.words == seen)
@@ -219,7 +219,7 @@ pub(super) fn is_first_of(cache: &RawCache, cpu: CpuId, freed: Place) -> bool {
 
 /// Where an object lies that is to be freed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct FreedObject {
     pub(super) page: PageIndex,
     /// Address of the slab.
     pub(super) base: usize,
@@ -228,17 +228,17 @@ pub(super) struct Place {
     pub(super) link: usize,
 }
 
-impl Place {
+impl FreedObject {
     #[inline]
-    pub(super) fn new(cache: &RawCache, page: PageIndex, index: u16, object: usize) -> Place {
-        Place { page, base: MEMMAP.address_of(page), index, link: object + cache.geometry.link_offset }
+    pub(super) fn new(cache: &RawCache, page: PageIndex, index: u16, object: usize) -> FreedObject {
+        FreedObject { page, base: MEMMAP.address_of(page), index, link: object + cache.slabs.geometry.link_offset }
     }
 }
 
 /// Address of the link of object `index` of the slab at `base`.
 #[inline]
 pub(super) fn link_at(cache: &RawCache, base: usize, index: u16) -> usize {
-    base + usize::from(index) * cache.geometry.stride + cache.geometry.link_offset
+    base + usize::from(index) * cache.slabs.geometry.stride + cache.slabs.geometry.link_offset
 }
 
 /// Takes the first object off the list in `words`; 0 when there is none or its link is corrupt.
@@ -249,10 +249,10 @@ fn pop_of(cache: &RawCache, words: &mut [usize; 2]) -> usize {
         return 0;
     }
     // SAFETY: the words are ours, so `head` is a free object of our slab, whose link is ours to read.
-    let next = unsafe { read_link(link_at(cache, base, head as u16), cache.secret, NO_OBJECT) };
+    let next = unsafe { read_link(link_at(cache, base, head as u16), cache.slabs.secret, NO_OBJECT) };
     let Ok(next) = next else { return 0 };
     words[0] = usize::from(next);
-    base + head * cache.geometry.stride
+    base + head * cache.slabs.geometry.stride
 }
 
 /// Takes an object off this CPU's freelist; 0 when that is not to be had at once.
@@ -261,9 +261,9 @@ pub(super) fn pop(cache: &RawCache, fast: Fast) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if fast == Fast::Rseq && percpu::mode() != percpu::Mode::Lock {
         let shape = percpu::linked::Shape {
-            secret: cache.secret,
-            stride: cache.geometry.stride,
-            link_offset: cache.geometry.link_offset,
+            secret: cache.slabs.secret,
+            stride: cache.slabs.geometry.stride,
+            link_offset: cache.slabs.geometry.link_offset,
         };
         return percpu::linked::pop(percpu::slot0(cache.state.places.slab), percpu::sections::rseq_offset(), shape);
     }
@@ -294,7 +294,7 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
         // SAFETY: links lie in slab memory, which is never unmapped. The object may be somebody else's by now; then the
         // value is not used, since the comparison under the lock fails.
         let link = unsafe { (at as *const u64).read_volatile() };
-        let next = link ^ key(cache.secret, at);
+        let next = link ^ key(cache.slabs.secret, at);
         let mut guard = CpuGuard::take(cache);
         let same_cpu = guard.cpu() == cpu;
         let words = guard.words(place);
@@ -304,7 +304,7 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
                 return 0;
             }
             words[0] = next as usize;
-            return base + head * cache.geometry.stride;
+            return base + head * cache.slabs.geometry.stride;
         }
     }
 }
@@ -314,12 +314,12 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
 /// # Safety
 /// The object is the caller's to free, and `freed` describes it.
 #[inline]
-unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: Place) -> bool {
+unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: FreedObject) -> bool {
     if words[1] != freed.base || words[0] == usize::from(freed.index) {
         return false;
     }
     // SAFETY: the object is the caller's by its promise; the list's head is an index.
-    unsafe { write_link(freed.link, cache.secret, words[0] as u16) };
+    unsafe { write_link(freed.link, cache.slabs.secret, words[0] as u16) };
     words[0] = usize::from(freed.index);
     true
 }
@@ -329,7 +329,7 @@ unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: Place) -> boo
 /// # Safety
 /// The object is the caller's to free, and `freed` describes it.
 #[inline(always)]
-pub(super) unsafe fn push(cache: &RawCache, fast: Fast, freed: Place) -> bool {
+pub(super) unsafe fn push(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool {
     // SAFETY: passed on.
     unsafe {
         if fast == Fast::Rseq && push_here(cache, freed.base, freed.index, freed.link) {
@@ -347,7 +347,7 @@ pub(super) unsafe fn push(cache: &RawCache, fast: Fast, freed: Place) -> bool {
 pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: usize) -> bool {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if percpu::mode() != percpu::Mode::Lock {
-        let freed = percpu::linked::Freed { slab: base, index, link, key: key(cache.secret, link) };
+        let freed = percpu::linked::Freed { slab: base, index, link, key: key(cache.slabs.secret, link) };
         let slot = percpu::slot0(cache.state.places.slab);
         // SAFETY: passed on.
         return unsafe { percpu::linked::push(slot, percpu::sections::rseq_offset(), freed) };
@@ -359,7 +359,7 @@ pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: 
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
-unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: Place) -> bool {
+unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool {
     let place = cache.state.places.slab;
     match fast {
         // SAFETY: passed on.
@@ -379,7 +379,7 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: Place) -> bool {
 ///
 /// # Safety
 /// As for [`push`].
-unsafe fn push_emulated(cache: &RawCache, place: u16, freed: Place) -> bool {
+unsafe fn push_emulated(cache: &RawCache, place: u16, freed: FreedObject) -> bool {
     loop {
         let cpu = this_cpu();
         let (head, base) = (word(cpu, place, 0).load(Ordering::Relaxed), word(cpu, place, 1).load(Ordering::Relaxed));
@@ -387,7 +387,7 @@ unsafe fn push_emulated(cache: &RawCache, place: u16, freed: Place) -> bool {
             return false;
         }
         // SAFETY: the object is the caller's by its promise.
-        unsafe { write_link(freed.link, cache.secret, head as u16) };
+        unsafe { write_link(freed.link, cache.slabs.secret, head as u16) };
         let mut guard = CpuGuard::take(cache);
         let same_cpu = guard.cpu() == cpu;
         let words = guard.words(place);
@@ -403,7 +403,7 @@ unsafe fn push_emulated(cache: &RawCache, place: u16, freed: Place) -> bool {
 /// # Safety
 /// As for [`push`].
 #[inline]
-pub(super) unsafe fn push_locked(cache: &RawCache, guard: &mut CpuGuard, freed: Place) -> bool {
+pub(super) unsafe fn push_locked(cache: &RawCache, guard: &mut CpuGuard, freed: FreedObject) -> bool {
     // SAFETY: passed on.
     unsafe { push_of(cache, guard.words(cache.state.places.slab), freed) }
 }

@@ -37,19 +37,22 @@ pub use stage::Stage;
 use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::sheaves::counters::SlowPathStats;
-use crate::engine::sheaves::node::{Chain, Freed};
-use crate::engine::sheaves::{self, Node, barn::BarnStats};
-use crate::engine::{Counts, RawCache, Usage, tunable};
+use crate::engine::{Counts, RawCache, Usage};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::percpu::{self, drain};
+use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::node::Node;
+use crate::slab::partial::{Chain, Freed};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use local::{CpuGuard, NO_PARTIAL, NO_SLAB, Place};
+use local::{CpuGuard, FreedObject, NO_PARTIAL, NO_SLAB};
 use slabs::Protection;
 use stage::{Fast, Slow, Switches};
 
-pub(crate) use sheaves::trim_slabs;
+/// See [`crate::engine::trim`].
+pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
+    cache.slabs.trim()
+}
 
 /// The switches of a cache of this engine.
 #[inline]
@@ -67,7 +70,7 @@ fn protection(switches: &Switches) -> Protection {
 
 /// The node entry of a slab.
 fn node_of(cache: &'static RawCache, page: PageIndex) -> &'static Node {
-    &cache.state.nodes[usize::from(MEMMAP.head(page).node()) % cache.state.nodes.len()]
+    cache.slabs.node_of(page)
 }
 
 /// The CPU's lock, where the stage does not do without: what disabling interrupts is around the kernel's slab_lock.
@@ -118,21 +121,21 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 #[inline]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let base = MEMMAP.address_of(slab);
-    let index = cache.geometry.index_of(object.wrapping_sub(base));
+    let index = cache.slabs.geometry.index_of(object.wrapping_sub(base));
     let Some(index) = index.filter(|&index| index < MEMMAP.head(slab).objects()) else {
         return report::misaligned(cache.name(), object);
     };
-    let link = object + cache.geometry.link_offset;
+    let link = object + cache.slabs.geometry.link_offset;
     // SAFETY: the object is one of this slab, and the caller gives it up.
     if cache.state.places.switches.fast != Fast::Rseq || !unsafe { local::push_here(cache, base, index, link) } {
-        free_rest(cache, Place { page: slab, base, index, link });
+        free_rest(cache, FreedObject { page: slab, base, index, link });
     }
 }
 
 /// A free that no critical section has served.
 #[cold]
 #[inline(never)]
-fn free_rest(cache: &'static RawCache, freed: Place) {
+fn free_rest(cache: &'static RawCache, freed: FreedObject) {
     let switches = switches(cache);
     if switches.fast == Fast::Lock {
         return free_interrupts_off(cache, switches, freed);
@@ -147,7 +150,7 @@ fn free_rest(cache: &'static RawCache, freed: Place) {
 }
 
 /// The first stage: fast and slow path under one lock of the CPU.
-fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: Place) {
+fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let mut guard = CpuGuard::take(cache);
     // SAFETY: as in `free_in`.
     if unsafe { local::push_locked(cache, &mut guard, freed) } {
@@ -160,7 +163,7 @@ fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: Pla
     finish_free(cache, freed, outcome);
 }
 
-fn free_slow(cache: &'static RawCache, switches: &Switches, freed: Place) {
+fn free_slow(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let cpu = local::this_cpu();
     local::count_free(cache, cpu);
     if local::is_first_of(cache, cpu, freed) {
@@ -182,19 +185,19 @@ enum Outcome {
 }
 
 /// Frees one object to its slab.
-fn free_to_slab(cache: &'static RawCache, switches: &Switches, freed: Place) -> Outcome {
+fn free_to_slab(cache: &'static RawCache, switches: &Switches, freed: FreedObject) -> Outcome {
     let state = SlabState(MEMMAP.head(freed.page).state.load(Ordering::Relaxed));
     if state.head() == freed.index {
         return Outcome::Twice;
     }
     let chain = Chain { head: freed.index, count: 1 };
     // SAFETY: the object is ours to free until the chain is published.
-    free_chain(cache, switches, freed.page, chain, |prior| unsafe { write_link(freed.link, cache.secret, prior) })
+    push_chain(cache, switches, freed.page, chain, |prior| unsafe { write_link(freed.link, cache.slabs.secret, prior) })
 }
 
 /// Frees a chain to its slab, where `link(prior)` makes its last object point to `prior`. With slab_lock the caller holds
 /// a CPU lock.
-fn free_chain(
+fn push_chain(
     cache: &'static RawCache,
     switches: &Switches,
     page: PageIndex,
@@ -202,7 +205,7 @@ fn free_chain(
     link: impl FnMut(u16),
 ) -> Outcome {
     let node = node_of(cache, page);
-    let min_partial = if switches.keeps_empty { tunable(&cache.min_partial) } else { 0 };
+    let min_partial = if switches.keeps_empty { cache.slabs.min_partial() } else { 0 };
     match protection(switches) {
         Protection::Lock { atomic } => {
             Outcome::Freed(slabs::free_chain_locked(&node.list, &MEMMAP, page, chain, atomic, link))
@@ -213,21 +216,21 @@ fn free_chain(
                 (freed, false) => Outcome::Freed(freed),
             }
         }
-        Protection::Lockless => Outcome::Freed(node.list.free_chain(&MEMMAP, page, chain, min_partial, false, link)),
+        Protection::Lockless => Outcome::Freed(node.list.push_chain(&MEMMAP, page, chain, min_partial, false, link)),
     }
 }
 
 /// What is left to do after a free, without locks.
-fn finish_free(cache: &'static RawCache, freed: Place, outcome: Outcome) {
+fn finish_free(cache: &'static RawCache, freed: FreedObject, outcome: Outcome) {
     match outcome {
         Outcome::Freed(Freed::Kept) => {}
         Outcome::Freed(Freed::Discard) => {
-            sheaves::discard_one(node_of(cache, freed.page), freed.page);
+            crate::slab::discard::discard_one(node_of(cache, freed.page), freed.page);
             crate::base::background::settle();
         }
         Outcome::Frozen => feed::put_cpu_partial(cache, freed.page),
         Outcome::Freed(Freed::Corrupt) | Outcome::Twice => {
-            let object = freed.base + usize::from(freed.index) * cache.geometry.stride;
+            let object = freed.base + usize::from(freed.index) * cache.slabs.geometry.stride;
             report::double_free(cache.name(), object);
         }
     }
@@ -263,8 +266,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     }
 }
 
-/// See [`crate::engine::flush`].
-pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
+/// See [`crate::engine::drain_cpus`].
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     let switches = switches(cache);
     let places = cache.state.places;
     if switches.fast != Fast::Rseq {
@@ -288,12 +291,7 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
 
 /// See [`crate::engine::usage`].
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    // Without sheaves this is everything but the slabs of CPUs.
-    let mut usage = sheaves::usage(cache);
-    let cached: usize = local::all_cpus().map(|cpu| feed::free_on(cache, cpu)).sum();
-    usage.cached += cached;
-    usage.live = usage.live.saturating_sub(cached);
-    usage
+    Usage::of_slabs(&cache.slabs, local::all_cpus().map(|cpu| feed::free_on(cache, cpu)).sum())
 }
 
 /// See [`crate::engine::reap`]: there is no store but the CPUs' own slabs; a cache whose slow paths were entered is in use.
@@ -309,29 +307,29 @@ pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
     0
 }
 
-/// See [`crate::engine::release`].
-pub(crate) fn release(_cache: &'static RawCache) {}
+/// See [`crate::engine::release_held`].
+pub(crate) fn release_held(_cache: &'static RawCache) {}
 
 /// See [`crate::engine::close`].
 pub(crate) fn close(cache: &'static RawCache) {
-    cache.state.places.release();
+    cache.state.places.give_back();
 }
 
 /// See [`crate::engine::counts`].
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    let mut sum = sheaves::counts(cache);
+    let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
     local::add_counts(cache, &mut sum);
     sum
 }
 
 /// See [`crate::engine::list_lock_held`].
 pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    sheaves::list_lock_held(cache)
+    cache.slabs.list_lock_held()
 }
 
 /// See [`crate::engine::slow_path_stats`].
-pub(crate) fn stats(cache: &'static RawCache) -> (BarnStats, SlowPathStats) {
-    sheaves::stats(cache)
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+    cache.slabs.slow_path_stats()
 }
 
 /// Follows a freelist from `head` on; calls `each` for every index. The index of the last object, or `None` when the
@@ -348,7 +346,7 @@ fn walk(cache: &RawCache, base: usize, head: u16, limit: u16, mut each: impl FnM
         each(at);
         last = at;
         // SAFETY: `at` is below the slab's number of objects, so its link is readable; what it holds is checked.
-        at = unsafe { read_link(local::link_at(cache, base, at), cache.secret, limit) }.ok()?;
+        at = unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, limit) }.ok()?;
     }
     None
 }

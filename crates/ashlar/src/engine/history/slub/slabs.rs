@@ -1,7 +1,7 @@
 //! Changes of slabs that belong to CPUs: frozen slabs, and the two ways to protect a slab word.
 //!
 //! A CPU's slab, and each of its partial slabs, is *frozen*: on no list, and nobody but its CPU takes objects from it;
-//! frees of other CPUs are pushed on its freelist. Beside the states of [`crate::engine::sheaves::node`] there is so
+//! frees of other CPUs are pushed on its freelist. Beside the states of [`crate::slab::partial`] there is so
 //!
 //! | state | freelist | on the partial list | who may change it |
 //! |---|---|---|---|
@@ -16,8 +16,8 @@
 
 use crate::base::sync::Ordering;
 use crate::base::units::PageIndex;
-use crate::engine::sheaves::node::{Chain, Freed, Heads, NodeList, Partial};
 use crate::pages::head::PageHead;
+use crate::slab::partial::{Chain, Freed, Heads, NodeList, Partial};
 use crate::slab::state::{NO_OBJECT, SLAB_LOCK, SlabState};
 
 /// How slab words are protected.
@@ -144,7 +144,7 @@ pub(crate) fn free_chain_locked(
     outcome
 }
 
-/// Frees a chain to a slab as [`NodeList::free_chain`] does, but freezes a full one for the caller's CPU instead of putting
+/// Frees a chain to a slab as [`NodeList::push_chain`] does, but freezes a full one for the caller's CPU instead of putting
 /// it on the list, also when the chain is all of it: true in the second place. The caller then owns the slab as one of its
 /// CPU's partial slabs.
 pub(crate) fn free_chain_freezing(
@@ -164,7 +164,7 @@ pub(crate) fn free_chain_freezing(
             Err(now) => state = now,
         }
     }
-    (list.free_chain(heads, page, chain, min_partial, false, link), false)
+    (list.push_chain(heads, page, chain, min_partial, false, link), false)
 }
 
 /// Takes a slab off the partial list, frozen; its freelist too, if `take`, else it is only shown. The first slab, or, with

@@ -5,12 +5,13 @@
 //! links are written when the group is published; not at all when the group empties its slab.
 #![allow(unsafe_code, reason = "writes free links")]
 
-use super::node::{Chain, Freed};
-use super::{Node, discard};
+use super::cache::CacheSlabs;
+use super::discard::discard;
+use super::node::Node;
+use super::partial::{Chain, Freed};
 use crate::base::report;
 use crate::base::sync::{Ordering, prefetch};
 use crate::base::units::PageIndex;
-use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::slab::freelist::write_link;
 use crate::slab::state::SlabState;
@@ -43,23 +44,23 @@ pub(crate) trait Sink {
     }
 
     /// Frees a chain to its slab, of `node`. `link(prior)` writes the chain's links, the last one to `prior`.
-    fn free_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed;
+    fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed;
 }
 
 /// Straight to their slabs: that of caches with sheaves.
-struct ToSlabs(&'static RawCache);
+struct ToSlabs(&'static CacheSlabs);
 
 impl Sink for ToSlabs {
     #[inline]
-    fn free_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
-        let (min_partial, reset) = (tunable(&self.0.min_partial), self.0.ctor.is_none());
-        node.list.free_chain(&MEMMAP, page, chain, min_partial, reset, link)
+    fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
+        let (min_partial, reset) = (self.0.min_partial(), self.0.ctor.is_none());
+        node.list.push_chain(&MEMMAP, page, chain, min_partial, reset, link)
     }
 }
 
 struct Batch<'a, S> {
     sink: &'a mut S,
-    cache: &'static RawCache,
+    cache: &'static CacheSlabs,
     objects: &'a [usize],
     next: [u8; BATCH],
     /// Empty slabs to give back, all of one node.
@@ -69,14 +70,14 @@ struct Batch<'a, S> {
 }
 
 /// Frees objects of `cache` to their slabs.
-pub(super) fn flush(cache: &'static RawCache, objects: &[usize]) {
-    flush_to(cache, objects, &mut ToSlabs(cache));
+pub(crate) fn return_objects(cache: &'static CacheSlabs, objects: &[usize]) {
+    return_objects_to(cache, objects, &mut ToSlabs(cache));
 }
 
 /// Frees objects of `cache`, grouped by slab, to `sink`.
-pub(crate) fn flush_to(cache: &'static RawCache, objects: &[usize], sink: &mut impl Sink) {
+pub(crate) fn return_objects_to(cache: &'static CacheSlabs, objects: &[usize], sink: &mut impl Sink) {
     for part in objects.chunks(BATCH - 1) {
-        cache.state.nodes[0].counters.count_flush();
+        cache.nodes[0].counters.count_flush();
         let mut batch = Batch {
             sink,
             cache,
@@ -86,12 +87,12 @@ pub(crate) fn flush_to(cache: &'static RawCache, objects: &[usize], sink: &mut i
             nr_discards: 0,
             discard_node: 0,
         };
-        batch.run();
+        batch.return_all();
     }
 }
 
 impl<S: Sink> Batch<'_, S> {
-    fn run(&mut self) {
+    fn return_all(&mut self) {
         let mut groups = [EMPTY; GROUPS];
         // A bit for each group that has an object.
         let mut filled = 0u32;
@@ -104,7 +105,7 @@ impl<S: Sink> Batch<'_, S> {
             let slot = (page.0 >> order) as usize % GROUPS;
             if groups[slot].page != page {
                 if groups[slot].count > 0 {
-                    self.publish(groups[slot]);
+                    self.push_group(groups[slot]);
                 }
                 groups[slot] = Group { page, ..EMPTY };
             }
@@ -115,7 +116,7 @@ impl<S: Sink> Batch<'_, S> {
             group.count += 1;
         }
         while filled != 0 {
-            self.publish(groups[filled.trailing_zeros() as usize]);
+            self.push_group(groups[filled.trailing_zeros() as usize]);
             filled &= filled - 1;
         }
         self.discard_all();
@@ -134,7 +135,7 @@ impl<S: Sink> Batch<'_, S> {
         if let Some(page) = MEMMAP.page_of(object) {
             let class = MEMMAP.class_of(page);
             let first = PageIndex(page.0.wrapping_sub(class.back()));
-            let cache = core::ptr::from_ref(self.cache) as usize;
+            let cache = self.cache.owner_word();
             if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == cache {
                 return Some(first);
             }
@@ -143,7 +144,7 @@ impl<S: Sink> Batch<'_, S> {
         None
     }
 
-    fn publish(&mut self, group: Group) {
+    fn push_group(&mut self, group: Group) {
         let (cache, page) = (self.cache, group.page);
         let base = MEMMAP.address_of(page);
         let head = MEMMAP.head(page);
@@ -190,8 +191,8 @@ impl<S: Sink> Batch<'_, S> {
             }
         };
         let chain = Chain { head: index_at(group.first), count: group.count };
-        let node = &cache.state.nodes[usize::from(head.node()) % cache.state.nodes.len()];
-        match self.sink.free_chain(node, page, chain, link) {
+        let node = cache.node_of(page);
+        match self.sink.push_chain(node, page, chain, link) {
             Freed::Kept => {}
             Freed::Discard => self.queue_discard(head.node(), page),
             Freed::Corrupt => report::double_free(cache.name(), self.objects[usize::from(group.first)]),
@@ -208,7 +209,7 @@ impl<S: Sink> Batch<'_, S> {
     }
 
     fn discard_all(&mut self) {
-        let node: &Node = &self.cache.state.nodes[usize::from(self.discard_node) % self.cache.state.nodes.len()];
+        let node: &Node = &self.cache.nodes[usize::from(self.discard_node) % self.cache.nodes.len()];
         discard(node, &self.discards[..self.nr_discards]);
         self.nr_discards = 0;
     }

@@ -17,8 +17,8 @@
 //!   ([`Sheaf::move_here`]).
 //! * **Sheaves for others are larger.** Each sheaf that goes over costs both CPUs a meeting at a barn. What a CPU frees for itself may gather on smaller
 //!   ones, of malloc's caches, which hold less then ([`sheaf_capacity`]).
-//! * **Several at a time, and empty ones for full ones.** See [`super::barn::ROBBED_AT_ONCE`] and [`super::store`]; and none is looked at before all are asked for: [`SheafList`](crate::percpu::sheaf::SheafList).
-//! * **They keep some order.** What was freed last is allocated first, across the ends of sheaves ([`super::store`]). But they need not be in perfect
+//! * **Several at a time, and empty ones for full ones.** See [`super::barn::ROBBED_AT_ONCE`] and [`super::exchange`]; and none is looked at before all are asked for: [`SheafList`](crate::percpu::sheaf::SheafList).
+//! * **They keep some order.** What was freed last is allocated first, across the ends of sheaves ([`super::exchange`]). But they need not be in perfect
 //!   order: see [`super::locality`].
 #![allow(unsafe_code, reason = "writes free objects")]
 
@@ -32,11 +32,11 @@ const WORD: usize = size_of::<u64>();
 
 /// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::malloc::entry`] on sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum FreedFor {
     /// That which freed them.
-    Own,
+    ThisCpu,
     /// Another one, which will rob the sheaf.
-    Other,
+    OtherCpu,
 }
 
 /// Bytes of objects that a CPU's own sheaf covers at most, of malloc's caches, and their fewest objects.
@@ -47,10 +47,10 @@ const SMALL: usize = 128;
 
 /// Objects that a new sheaf of `cache` holds; 0 if the cache works without sheaves.
 #[inline]
-pub(super) fn sheaf_capacity(cache: &RawCache, side: Side) -> usize {
-    let (capacity, stride) = (tunable(&cache.sheaf_capacity), cache.geometry.stride);
-    match side {
-        Side::Own if stride > SMALL && is_sided(cache.slot) => capacity.min((OWN_BYTES / stride).max(FEWEST)),
+pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
+    let (capacity, stride) = (tunable(&cache.sheaf_capacity), cache.slabs.geometry.stride);
+    match freed_for {
+        FreedFor::ThisCpu if stride > SMALL && is_sided(cache.slot) => capacity.min((OWN_BYTES / stride).max(FEWEST)),
         _ => capacity,
     }
 }
@@ -58,7 +58,7 @@ pub(super) fn sheaf_capacity(cache: &RawCache, side: Side) -> usize {
 /// Takes the lines of each object of a full sheaf for this CPU alone, before another one robs it; of constructed objects, which must stay as
 /// they are, the line of the free link.
 pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
-    let geometry = &cache.geometry;
+    let geometry = &cache.slabs.geometry;
     let is_constructed = geometry.link_offset >= geometry.object_size;
     let (from, to) =
         if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.stride) };

@@ -33,7 +33,7 @@ impl Counters {
     }
 
     /// A sheaf was filled from slabs.
-    pub(super) fn count_refill(&self) {
+    pub(crate) fn count_refill(&self) {
         self.here().sheaf_refill.fetch_add(1, Ordering::Relaxed);
     }
 

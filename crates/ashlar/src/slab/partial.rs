@@ -59,6 +59,12 @@ pub(crate) struct Taken {
     pub(crate) fresh: u16,
 }
 
+impl Taken {
+    /// No slab.
+    pub(crate) const NOTHING: Taken =
+        Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
+}
+
 /// The list itself; guarded by list_lock.
 #[derive(Debug)]
 pub(crate) struct Partial {
@@ -99,7 +105,7 @@ impl NodeList {
     ///
     /// `link(prior)` writes the chain's links, the last one to `prior`; it is called before each attempt to
     /// publish them, and not at all when the chain empties a slab that `reset` lets forget its freelist.
-    pub(crate) fn free_chain(
+    pub(crate) fn push_chain(
         &self,
         heads: &impl Heads,
         page: PageIndex,
@@ -173,7 +179,7 @@ impl NodeList {
         mut relink: impl FnMut(u16),
     ) -> Freed {
         let mut end = NO_OBJECT;
-        self.free_chain(heads, page, chain, min_partial, reset, |prior| {
+        self.push_chain(heads, page, chain, min_partial, reset, |prior| {
             if prior != end {
                 relink(prior);
                 end = prior;

@@ -1,4 +1,4 @@
-//! Freelists that are taken to become hollow objects, against frees and refills of their slabs.
+//! Freelists that are taken to become evicted objects, against frees and refills of their slabs.
 
 use std::vec;
 use std::vec::Vec;
@@ -6,7 +6,7 @@ use std::vec::Vec;
 use super::bench::Bench;
 use super::{explore, race};
 use crate::base::units::PageIndex;
-use crate::engine::sheaves::node::Freed;
+use crate::slab::partial::Freed;
 
 const PAGE: PageIndex = PageIndex(0);
 
@@ -18,26 +18,26 @@ fn a_freelist_taken_beside_a_free_and_a_refill_has_one_owner() {
         bench.free(vec![a]);
         let (one, two) = (bench.clone(), bench.clone());
         // That no object has two owners is checked where it is claimed.
-        let (_, got, hollow) = race(move || one.free(vec![b]), move || two.refill(2), || bench.take_sparse(1));
-        let hollow: usize = hollow.iter().map(Vec::len).sum();
-        assert!((1..=2).contains(&(got.len() + hollow)), "one object was there, one came");
+        let (_, got, evicted) = race(move || one.free(vec![b]), move || two.refill(2), || bench.take_sparse(1));
+        let evicted: usize = evicted.iter().map(Vec::len).sum();
+        assert!((1..=2).contains(&(got.len() + evicted)), "one object was there, one came");
         bench.audit();
     });
 }
 
 #[test]
-fn a_slab_with_hollow_objects_stays_and_is_discarded_once_when_they_come_home() {
+fn a_slab_with_evicted_objects_stays_and_is_discarded_once_when_they_are_restored() {
     explore(|| {
         let (bench, mut slabs) = Bench::full(1, 3, 0, true);
         let [a, b, c] = <[_; 3]>::try_from(slabs.remove(0)).unwrap();
         bench.free(vec![a, b]);
         let one = bench.clone();
-        let (last, (), hollow) = race(move || one.free(vec![c]), || (), || bench.take_sparse(2));
-        if hollow.is_empty() {
+        let (last, (), evicted) = race(move || one.free(vec![c]), || (), || bench.take_sparse(2));
+        if evicted.is_empty() {
             assert_eq!(last, Freed::Discard, "the last free was before");
         } else {
-            assert!(!bench.is_discarded(PAGE), "a slab with hollow objects was discarded");
-            let ends: Vec<Freed> = hollow.into_iter().map(|objects| bench.free(objects)).collect();
+            assert!(!bench.is_discarded(PAGE), "a slab with evicted objects was discarded");
+            let ends: Vec<Freed> = evicted.into_iter().map(|objects| bench.free(objects)).collect();
             assert!(ends.contains(&Freed::Discard) || last == Freed::Discard);
         }
         assert!(bench.is_discarded(PAGE));
@@ -52,7 +52,7 @@ fn part_of_a_freelist_goes_back_beside_the_last_free_and_a_shrink() {
         let [a, b, c] = <[_; 3]>::try_from(slabs.remove(0)).unwrap();
         bench.free(vec![a, b]);
         let (one, two) = (bench.clone(), bench.clone());
-        let hollow = move || {
+        let evicted = move || {
             let mut slabs = one.take_sparse(2);
             slabs.pop().map(|mut objects| {
                 // Objects of pages that others reach into go back at once.
@@ -61,7 +61,7 @@ fn part_of_a_freelist_goes_back_beside_the_last_free_and_a_shrink() {
                 kept
             })
         };
-        let (kept, (), _) = race(hollow, move || _ = two.free(vec![c]), || bench.trim());
+        let (kept, (), _) = race(evicted, move || _ = two.free(vec![c]), || bench.trim());
         assert_eq!(bench.is_discarded(PAGE), kept.is_none());
         if let Some(kept) = kept {
             bench.free(kept);
@@ -81,10 +81,10 @@ fn a_look_at_several_slabs_beside_frees_keeps_each_on_the_list() {
         bench.free(vec![slabs[0].remove(0)]);
         bench.free(vec![slabs[1].remove(0)]);
         let (one, two) = (bench.clone(), bench.clone());
-        let (_, end, hollow) =
+        let (_, end, evicted) =
             race(move || one.free(vec![full]), move || two.free(vec![last]), || bench.take_sparse(1));
-        let found = hollow.len();
-        let ends: Vec<Freed> = hollow.into_iter().map(|objects| bench.free(objects)).collect();
+        let found = evicted.len();
+        let ends: Vec<Freed> = evicted.into_iter().map(|objects| bench.free(objects)).collect();
         assert!((1..=3).contains(&found), "the first slab is there from the start");
         assert_eq!(1, ends.into_iter().chain([end]).filter(|&end| end == Freed::Discard).count());
         assert_eq!(bench.listed().len(), 2);

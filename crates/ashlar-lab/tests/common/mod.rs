@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The tool.
-pub(crate) const ASHLAR: &str = env!("CARGO_BIN_EXE_ashlar");
+pub(crate) const ASHLAR: &str = env!("CARGO_BIN_EXE_ashlar-lab");
 
 /// A command without what this environment says to allocators.
 pub(crate) fn command(program: impl AsRef<Path>) -> Command {

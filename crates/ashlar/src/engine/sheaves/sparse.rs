@@ -1,4 +1,4 @@
-//! Hollow objects: free objects whose pages went back to the system while their slab is in use.
+//! Evicted objects: free objects whose pages went back to the system while their slab is in use.
 //!
 //! A program that frees nine of ten objects and goes on with others leaves slabs of which each page but a few is free, and no other size can
 //! have them. A slab stays whole, but its free pages need no memory: they are released, and read as zeros when they are used again.
@@ -10,51 +10,51 @@
 //! |---|---|---|
 //! | uncarved, linked | free | the slab's state word and its freelist |
 //! | on a sheaf of a CPU or barn | in use | the sheaf |
-//! | hollow | in use | a sheaf of the node's [`Hollow`], and counted in the head of its slab |
+//! | evicted | in use | a sheaf of the node's [`Evicted`], and counted in the head of its slab |
 //!
-//! ## Becoming hollow
-//! [`hollow`] takes whole freelists of slabs that have a page's worth of linked objects, under list_lock, and follows them after. From
+//! ## Becoming evicted
+//! [`evict_free_pages`] takes whole freelists of slabs that have a page's worth of linked objects, under list_lock, and follows them after. From
 //! then on these objects are its own: to their slab they are in use, so it cannot become empty, and frees and refills of others concern
 //! other objects. Where all objects that reach into a page are its own, nobody reads or writes the page, and it is released. Objects
-//! that reach into a released page become hollow; all others go back as a chain, linked anew. Uncarved objects are left alone: others
+//! that reach into a released page become evicted; all others go back as a chain, linked anew. Uncarved objects are left alone: others
 //! may carve them at any time, and mostly nobody has touched their pages.
 //!
 //! ## And back
-//! * A refill takes hollow objects after linked ones and before those of new slabs ([`refill`]).
-//! * When all objects of a slab that are in use are hollow, they go home ([`come_home`]): the free that empties a slab writes no link. So whoever wants
+//! * A refill takes evicted objects after linked ones and before those of new slabs ([`refill`]).
+//! * When all objects of a slab that are in use are evicted, they go home ([`restore_emptied`]): the free that empties a slab writes no link. So whoever wants
 //!   slabs to become empty, to shrink or destroy the cache, need bring no others home, and no released page is touched for it.
 //!
 //! ## Invariants
-//! * Sheaves here are full: their capacity is the number of their objects. Objects of one slab that became hollow together are
+//! * Sheaves here are full: their capacity is the number of their objects. Objects of one slab that became evicted together are
 //!   neighbours on one sheaf.
-//! * The hollow count of a slab's head, guarded by list_lock, is that of its objects on sheaves here or in the hands of a function
+//! * The evicted count of a slab's head, guarded by list_lock, is that of its objects on sheaves here or in the hands of a function
 //!   of this file. It goes up before a sheaf is put here, and down after it was taken.
-//! * Only slabs of caches without a constructor have hollow objects: constructed objects would lose their contents.
+//! * Only slabs of caches without a constructor have evicted objects: constructed objects would lose their contents.
 //!
-//! Lock: the *hollow lock*, one a node and cache, held for a few instructions; nothing is taken under it.
+//! Lock: the *evicted lock*, one a node and cache, held for a few instructions; nothing is taken under it.
 #![allow(unsafe_code, reason = "reads and writes free links, releases pages of free objects")]
 
 use core::ptr::NonNull;
 
-use super::Node;
-use super::flush::flush;
-use super::node::{Chain, Freed, Taken};
-use super::refill::NOTHING;
+use super::SheafNode;
 use crate::base::report;
 use crate::base::source::PageSource;
 use crate::base::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, SpinLock};
 use crate::base::units::{Order, PAGE_SIZE, PageIndex, align_up};
-use crate::engine::{Engine, RawCache, tunable};
+use crate::engine::{Engine, RawCache};
 use crate::pages::head::PageHead;
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
-use crate::percpu::sheaf::{Cut, MAX_SHEAF_CAPACITY, Sheaf, SheafList, new_sheaf, retire_sheaf};
+use crate::percpu::sheaf::{MAX_SHEAF_CAPACITY, Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
+use crate::slab::discard::discard;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::partial::{Chain, Freed, Taken};
+use crate::slab::return_objects::return_objects;
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 /// Slabs handled in one go.
 const BATCH: usize = 16;
-/// Most objects of a slab that is looked at: what is hollow of one slab must fit on a sheaf. Slabs of several pages have more only by
+/// Most objects of a slab that is looked at: what is evicted of one slab must fit on a sheaf. Slabs of several pages have more only by
 /// the option `min_order`.
 const MOST_OBJECTS: usize = if MAX_SHEAF_CAPACITY < 256 { MAX_SHEAF_CAPACITY } else { 256 };
 /// Pages' worth of linked objects that make a slab worth a look: of fewer no page is free.
@@ -64,22 +64,22 @@ const WORTH: usize = 1;
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 
 struct Stock {
-    /// Full sheaves, and those of them that [`come_home`] has looked at since it began.
+    /// Full sheaves, and those of them that [`restore_emptied`] has looked at since it began.
     sheaves: SheafList,
     looked_at: SheafList,
 }
 
-/// The hollow objects of a node and cache; see the module.
-pub(crate) struct Hollow {
+/// The evicted objects of a node and cache; see the module.
+pub(crate) struct Evicted {
     stock: SpinLock<Stock>,
     /// Objects here. Changed under the lock; read without it, so that a refill takes none where there is nothing.
     objects: AtomicUsize,
 }
 
-impl Hollow {
+impl Evicted {
     pub(super) const fn new() -> Self {
         let stock = Stock { sheaves: SheafList::new(), looked_at: SheafList::new() };
-        Hollow { stock: SpinLock::new(stock), objects: AtomicUsize::new(0) }
+        Evicted { stock: SpinLock::new(stock), objects: AtomicUsize::new(0) }
     }
 
     /// Objects here.
@@ -109,24 +109,24 @@ impl Hollow {
     }
 
     /// Begins a look at all sheaves.
-    fn look_again(&self) {
+    fn look_at_all_again(&self) {
         let mut stock = self.stock.lock();
         while let Some((sheaf, _)) = stock.looked_at.pop_full() {
             stock.sheaves.push(sheaf);
         }
     }
 
-    /// The hollow lock, for a fork.
+    /// The evicted lock, for a fork.
     pub(super) fn lock_word(&self) -> &LockWord {
         self.stock.word()
     }
 }
 
-/// Fills `out` from its start with hollow objects of `node`; how many. What is not needed of a sheaf stays on it.
-pub(super) fn refill(node: &Node, out: &mut [usize]) -> usize {
+/// Fills `out` from its start with evicted objects of `node`; how many. What is not needed of a sheaf stays on it.
+pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
     let mut got = 0;
     while got < out.len() {
-        let Some(mut sheaf) = node.hollow.take(true) else { break };
+        let Some(mut sheaf) = node.evicted.take(true) else { break };
         let from = got;
         while got < out.len()
             && let Some(object) = sheaf.pop()
@@ -134,23 +134,23 @@ pub(super) fn refill(node: &Node, out: &mut [usize]) -> usize {
             out[got] = object;
             got += 1;
         }
-        let list = node.list.lock();
+        let list = node.slabs.list.lock();
         for (page, group) in groups(&out[from..got]) {
-            MEMMAP.head(page).remove_hollow(group.len());
+            MEMMAP.head(page).remove_evicted(group.len());
         }
         drop(list);
-        put_rest(node, sheaf, false);
+        put_back(node, sheaf, false);
     }
     got
 }
 
 /// Puts a sheaf with what it holds back, or to the pool if that is nothing.
-fn put_rest(node: &Node, mut sheaf: Sheaf, looked_at: bool) {
+fn put_back(node: &SheafNode, mut sheaf: Sheaf, looked_at: bool) {
     if sheaf.len() == 0 {
         return retire_sheaf(sheaf);
     }
     sheaf.tighten();
-    node.hollow.put(sheaf, looked_at);
+    node.evicted.put(sheaf, looked_at);
 }
 
 /// The first page of the slab of an object.
@@ -165,27 +165,27 @@ fn groups(objects: &[usize]) -> impl Iterator<Item = (PageIndex, &[usize])> {
     groups.filter_map(|group| Some((slab_of(*group.first()?)?, group)))
 }
 
-/// Brings the objects of slabs home of which all that is in use is hollow: the slabs become empty, and go back or are kept as any that do.
+/// Brings the objects of slabs home of which all that is in use is evicted: the slabs become empty, and go back or are kept as any that do.
 /// True if there were some.
 #[inline]
-pub(super) fn come_home(cache: &'static RawCache, node: &Node) -> bool {
-    node.hollow.objects() > 0 && bring_home(cache, node)
+pub(super) fn restore_emptied_of(cache: &'static RawCache, node: &SheafNode) -> bool {
+    node.evicted.objects() > 0 && restore_emptied_of_node(cache, node)
 }
 
 #[cold]
-fn bring_home(cache: &'static RawCache, node: &Node) -> bool {
-    node.hollow.look_again();
+fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
+    node.evicted.look_at_all_again();
     let mut came = false;
     // One sheaf at a time, so that others find the rest.
-    while let Some(mut sheaf) = node.hollow.take(false) {
+    while let Some(mut sheaf) = node.evicted.take(false) {
         let all = sheaf.len();
         let mut kept = 0;
         let room = sheaf.room();
         let mut from = 0;
         let first = |objects: &[usize]| groups(objects).next().map(|(page, group)| (page, group.len()));
         while let Some((page, count)) = first(&room[from..all]) {
-            if leaves(node, page, count) {
-                flush(cache, &room[from..from + count]);
+            if try_release_slab(node, page, count) {
+                return_objects(&cache.slabs, &room[from..from + count]);
                 came = true;
             } else {
                 room.copy_within(from..from + count, kept);
@@ -196,18 +196,18 @@ fn bring_home(cache: &'static RawCache, node: &Node) -> bool {
         // What is kept is at the start of the room: objects are at its end.
         room.copy_within(..kept, all - kept);
         sheaf.set_len(kept);
-        put_rest(node, sheaf, true);
+        put_back(node, sheaf, true);
     }
     came
 }
 
-/// Whether all objects of a slab that are in use are hollow. Then `count` of them are no longer.
-fn leaves(node: &Node, page: PageIndex, count: usize) -> bool {
+/// Whether all objects of a slab that are in use are evicted. Then `count` of them are no longer.
+fn try_release_slab(node: &SheafNode, page: PageIndex, count: usize) -> bool {
     let head = MEMMAP.head(page);
-    let _list = node.list.lock();
-    let leaves = usize::from(state_of(head).inuse()) == head.hollow();
+    let _list = node.slabs.list.lock();
+    let leaves = usize::from(state_of(head).inuse()) == head.evicted();
     if leaves {
-        head.remove_hollow(count);
+        head.remove_evicted(count);
     }
     leaves
 }
@@ -221,12 +221,12 @@ fn granule(source: &dyn PageSource) -> usize {
     source.page_size().max(PAGE_SIZE)
 }
 
-/// The source of the pages, if slabs of `cache` may have hollow objects.
+/// The source of the pages, if slabs of `cache` may have evicted objects.
 fn source_for(cache: &RawCache) -> Option<&'static dyn PageSource> {
     let source = ZONE.source()?;
     let suits = cache.engine == Engine::Sheaves
-        && cache.ctor.is_none()
-        && cache.geometry.order.bytes() >= WORTH * granule(source)
+        && cache.slabs.ctor.is_none()
+        && cache.slabs.geometry.order.bytes() >= WORTH * granule(source)
         && REFUSED.load(Ordering::Relaxed) == 0;
     suits.then_some(source)
 }
@@ -238,38 +238,38 @@ fn worth(head: &PageHead, stride: usize, granule: usize) -> Option<usize> {
     (fits && bytes >= WORTH * granule).then_some(bytes)
 }
 
-/// See [`crate::engine::sparse_bytes`]: what [`hollow`] would look at.
+/// See [`crate::engine::sparse_bytes`]: what [`evict_free_pages`] would look at.
 pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
     let Some(source) = source_for(cache) else { return 0 };
     let granule = granule(source);
     let mut sum = 0;
-    for node in cache.state.nodes {
-        let list = node.list.lock();
+    for node in cache.state.sheaf_nodes {
+        let list = node.slabs.list.lock();
         let mut page = list.first();
         while page != PageIndex::NONE {
             let head = MEMMAP.head(page);
-            sum += worth(head, cache.geometry.stride, granule).unwrap_or(0);
+            sum += worth(head, cache.slabs.geometry.stride, granule).unwrap_or(0);
             page = head.next();
         }
     }
     sum
 }
 
-/// See [`crate::engine::hollow`].
-pub(crate) fn hollow(cache: &'static RawCache) -> usize {
+/// See [`crate::engine::evict_free_pages`].
+pub(crate) fn evict_free_pages(cache: &'static RawCache) -> usize {
     let Some(source) = source_for(cache) else { return 0 };
-    cache.state.nodes.iter().map(|node| Pass { cache, node, source, sheaf: None, given: 0 }.run()).sum()
+    cache.state.sheaf_nodes.iter().map(|node| Pass { cache, node, source, sheaf: None, given: 0 }.evict()).sum()
 }
 
-/// See [`crate::engine::come_home`].
-pub(crate) fn all_come_home(cache: &'static RawCache) -> bool {
-    cache.state.nodes.iter().filter(|node| come_home(cache, node)).count() > 0
+/// See [`crate::engine::restore_emptied`].
+pub(crate) fn restore_emptied(cache: &'static RawCache) -> bool {
+    cache.state.sheaf_nodes.iter().filter(|node| restore_emptied_of(cache, node)).count() > 0
 }
 
 /// A look at the partial slabs of a node.
 struct Pass {
     cache: &'static RawCache,
-    node: &'static Node,
+    node: &'static SheafNode,
     source: &'static dyn PageSource,
     /// The sheaf that is being filled.
     sheaf: Option<Sheaf>,
@@ -278,27 +278,27 @@ struct Pass {
 }
 
 impl Pass {
-    fn run(mut self) -> usize {
-        let (stride, granule) = (self.cache.geometry.stride, granule(self.source));
+    fn evict(mut self) -> usize {
+        let (stride, granule) = (self.cache.slabs.geometry.stride, granule(self.source));
         // Others may add slabs meanwhile: those there are now are enough.
-        let mut left = self.node.list.lock().count;
+        let mut left = self.node.slabs.list.lock().count;
         while left > 0 {
-            let mut taken = [NOTHING; BATCH];
+            let mut taken = [Taken::NOTHING; BATCH];
             let is_sparse = |head: &PageHead| worth(head, stride, granule).is_some();
-            let slabs = self.node.list.take_sparse(&MEMMAP, &mut left, is_sparse, &mut taken);
+            let slabs = self.node.slabs.list.take_sparse(&MEMMAP, &mut left, is_sparse, &mut taken);
             taken[..slabs].iter().for_each(|taken| self.look_at(taken));
             if REFUSED.load(Ordering::Relaxed) != 0 {
                 break;
             }
         }
-        self.store();
+        self.put_sheaf();
         self.given
     }
 
     /// Puts the sheaf that was being filled into the store.
-    fn store(&mut self) {
+    fn put_sheaf(&mut self) {
         if let Some(sheaf) = self.sheaf.take() {
-            put_rest(self.node, sheaf, false);
+            put_back(self.node, sheaf, false);
         }
     }
 
@@ -307,30 +307,30 @@ impl Pass {
         let head = MEMMAP.head(taken.page);
         let base = MEMMAP.address_of(taken.page);
         let Some(linked) = self.follow(base, head.objects(), taken.chain) else {
-            return self.node.list.quarantine(&MEMMAP, taken.page);
+            return self.node.slabs.list.quarantine(&MEMMAP, taken.page);
         };
         let bytes = Order(head.order()).bytes();
-        let (stride, granule) = (self.cache.geometry.stride, granule(self.source));
+        let (stride, granule) = (self.cache.slabs.geometry.stride, granule(self.source));
         let pages = Pages { base, bytes, stride, objects: head.objects(), granule };
-        let mut hollow = pages.reaching_into_free(&linked);
-        let count = hollow.len();
-        if count > 0 && self.has_room(count) && self.release(&pages, &linked) {
-            let list = self.node.list.lock();
-            head.add_hollow(count);
+        let mut evicted = pages.reaching_into_free(&linked);
+        let count = evicted.len();
+        if count > 0 && self.has_room(count) && self.release_pages(&pages, &linked) {
+            let list = self.node.slabs.list.lock();
+            head.add_evicted(count);
             drop(list);
             if let Some(sheaf) = &mut self.sheaf {
                 // The first is to be the first that is handed out.
-                hollow.iter_down().for_each(|index| _ = sheaf.push(base + usize::from(index) * stride));
+                evicted.iter_down().for_each(|index| _ = sheaf.push(base + usize::from(index) * stride));
             }
         } else {
-            hollow = Set::EMPTY;
+            evicted = Set::EMPTY;
         }
-        self.give_back(taken.page, base, &linked.without(&hollow));
+        self.give_back(taken.page, base, &linked.without(&evicted));
     }
 
     /// The objects of a freelist; `None`, after a report, where it is corrupt.
     fn follow(&self, base: usize, limit: u16, chain: Chain) -> Option<Set> {
-        let geometry = &self.cache.geometry;
+        let geometry = &self.cache.slabs.geometry;
         let mut objects = Set::EMPTY;
         let mut index = chain.head;
         for _ in 0..chain.count {
@@ -340,7 +340,7 @@ impl Pass {
             }
             let link = base + usize::from(index) * geometry.stride + geometry.link_offset;
             // SAFETY: the freelist was taken with its slab's state word, so its objects are ours, and the index is one of the slab's.
-            match unsafe { read_link(link, self.cache.secret, limit) } {
+            match unsafe { read_link(link, self.cache.slabs.secret, limit) } {
                 Ok(next) => index = next,
                 Err(bad) => {
                     report::corrupt_link(self.cache.name(), bad.at);
@@ -354,14 +354,14 @@ impl Pass {
     /// Whether there is a sheaf with room for `count` objects.
     fn has_room(&mut self, count: usize) -> bool {
         if self.sheaf.as_ref().is_none_or(|sheaf| sheaf.free() < count) {
-            self.store();
-            self.sheaf = new_sheaf(MAX_SHEAF_CAPACITY, Cut::WHOLE);
+            self.put_sheaf();
+            self.sheaf = new_sheaf(MAX_SHEAF_CAPACITY, SheafSize::WHOLE);
         }
         self.sheaf.is_some()
     }
 
     /// Releases all pages that none but `free` objects reach into. False when the source refuses: then what was in them is undefined.
-    fn release(&mut self, pages: &Pages, free: &Set) -> bool {
+    fn release_pages(&mut self, pages: &Pages, free: &Set) -> bool {
         let mut done = true;
         pages.each_free_run(free, |start, end| {
             done &= NonNull::new(start as *mut u8).is_some_and(|at| {
@@ -385,14 +385,14 @@ impl Pass {
         let link = |prior: u16| {
             let nexts = objects.iter().skip(1).chain([prior]);
             for (index, next) in objects.iter().zip(nexts) {
-                let at = base + usize::from(index) * cache.geometry.stride + cache.geometry.link_offset;
+                let at = base + usize::from(index) * cache.slabs.geometry.stride + cache.slabs.geometry.link_offset;
                 // SAFETY: the object was taken off its freelist by this pass, and is ours until the chain is published.
-                unsafe { write_link(at, cache.secret, next) };
+                unsafe { write_link(at, cache.slabs.secret, next) };
             }
         };
-        let min_partial = tunable(&cache.min_partial);
-        if self.node.list.free_chain(&MEMMAP, page, chain, min_partial, true, link) == Freed::Discard {
-            super::discard(self.node, &[page]);
+        let min_partial = cache.slabs.min_partial();
+        if self.node.slabs.list.push_chain(&MEMMAP, page, chain, min_partial, true, link) == Freed::Discard {
+            discard(self.node.slabs, &[page]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is installed beside the tool says what the tool understands: completions for shells, and the manual page.
 //!
 //! Completions are files of the repository, not an output of the build, so that an installation for another machine
-//! need not run the tool. `ASHLAR_UPDATE_GOLDEN=1 cargo test -p ashlar-cli shipped` writes them anew.
+//! need not run the tool. `ASHLAR_UPDATE_GOLDEN=1 cargo test -p ashlar-lab shipped` writes them anew.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,48 +1,36 @@
-//! A node's stock of one cache: its partial slabs, its barns, and its hollow objects.
+//! The exchange of sheaves between CPUs and the barns of a node, which stand in front of its slabs.
 //!
 //! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
 //! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
-//! other's, as a consumer that frees feeds a producer that allocates (`crossing`).
+//! other's, as a consumer that frees feeds a producer that allocates (`remote_free`).
 
 use super::barn::{Barn, ROBBED_AT_ONCE};
-use super::counters::{Counters, Line};
-use super::crossing::{self, Side};
-use super::flush::flush;
-use super::hollow::Hollow;
 use super::locality;
-use super::node::NodeList;
+use super::remote_free::{self, FreedFor};
+use super::sparse::Evicted;
 use crate::base::sync::{Ordering, Visit};
 use crate::base::units::CpuId;
-use crate::engine::{RawCache, meta_slice, tunable};
-use crate::pages::zone::ZONE;
+use crate::engine::{RawCache, tunable};
+use crate::pages::meta::meta_slice;
 use crate::percpu::area::{PERCPU, is_sided};
-use crate::percpu::sheaf::{Cut, Sheaf, SheafList, new_sheaf, retire_sheaf};
+use crate::percpu::sheaf::{Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
+use crate::slab::node::Node;
+use crate::slab::return_objects::return_objects;
 
 /// Most barns of a node and cache; CPUs beyond that share.
 pub(crate) const MAX_BARNS: usize = 16;
 /// Bytes of objects in one barn above which the reaper is woken.
 const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
 
-/// What a cache keeps for one node.
-pub(crate) struct Node {
-    pub(crate) list: NodeList,
+/// The sheaves of one cache on one node.
+pub(crate) struct SheafNode {
+    /// The slabs of the same node.
+    pub(crate) slabs: &'static Node,
     pub(crate) barns: &'static [Barn],
-    pub(super) hollow: Hollow,
-    pub(crate) counters: Counters,
+    pub(super) evicted: Evicted,
 }
 
-impl Node {
-    const fn new(barns: &'static [Barn], counters: Counters) -> Node {
-        Node { list: NodeList::new(), barns, hollow: Hollow::new(), counters }
-    }
-
-    /// Starts all counts from zero, for a new cache in an old place.
-    fn reset_counts(&self) {
-        self.counters.reset();
-        self.list.raw().reset_taken();
-        self.barns.iter().for_each(Barn::reset_stats);
-    }
-
+impl SheafNode {
     /// The barn of a CPU.
     #[inline]
     pub(super) fn barn(&self, cpu: CpuId) -> &Barn {
@@ -50,17 +38,18 @@ impl Node {
     }
 }
 
-/// See [`crate::engine::EngineState::open`].
-pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
+/// See [`crate::engine::EngineState::open`]. `slabs` are the nodes of the same entry of the registry, which it keeps for ever.
+pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> Option<()> {
     if nodes.is_empty() {
         let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
         let barns = cpus.clamp(1, MAX_BARNS);
-        *nodes = meta_slice(ZONE.nodes(), || {
-            let counters = Counters::new(meta_slice(barns, || Some(Line::default()))?);
-            Some(Node::new(meta_slice(barns, || Some(Barn::new()))?, counters))
+        let mut of_node = slabs.iter();
+        *nodes = meta_slice(slabs.len(), || {
+            let barns = meta_slice(barns, || Some(Barn::new()))?;
+            Some(SheafNode { slabs: of_node.next()?, barns, evicted: Evicted::new() })
         })?;
     }
-    nodes.iter().for_each(Node::reset_counts);
+    nodes.iter().flat_map(|node| node.barns).for_each(Barn::reset_stats);
     Some(())
 }
 
@@ -70,17 +59,17 @@ pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
 }
 
 /// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough, of scattered objects soon.
-pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full: Sheaf, side: Side) {
+pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
     if !fits(cache, &full) {
-        return flush_sheaf(cache, full);
+        return return_sheaf(cache, full);
     }
-    let stride = cache.geometry.stride;
+    let stride = cache.slabs.geometry.stride;
     let mut limit = tunable(&cache.barn_limit) * tunable(&cache.sheaf_capacity);
-    if locality::is_scattered(cache, &full, side) {
+    if locality::is_scattered(cache, &full, freed_for) {
         limit = limit.min(locality::SCATTERED_BYTES / stride);
     }
-    if side == Side::Other {
-        crossing::hand_over(cache, &full);
+    if freed_for == FreedFor::OtherCpu {
+        remote_free::hand_over(cache, &full);
     }
     match node.barn(cpu).put_full(full, limit) {
         Ok(objects) => {
@@ -89,7 +78,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
             }
         }
         Err(mut full) => {
-            flush(cache, full.objects());
+            return_objects(&cache.slabs, full.objects());
             full.set_len(0);
             put_empty(node, cpu, full);
         }
@@ -97,19 +86,19 @@ pub(super) fn store_full(cache: &'static RawCache, node: &Node, cpu: CpuId, full
 }
 
 /// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
-pub(super) fn take_full(cache: &'static RawCache, node: &Node, cpu: CpuId) -> Option<Sheaf> {
+pub(super) fn take_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     loop {
         let full = node.barn(cpu).get_full().or_else(|| rob_full(node, cpu))?;
         if fits(cache, &full) {
             return Some(full);
         }
-        flush_sheaf(cache, full);
+        return_sheaf(cache, full);
     }
 }
 
 /// Robs another CPU's barn of some full sheaves and moves them here; what is more than one goes to the CPU's own barn. The other gets as many
 /// empty ones for them: it will need them, and would come and rob those.
-fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+fn rob_full(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     let own = node.barn(cpu);
     others(node, cpu).find_map(|barn| {
         let robbed = barn.rob_full(ROBBED_AT_ONCE);
@@ -125,7 +114,7 @@ fn rob_full(node: &Node, cpu: CpuId) -> Option<Sheaf> {
 }
 
 /// Robs another CPU's barn of some empty sheaves, as [`rob_full`].
-fn rob_empty(node: &Node, cpu: CpuId) -> Option<Sheaf> {
+fn rob_empty(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     others(node, cpu).find_map(|barn| {
         let robbed = barn.rob_empty(ROBBED_AT_ONCE);
         robbed.prefetch();
@@ -161,7 +150,7 @@ fn move_here(
 }
 
 /// The barns of the other CPUs, the next one first.
-fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
+fn others(node: &SheafNode, cpu: CpuId) -> impl Iterator<Item = &Barn> {
     let own = cpu.0 as usize % node.barns.len();
     let (before, after) = (&node.barns[..own], &node.barns[own + 1..]);
     after.iter().chain(before)
@@ -169,9 +158,9 @@ fn others(node: &Node, cpu: CpuId) -> impl Iterator<Item = &Barn> {
 
 /// An empty sheaf of the given capacity: where one CPU only frees what another allocates, the empty sheaves pile up
 /// at the other's barn.
-pub(super) fn empty_sheaf(cache: &RawCache, node: &Node, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
+pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
     match node.barn(cpu).get_empty().or_else(|| rob_empty(node, cpu)) {
-        Some(mut sheaf) if capacity <= sheaf.cut().most() => {
+        Some(mut sheaf) if capacity <= sheaf.size().most() => {
             if sheaf.capacity() != capacity {
                 sheaf.set_capacity(capacity);
             }
@@ -182,43 +171,43 @@ pub(super) fn empty_sheaf(cache: &RawCache, node: &Node, cpu: CpuId, capacity: u
             if let Some(small) = small {
                 retire_sheaf(small);
             }
-            new_sheaf(capacity, cut(cache))
+            new_sheaf(capacity, sheaf_size(cache))
         }
     }
 }
 
-/// The size of a cache's sheaves. Only malloc's have some that are smaller than a unit: it has many caches, of which a program uses dozens, each
+/// The size of a cache's sheaves. Only malloc's have some that are smaller than a sheaf page: it has many caches, of which a program uses dozens, each
 /// with two sheaves on each CPU; and the sections for many objects at a time, which others have, know one size.
-fn cut(cache: &RawCache) -> Cut {
-    if is_sided(cache.slot) { Cut::for_capacity(tunable(&cache.sheaf_capacity)) } else { Cut::WHOLE }
+fn sheaf_size(cache: &RawCache) -> SheafSize {
+    if is_sided(cache.slot) { SheafSize::for_capacity(tunable(&cache.sheaf_capacity)) } else { SheafSize::WHOLE }
 }
 
 /// Puts an empty sheaf into the CPU's barn, or into the pool.
-pub(super) fn put_empty(node: &Node, cpu: CpuId, sheaf: Sheaf) {
+pub(super) fn put_empty(node: &SheafNode, cpu: CpuId, sheaf: Sheaf) {
     if let Err(sheaf) = node.barn(cpu).put_empty(sheaf) {
         retire_sheaf(sheaf);
     }
 }
 
 /// Flushes one sheaf that was taken from a CPU or a barn.
-pub(super) fn flush_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
-    flush(cache, sheaf.objects());
+pub(super) fn return_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
+    return_objects(&cache.slabs, sheaf.objects());
     sheaf.set_len(0);
     retire_sheaf(sheaf);
 }
 
 /// Brings the objects of up to `count` full sheaves of a barn back to their slabs.
-fn flush_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
+fn return_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
     for _ in 0..count {
         let Some(sheaf) = barn.get_full() else { break };
-        flush_sheaf(cache, sheaf);
+        return_sheaf(cache, sheaf);
     }
 }
 
-/// See [`crate::engine::release`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
-pub(crate) fn release(cache: &'static RawCache) {
-    for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
-        flush_sheaves(cache, barn, usize::MAX);
+/// See [`crate::engine::release_held`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
+pub(crate) fn release_held(cache: &'static RawCache) {
+    for barn in cache.state.sheaf_nodes.iter().flat_map(|node| node.barns) {
+        return_sheaves(cache, barn, usize::MAX);
         retire_empty(barn);
     }
 }
@@ -233,16 +222,16 @@ pub(super) fn retire_empty(barn: &Barn) {
 /// See [`crate::engine::reap`]: what barns held without need goes back to slabs.
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut busy = false;
-    for barn in cache.state.nodes.iter().flat_map(|node| node.barns) {
-        let (used, unused) = barn.look();
+    for barn in cache.state.sheaf_nodes.iter().flat_map(|node| node.barns) {
+        let (used, unused) = barn.take_surplus();
         busy |= used;
         if !used {
             retire_empty(barn);
         }
         if unused > 0 {
-            flush_sheaves(cache, barn, unused);
+            return_sheaves(cache, barn, unused);
             // The flush itself is no use.
-            barn.look();
+            barn.take_surplus();
         }
     }
     busy
@@ -250,15 +239,14 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
 
 /// See [`crate::engine::held_bytes`]: the full sheaves of barns.
 pub(crate) fn held_bytes(cache: &RawCache) -> usize {
-    let objects: usize = cache.state.nodes.iter().flat_map(|node| node.barns).map(Barn::full_objects).sum();
-    objects * cache.geometry.stride
+    let objects: usize = cache.state.sheaf_nodes.iter().flat_map(|node| node.barns).map(Barn::full_objects).sum();
+    objects * cache.slabs.geometry.stride
 }
 
 /// Visits the locks of node entries, for a fork.
-pub(crate) fn for_each_lock(nodes: &[Node], visit: Visit<'_>) {
+pub(crate) fn for_each_lock(nodes: &[SheafNode], visit: Visit<'_>) {
     for node in nodes {
-        visit(node.list.raw().word());
         node.barns.iter().for_each(|barn| visit(barn.lock_word()));
-        visit(node.hollow.lock_word());
+        visit(node.evicted.lock_word());
     }
 }
