@@ -158,6 +158,20 @@ pub(crate) fn slot0(offset: u16) -> usize {
     PERCPU.base.load(Ordering::Relaxed) + usize::from(offset)
 }
 
+/// Attempts at the slot before an operation does without it; each failure means that another thread on this
+/// CPU made progress.
+pub(crate) const ATTEMPTS: usize = 8;
+
+/// True for the top of an empty sheaf that the view's owner may look at.
+#[inline]
+pub(crate) fn is_empty(top: usize) -> bool {
+    #[expect(unsafe_code, reason = "looks at a sheaf")]
+    // SAFETY: tops point to a word of a sheaf; sheaves are never unmapped, so the worst a stale top can give
+    // is a stale answer, and every use of the answer is checked by the exchange that follows.
+    let word = unsafe { (top as *const usize).read_volatile() };
+    word == 0
+}
+
 /// True for the top of a full sheaf, and for the null sheaf.
 #[inline]
 pub(crate) fn is_full(top: usize) -> bool {

@@ -6,7 +6,7 @@
 //! fresh slab touches no object at all.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
-use super::SheafNode;
+use super::node::SheafNode;
 use super::{locality, sparse};
 use crate::base::report;
 use crate::base::sync::prefetch;
