@@ -50,17 +50,21 @@
 
 mod figures;
 pub(crate) mod history;
+mod policy;
 mod raw_cache;
 pub(crate) mod select;
 pub(crate) mod sheaves;
+mod spec;
 mod state;
 pub(crate) mod tally;
 mod tunables;
 
 pub use figures::{Counts, Search, Usage};
 pub use history::slub::Stage;
-pub(crate) use raw_cache::{Merge, Plan, RawCache};
+pub(crate) use policy::Policy;
+pub(crate) use raw_cache::RawCache;
 pub use select::Engine;
+pub(crate) use spec::{CacheSpec, Merge};
 pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;
 
@@ -70,29 +74,6 @@ use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, Visit};
 use crate::base::units::{NodeId, PageIndex};
 use crate::pages::zone::ZONE;
 use crate::slab::counters::SlowPathStats;
-
-/// Whose cache it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The program made it, and may destroy it.
-    Program,
-    /// One of kmalloc's size classes.
-    Kmalloc,
-    /// One of malloc's: its live objects stand in the object map.
-    Malloc,
-}
-
-/// What an engine must know of a cache that is about to be, beside its geometry.
-pub(crate) struct Opening {
-    pub(crate) engine: Engine,
-    pub(crate) origin: Origin,
-    /// It shares pages with no other, where its engine leaves it the choice.
-    pub(crate) alone: bool,
-    /// With which others it may share pages.
-    pub(crate) group: u8,
-    /// Of SLAB.
-    pub(crate) queues: slab_queues::QueueOptions,
-}
 
 /// Calls a function of the module of the cache's engine.
 macro_rules! of_engine {

@@ -1,7 +1,7 @@
 //! What the engines keep for one cache, in one place: [`EngineState`].
 
 use super::history::{slab_queues, slob_pools, slub};
-use super::{Engine, Opening, sheaves, tally};
+use super::{CacheSpec, Engine, sheaves, tally};
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
 use crate::slab::geometry::Geometry;
@@ -40,14 +40,14 @@ impl EngineState {
     /// Brings what the engine needs into the state it has at the start of a cache. Where that fails, what was made stays in
     /// the state for the next cache. Under the registry lock. Where objects share pages with those of other caches, `geometry`
     /// becomes that of the pages.
-    pub(crate) fn open(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        if of.engine == Engine::Sheaves { self.open_sheaves() } else { self.open_other(of, geometry) }
+    pub(crate) fn open(&mut self, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        if spec.engine == Engine::Sheaves { self.open_sheaves() } else { self.open_other(spec, geometry) }
     }
 
     /// [`Self::open`] for the engines that have to be asked for.
     #[inline(never)]
-    fn open_other(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        match of.engine {
+    fn open_other(&mut self, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        match spec.engine {
             Engine::Sheaves => self.open_sheaves(),
             Engine::Slub(stage) => {
                 self.open_nodes_and_page_lists()?;
@@ -56,10 +56,12 @@ impl EngineState {
             }
             Engine::Slab => {
                 self.open_nodes_and_page_lists()?;
-                self.slab.open(geometry, &of.queues)
+                self.slab.open(geometry, &spec.queues)
             }
             Engine::Slob => tally::open(&mut self.tallies).ok_or(CreateError::OutOfMemory),
-            Engine::SlobSeg | Engine::SlobCache => slob_pools::open(self, of, geometry).ok_or(CreateError::OutOfMemory),
+            Engine::SlobSeg | Engine::SlobCache => {
+                slob_pools::open(self, spec, geometry).ok_or(CreateError::OutOfMemory)
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
 use crate::engine::history::slob::{self, ObjectState};
-use crate::engine::{self, Origin, RawCache};
+use crate::engine::{self, Policy, RawCache};
 use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::objmap::OBJECTS;
@@ -53,6 +53,8 @@ const CLASSES: [(usize, &str); KMALLOC_CACHES] = [
     (32768, "kmalloc-32k"),
     (LARGEST_KMALLOC_CLASS, "kmalloc-64k"),
 ];
+/// Of its caches: who frees an object has its address alone.
+static KMALLOC: Policy = Policy { family: 1, by_address: true, ..Policy::GENEROUS };
 /// Larger sizes are runs of pages; 0 until the caches exist. As the engine of kmalloc has it
 /// (`Engine::kmalloc_max_cache`).
 static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
@@ -123,7 +125,7 @@ pub(crate) fn create_caches() -> bool {
         // The largest power of two that divides the size: what the kernel promises.
         let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
         let args = CacheArgs { align, ..CacheArgs::default() };
-        let Ok(raw) = create_raw(name, size, &args, Origin::Kmalloc, Some(slot_of(class))) else { return false };
+        let Ok(raw) = create_raw(name, size, &args, &KMALLOC, Some(slot_of(class))) else { return false };
         CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
         // Sizes of a class that the engine does without go to the next.
         if class > 0 && CACHES[class - 1].load(Ordering::Relaxed).is_null() {
@@ -286,7 +288,7 @@ fn find(function: &str, address: usize) -> Option<Found> {
             let cache = registry::cache_of_address(address)?;
             match cache.slabs.locate(address) {
                 // Caches of malloc may share pages; the map knows which it is.
-                Ok(_) if cache.origin == Origin::Malloc => {
+                Ok(_) if cache.policy.tracked => {
                     return Some(Found::Object(crate::malloc::cache_of_object(address).unwrap_or(cache)));
                 }
                 Ok(_) => return Some(Found::Object(cache)),
@@ -318,7 +320,7 @@ pub(crate) extern "C" fn kfree_slow(ptr: *mut u8) {
     // object map too.
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.engine.has_sheaves()
-        && cache.origin != Origin::Malloc
+        && !cache.policy.tracked
     {
         return engine::free_in(cache, slab, ptr as usize);
     }
@@ -335,7 +337,7 @@ fn kfree_rest(ptr: *mut u8) {
     match find("kfree", address) {
         Some(Found::Object(cache)) => {
             // Objects of malloc may come here too; the object map must lose them.
-            if cache.origin == Origin::Malloc && OBJECTS.take(address) == 0 && !cfg!(ashlar_unchecked) {
+            if cache.policy.tracked && OBJECTS.take(address) == 0 && !cfg!(ashlar_unchecked) {
                 return report::freed_twice("kfree", address, cache.name());
             }
             engine::free(cache, address);
@@ -485,7 +487,7 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
     let mut owner: Option<&'static RawCache> = None;
     for &object in objects {
         let cache = registry::cache_of_address(object as usize)
-            .filter(|c| c.origin != Origin::Malloc && c.slabs.locate(object as usize).is_ok());
+            .filter(|c| !c.policy.tracked && c.slabs.locate(object as usize).is_ok());
         let same = match (cache, owner) {
             (Some(a), Some(b)) => core::ptr::eq(a, b),
             _ => false,

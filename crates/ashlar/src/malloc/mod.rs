@@ -25,7 +25,7 @@ use core::ptr::NonNull;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Once, Ordering};
 use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
 use crate::cache::{CacheArgs, create_raw};
-use crate::engine::{self, Origin, RawCache};
+use crate::engine::{self, Policy, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
 pub use crate::options::DeepBind;
 use crate::pages::direct::{self, Fill};
@@ -68,6 +68,35 @@ static BASE: Once = Once::new();
 /// Objects above this size lie in slabs of up to this order, so that a slab holds several, and not many: it goes to others when all are free.
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 4;
+
+/// Of its caches. They keep less than others: a program uses dozens of them at once, has two sheaves of each on each CPU, and what one
+/// holds the others cannot have. Sheaves that cover 31 KiB of objects, and a CPU's own half of that, cost little time where those of 64
+/// took a tenth of a program's memory (docs/why.md). Objects of up to 128 bytes are excepted: of those programs have most, and CPUs hand
+/// most to each other.
+static SMALL: Policy = Policy {
+    family: 2,
+    tracked: true,
+    sided: true,
+    full_sheaf_stride: 128,
+    sheaf_bytes: 31 << 10,
+    this_cpu_bytes: 15 << 10,
+    refill_share: Some(8),
+    ..Policy::GENEROUS
+};
+/// Of caches of objects above a page: a program has few of each size, filling them takes longer than allocating them, and their free objects
+/// were most of what it held.
+static LARGE: Policy = Policy {
+    family: 2,
+    tracked: true,
+    sided: true,
+    full_sheaf_stride: 0,
+    sheaf_bytes: 32 << 10,
+    this_cpu_bytes: 15 << 10,
+    refill_share: Some(8),
+    barn_bytes: 128 << 10,
+    min_partial: Some(1),
+    ..Policy::GENEROUS
+};
 
 /// What to call when start-up is over; 0 for nothing.
 static WHEN_UP: AtomicUsize = AtomicUsize::new(0);
@@ -158,8 +187,9 @@ fn create_cache(class: usize) -> Option<&'static RawCache> {
     // The alignment that `aligned_class` counts on.
     let align = (1 << size.trailing_zeros()).min(PAGE_SIZE);
     let args = CacheArgs { align, max_order, ..CacheArgs::default() };
+    let policy = if size > PAGE_SIZE { &LARGE } else { &SMALL };
     let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
-    let raw = create_raw(name, size, &args, Origin::Malloc, Some(slot)).ok()?;
+    let raw = create_raw(name, size, &args, policy, Some(slot)).ok()?;
     CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
     Some(raw)
 }
@@ -354,6 +384,22 @@ mod tests {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     use crate::percpu::area::PERCPU;
     use std::prelude::rust_2024::*;
+
+    #[test]
+    fn caches_of_larger_objects_keep_fewer() {
+        let capacities = |stride| {
+            let policy = if stride > PAGE_SIZE { &LARGE } else { &SMALL };
+            [Policy::GENEROUS.sheaf_capacity(stride), policy.sheaf_capacity(stride)]
+        };
+        assert_eq!(capacities(64), [254, 254]);
+        assert_eq!(capacities(128), [254, 254]);
+        assert_eq!(capacities(256), [254, 124]);
+        assert_eq!(capacities(4096), [32, 7]);
+        assert_eq!(capacities(8192), [16, 4]);
+        assert_eq!(capacities(28 << 10), [4, 2]);
+        assert_eq!([&SMALL, &LARGE].map(|policy| policy.min_partial(8192)), [6, 1]);
+        assert_eq!([128, 256, 8192].map(|stride| SMALL.this_cpu_capacity(254, stride)), [254, 60, 2]);
+    }
 
     #[test]
     fn codes_lead_to_the_slots_of_their_caches() {

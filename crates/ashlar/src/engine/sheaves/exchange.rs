@@ -6,7 +6,6 @@ use super::node::SheafNode;
 use super::remote_free::{self, FreedFor};
 use crate::base::units::CpuId;
 use crate::engine::{RawCache, tunable};
-use crate::percpu::area::is_sided;
 use crate::percpu::sheaf::{Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
 use crate::slab::return_objects::return_objects;
 
@@ -139,7 +138,7 @@ pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capaci
 /// The size of a cache's sheaves. Only malloc's have some that are smaller than a sheaf page: it has many caches, of which a program uses dozens, each
 /// with two sheaves on each CPU; and the sections for many objects at a time, which others have, know one size.
 fn sheaf_size(cache: &RawCache) -> SheafSize {
-    if is_sided(cache.slot) { SheafSize::for_capacity(tunable(&cache.sheaf_capacity)) } else { SheafSize::WHOLE }
+    if cache.policy.sided { SheafSize::for_capacity(tunable(&cache.sheaf_capacity)) } else { SheafSize::WHOLE }
 }
 
 /// Puts an empty sheaf into the CPU's barn, or into the pool.

@@ -31,7 +31,7 @@ mod blocks;
 use crate::base::report;
 use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
-use crate::engine::{Counts, Origin, RawCache, Search, Usage, tally};
+use crate::engine::{Counts, RawCache, Search, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::zone::{PageRun, RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
@@ -98,7 +98,7 @@ struct Shape {
 impl Shape {
     /// Of the objects of `cache`.
     fn of(cache: &RawCache) -> Shape {
-        if cache.origin == Origin::Kmalloc {
+        if cache.policy.by_address {
             return Shape::of_kmalloc(cache.slabs.geometry.object_size.min(KMALLOC_MAX));
         }
         Shape { bytes: cache.slabs.geometry.object_size, align: cache.slabs.geometry.align, header: 0 }
@@ -320,7 +320,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 
 /// See [`crate::engine::alloc_sized`].
 pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
-    let shape = if cache.origin == Origin::Kmalloc { Shape::of_kmalloc(size) } else { Shape::of(cache) };
+    let shape = if cache.policy.by_address { Shape::of_kmalloc(size) } else { Shape::of(cache) };
     alloc_shape(cache, shape, None)
 }
 
@@ -337,7 +337,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
         PageKind::Slab if cache.slabs.locate(object).is_ok() => return free_run(cache, page),
         _ => return report::not_of_cache(cache.name(), object),
     }
-    if cache.origin == Origin::Kmalloc {
+    if cache.policy.by_address {
         return match object_state(object) {
             ObjectState::Live(size) => {
                 // SAFETY: the header of the object, which the caller gives up. Nobody may take it for a live one again.
