@@ -72,12 +72,12 @@ impl Engine {
     }
 
     /// The largest kmalloc size that has a cache; larger ones are runs of pages.
-    pub(crate) const fn kmalloc_max_cache(self) -> usize {
+    pub(crate) const fn max_class(self) -> usize {
         match self {
-            Engine::Sheaves => crate::base::units::LARGEST_KMALLOC_CLASS,
-            Engine::Slub(stage) => stage.kmalloc_max_cache(),
+            Engine::Sheaves => crate::base::units::LARGEST_CLASS,
+            Engine::Slub(stage) => stage.max_class(),
             Engine::Slab => 2 * crate::base::units::PAGE_SIZE,
-            Engine::Slob => super::history::slob::KMALLOC_MAX,
+            Engine::Slob => super::history::slob::MAX_WITH_HEADER,
             // A page and more is runs of pages, which need no list.
             Engine::SlobSeg | Engine::SlobCache => crate::base::units::PAGE_SIZE,
         }
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Bytes that kmalloc sets aside for `size` bytes, where `class` is the size of its class.
-    pub(crate) const fn kmalloc_roundup(self, size: usize, class: usize) -> usize {
+    pub(crate) const fn round_up(self, size: usize, class: usize) -> usize {
         match self {
             Engine::Slob => super::history::slob::roundup(size),
             Engine::SlobSeg if !class.is_power_of_two() => class.next_power_of_two(),

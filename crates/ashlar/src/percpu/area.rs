@@ -35,23 +35,23 @@ pub(crate) const SLOT_BYTES: usize = 16;
 /// Offset of the lock word of the portable mode: slot 1.
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Caches of malloc.
-pub(crate) const MALLOC_CACHES: usize = 70;
+pub(crate) const SIDED_CACHES: usize = 70;
 /// Offset of the slot that an entry 0 of the object map leads to: slot 2.
 const CODE_0_SLOT: u16 = 2 * SLOT_BYTES as u16;
 /// Offset of the first of malloc's slots.
-pub(crate) const MALLOC_SLOTS: usize = 3 * SLOT_BYTES;
+pub(crate) const SIDED_SLOTS: usize = 3 * SLOT_BYTES;
 /// Offset of the first of kmalloc's slots.
-pub(crate) const KMALLOC_SLOTS: usize = MALLOC_SLOTS + MALLOC_CACHES * SLOT_BYTES;
+pub(crate) const CLASS_SLOTS: usize = SIDED_SLOTS + SIDED_CACHES * SLOT_BYTES;
 /// Caches of kmalloc.
-pub(crate) const KMALLOC_CACHES: usize = 16;
+pub(crate) const CLASS_CACHES: usize = 16;
 /// Offset of the table of malloc's entries by size (see [`crate::malloc::entry`]): on the page that has the slots of its caches.
-pub(crate) const SIZE_ENTRIES: usize = KMALLOC_SLOTS + KMALLOC_CACHES * SLOT_BYTES;
+pub(crate) const SIZE_ENTRIES: usize = CLASS_SLOTS + CLASS_CACHES * SLOT_BYTES;
 /// Bytes of that table: one for each multiple of 16 up to 28 KiB.
 pub(crate) const SIZE_ENTRIES_BYTES: usize = 1793;
 const _: () = assert!(SIZE_ENTRIES + SIZE_ENTRIES_BYTES <= crate::base::units::PAGE_SIZE);
 const FIRST_FREE_SLOT: usize = crate::base::units::align_up(SIZE_ENTRIES + SIZE_ENTRIES_BYTES, SLOT_BYTES);
 /// Most caches that can exist at once, with those of malloc and kmalloc.
-pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_FREE_SLOT) / SLOT_BYTES + MALLOC_CACHES + KMALLOC_CACHES;
+pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_FREE_SLOT) / SLOT_BYTES + SIDED_CACHES + CLASS_CACHES;
 /// CPU numbers that the node map covers; higher ones are on node 0.
 const MAPPED_CPUS: usize = 8192;
 
@@ -75,7 +75,7 @@ pub(crate) fn no_sheaves() -> [usize; 2] {
 /// Whether the words of the slot at `offset` lie by the CPU's side: those of malloc's caches do.
 #[inline]
 pub(crate) fn is_sided(offset: u16) -> bool {
-    !cfg!(ashlar_unchecked) && (MALLOC_SLOTS..KMALLOC_SLOTS).contains(&usize::from(offset))
+    !cfg!(ashlar_unchecked) && (SIDED_SLOTS..CLASS_SLOTS).contains(&usize::from(offset))
 }
 
 /// Main and spare as they lie in the slot of `cpu` at `offset`; and the other way round.
@@ -140,7 +140,7 @@ impl PerCpu {
         }
         self.clear_slot(0);
         self.clear_slot(CODE_0_SLOT);
-        for offset in (MALLOC_SLOTS..SIZE_ENTRIES).step_by(SLOT_BYTES) {
+        for offset in (SIDED_SLOTS..SIZE_ENTRIES).step_by(SLOT_BYTES) {
             self.clear_slot(offset as u16);
         }
     }

@@ -44,7 +44,7 @@ use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 /// Bytes in front of an object of kmalloc: its smallest alignment, and its size.
 pub(crate) const HEADER: usize = 8;
 /// The largest object of kmalloc that is no run of pages: with its header less than a page (the kernel's rule).
-pub(crate) const KMALLOC_MAX: usize = PAGE_SIZE - HEADER - 1;
+pub(crate) const MAX_WITH_HEADER: usize = PAGE_SIZE - HEADER - 1;
 /// Sizes below are small (the kernel's `SLOB_BREAK1`).
 const SMALL: usize = 256;
 /// Sizes below are medium (the kernel's `SLOB_BREAK2`).
@@ -99,13 +99,13 @@ impl Shape {
     /// Of the objects of `cache`.
     fn of(cache: &RawCache) -> Shape {
         if cache.policy.by_address {
-            return Shape::of_kmalloc(cache.slabs.geometry.object_size.min(KMALLOC_MAX));
+            return Shape::with_header(cache.slabs.geometry.object_size.min(MAX_WITH_HEADER));
         }
         Shape { bytes: cache.slabs.geometry.object_size, align: cache.slabs.geometry.align, header: 0 }
     }
 
     /// Of an object of kmalloc: powers of two are aligned to their size.
-    fn of_kmalloc(size: usize) -> Shape {
+    fn with_header(size: usize) -> Shape {
         let align = if size.is_power_of_two() { size.max(HEADER) } else { HEADER };
         Shape { bytes: size, align, header: HEADER }
     }
@@ -291,7 +291,7 @@ pub(crate) fn object_state(address: usize) -> ObjectState {
     // SAFETY: 8 bytes of the same page, aligned. They may be anything; only a size that the check confirms is believed.
     let [check, size] = unsafe { (at as *const [u32; 2]).read() };
     let size = size as usize;
-    let inside = (1..=KMALLOC_MAX).contains(&size) && (at & (PAGE_SIZE - 1)) + HEADER + size <= PAGE_SIZE;
+    let inside = (1..=MAX_WITH_HEADER).contains(&size) && (at & (PAGE_SIZE - 1)) + HEADER + size <= PAGE_SIZE;
     if !inside {
         return ObjectState::None;
     }
@@ -320,7 +320,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 
 /// See [`crate::engine::alloc_sized`].
 pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
-    let shape = if cache.policy.by_address { Shape::of_kmalloc(size) } else { Shape::of(cache) };
+    let shape = if cache.policy.by_address { Shape::with_header(size) } else { Shape::of(cache) };
     alloc_shape(cache, shape, None)
 }
 
