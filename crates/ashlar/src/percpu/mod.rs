@@ -156,6 +156,22 @@ impl View {
     }
 }
 
+/// Returns the CPU that this thread runs on, always one that has an area. It is one load if the
+/// kernel keeps the number in the thread's rseq area.
+#[inline]
+pub(crate) fn this_cpu_quick() -> CpuId {
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    if let Some(cpu) = sections::cpu() {
+        return CpuId(cpu);
+    }
+    this_cpu()
+}
+
+/// Returns every CPU that has an area.
+pub(crate) fn all_cpus() -> impl Iterator<Item = CpuId> {
+    (0..PERCPU.cpus.load(Ordering::Relaxed)).map(CpuId)
+}
+
 /// Returns the address of CPU 0's slot at `offset`, which the critical sections take.
 #[inline(always)]
 pub(crate) fn slot0(offset: u16) -> usize {

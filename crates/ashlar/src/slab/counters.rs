@@ -68,7 +68,7 @@ impl Counters {
     /// Returns the number of slabs.
     pub(crate) fn slabs(&self) -> usize {
         // Read the returned slabs first: each of them was counted as taken before, so the
-        // difference is not too small.
+        // sum of taken slabs includes it.
         let given: u64 = self.0.iter().map(|line| line.free_slab.load(Ordering::Acquire)).sum();
         let taken: u64 = self.0.iter().map(|line| line.alloc_slab.load(Ordering::Relaxed)).sum();
         taken.saturating_sub(given) as usize

@@ -17,7 +17,7 @@ use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::slab::freelist::write_link;
 use crate::slab::state::SlabState;
 
-/// Entries of a batch's link table: about the objects of one sheaf.
+/// Entries of a batch's link table. A batch has one object fewer, about as many as a full sheaf.
 const BATCH: usize = 256;
 const GROUPS: usize = 32;
 const END: u8 = u8::MAX;
