@@ -3,6 +3,7 @@
 //! It is the first field of every cache, so a slab's owner word, which is the address of the cache, is
 //! the address of its `CacheSlabs` too.
 
+use super::counters::SlowPathStats;
 use super::geometry::Geometry;
 use super::node::Node;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -125,6 +126,35 @@ impl CacheSlabs {
             Some(index) if index < head.objects() => Ok((first, index)),
             _ => Err(BadObject::Misaligned),
         }
+    }
+}
+
+impl CacheSlabs {
+    /// Whether a list_lock is held at this moment, of any node.
+    pub(crate) fn list_lock_held(&self) -> bool {
+        self.nodes.iter().any(|node| node.list.raw().is_held())
+    }
+
+    /// Times that its list_locks were taken.
+    pub(crate) fn list_locks_taken(&self) -> u64 {
+        self.nodes.iter().map(|node| node.list.raw().taken() as u64).sum()
+    }
+
+    /// Slabs in existence.
+    pub(crate) fn slab_count(&self) -> usize {
+        self.nodes.iter().map(|node| node.counters.slabs()).sum()
+    }
+
+    /// What happened on its slow paths.
+    pub(crate) fn slow_path_stats(&self) -> SlowPathStats {
+        let mut sum = SlowPathStats::default();
+        self.nodes.iter().for_each(|node| node.counters.add_to(&mut sum));
+        sum
+    }
+
+    /// Gives the empty slabs of every node back and orders the partial lists. Returns the number of slabs that remain.
+    pub(crate) fn trim(&self) -> usize {
+        self.nodes.iter().map(Node::trim).sum()
     }
 }
 
