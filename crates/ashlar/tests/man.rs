@@ -59,7 +59,10 @@ fn the_page_of_options_has_every_key_of_a_single_cache() {
     let tuning = read("docs/tuning.md");
     let part = tuning.split("## Options of one cache").nth(1).expect("a chapter");
     for key in keys {
-        assert!(part.contains(&format!("`{key}`")) || part.contains(&format!("`{key}=")), "docs/tuning.md has no {key}");
+        assert!(
+            part.contains(&format!("`{key}`")) || part.contains(&format!("`{key}=")),
+            "docs/tuning.md has no {key}"
+        );
     }
 }
 

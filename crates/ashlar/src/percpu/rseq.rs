@@ -76,7 +76,7 @@ fn register_own() -> bool {
     if cpu_id(offset) >= 0 {
         return true;
     }
-    let area = crate::base::os::thread::id().wrapping_add_signed(offset);
+    let area = crate::base::os::thread_id::id().wrapping_add_signed(offset);
     // SAFETY: the area is 32 aligned bytes of this thread's static TLS, which lives until the
     // thread ends. The kernel drops the registration at thread exit.
     unsafe { syscall!(Sysno::rseq, area, OWN_BYTES, 0, SIGNATURE) }.is_ok()
@@ -115,7 +115,7 @@ impl Registration {
     /// that size or 32, whichever is larger.
     pub(crate) fn take() -> Option<Registration> {
         let area =
-            crate::base::os::thread::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8;
+            crate::base::os::thread_id::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8;
         let told = of_c_library().map_or(0, |(_, size)| size);
         [told, feature_size(), 0].into_iter().map(|size| size.max(OWN_BYTES)).find_map(|bytes| {
             // SAFETY: the kernel compares the address and the size with those of the registration,

@@ -3,6 +3,7 @@
 //! It is the first field of every cache. So a slab's owner word, which is the address of the cache,
 //! is the address of its `CacheSlabs` too.
 
+use super::counters::SlowPathStats;
 use super::geometry::Geometry;
 use super::node::Node;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -128,6 +129,36 @@ impl CacheSlabs {
             Some(index) if index < head.objects() => Ok((first, index)),
             _ => Err(BadObject::Misaligned),
         }
+    }
+}
+
+impl CacheSlabs {
+    /// Returns whether the list_lock of any node is held at this moment.
+    pub(crate) fn list_lock_held(&self) -> bool {
+        self.nodes.iter().any(|node| node.list.raw().is_held())
+    }
+
+    /// Returns how often the list_locks have been taken.
+    pub(crate) fn list_locks_taken(&self) -> u64 {
+        self.nodes.iter().map(|node| node.list.raw().taken() as u64).sum()
+    }
+
+    /// Returns the number of slabs.
+    pub(crate) fn slab_count(&self) -> usize {
+        self.nodes.iter().map(|node| node.counters.slabs()).sum()
+    }
+
+    /// Returns the statistics of the slow paths, summed over the nodes.
+    pub(crate) fn slow_path_stats(&self) -> SlowPathStats {
+        let mut sum = SlowPathStats::default();
+        self.nodes.iter().for_each(|node| node.counters.add_to(&mut sum));
+        sum
+    }
+
+    /// Returns the empty slabs of every node to the zone and sorts the partial lists. Returns the
+    /// number of slabs that remain.
+    pub(crate) fn trim(&self) -> usize {
+        self.nodes.iter().map(Node::trim).sum()
     }
 }
 

@@ -42,3 +42,20 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
     }
     node.counters.count_given(pages.len(), objects);
 }
+
+impl Node {
+    /// Returns all empty slabs of the list to the zone and sorts the rest. Returns the number of
+    /// slabs that remain.
+    pub(crate) fn trim(&self) -> usize {
+        loop {
+            let mut empty = [PageIndex::NONE; 16];
+            let count = self.list.take_empty(&MEMMAP, &mut empty);
+            discard(self, &empty[..count]);
+            if count < empty.len() {
+                break;
+            }
+        }
+        self.list.lock().promote_fullest(&MEMMAP);
+        self.counters.slabs()
+    }
+}

@@ -1,8 +1,7 @@
 //! The slabs of a cache on one node, for every engine: the partial list behind list_lock, and
 //! counters.
 
-use super::cache::CacheSlabs;
-use super::counters::{Counters, Line, SlowPathStats};
+use super::counters::{Counters, Line};
 use super::partial::{Heads, NodeList};
 use crate::base::sync::{Ordering, Visit};
 use crate::base::units::PageIndex;
@@ -48,21 +47,6 @@ impl Node {
         }
         (list.count, free)
     }
-
-    /// Returns all empty slabs of the list to the zone and sorts the rest. Returns the number of
-    /// slabs that remain.
-    pub(crate) fn trim(&self) -> usize {
-        loop {
-            let mut empty = [PageIndex::NONE; 16];
-            let count = self.list.take_empty(&MEMMAP, &mut empty);
-            super::discard::discard(self, &empty[..count]);
-            if count < empty.len() {
-                break;
-            }
-        }
-        self.list.lock().promote_fullest(&MEMMAP);
-        self.counters.slabs()
-    }
 }
 
 /// Makes the nodes of a cache. If an earlier cache left nodes in this place, resets their counters.
@@ -84,34 +68,4 @@ pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
 /// Visits the list_locks of nodes, for a fork.
 pub(crate) fn for_each_lock(nodes: &[Node], visit: Visit<'_>) {
     nodes.iter().for_each(|node| visit(node.list.raw().word()));
-}
-
-impl CacheSlabs {
-    /// Returns whether the list_lock of any node is held at this moment.
-    pub(crate) fn list_lock_held(&self) -> bool {
-        self.nodes.iter().any(|node| node.list.raw().is_held())
-    }
-
-    /// Returns how often the list_locks have been taken.
-    pub(crate) fn list_locks_taken(&self) -> u64 {
-        self.nodes.iter().map(|node| node.list.raw().taken() as u64).sum()
-    }
-
-    /// Returns the number of slabs.
-    pub(crate) fn slab_count(&self) -> usize {
-        self.nodes.iter().map(|node| node.counters.slabs()).sum()
-    }
-
-    /// Returns the statistics of the slow paths, summed over the nodes.
-    pub(crate) fn slow_path_stats(&self) -> SlowPathStats {
-        let mut sum = SlowPathStats::default();
-        self.nodes.iter().for_each(|node| node.counters.add_to(&mut sum));
-        sum
-    }
-
-    /// Returns the empty slabs of every node to the zone and sorts the partial lists. Returns the
-    /// number of slabs that remain.
-    pub(crate) fn trim(&self) -> usize {
-        self.nodes.iter().map(Node::trim).sum()
-    }
 }
