@@ -53,7 +53,7 @@ fn for_each_other_lock(visit: Visit<'_>) {
     ZONE.for_each_lock(visit);
     direct::for_each_lock(visit);
     META.for_each_lock(visit);
-    crate::boot::for_each_lock(visit);
+    crate::cache::settings::for_each_lock(visit);
 }
 
 /// Runs `f` with signals blocked: see the module.

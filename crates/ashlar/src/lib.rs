@@ -16,7 +16,7 @@
 //! | layer | module | what it owns |
 //! |---|---|---|
 //! | 0 | `base` | numbers, atomics and locks, errors, reports, the system; options |
-//! | 1 | `pages` `options` | where memory comes from: the zone, its blocks, memmap |
+//! | 1 | `pages` | where memory comes from: the zone, its blocks, memmap |
 //! | 2 | `percpu` | CPU-local sections, sheaves |
 //! | 3 | `slab` | slabs of one cache: geometry, state word, freelist, partial lists |
 //! | 4 | `engine` | the strategies: `sheaves`, the default, and those of history |
@@ -84,8 +84,6 @@ pub mod malloc;
 mod models;
 #[cfg(not(ashlar_loom))]
 mod numa;
-#[cfg(not(ashlar_loom))]
-mod options;
 mod pages;
 #[cfg(not(ashlar_loom))]
 mod percpu;
@@ -119,6 +117,7 @@ mod api {
     pub use crate::base::source::{PageSource, Refusal};
     pub use crate::base::units::NodeId;
     pub use crate::boot::{AlreadyStarted, configure, start_on};
+    pub use crate::cache::settings::{OptionError, check_options};
     pub use crate::cache::{
         AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache,
         for_each_alias, for_each_cache, total_counts,
@@ -134,7 +133,6 @@ mod api {
         kmalloc_aligned, kmalloc_array, kmalloc_size_roundup, krealloc, ksize, kvmalloc, kzalloc,
     };
     pub use crate::numa::{kmalloc_on, node_of, nodes};
-    pub use crate::options::{OptionError, check_options};
     pub use crate::pages::arena::ArenaSource;
     pub use crate::pages::zone::ZoneStats;
     pub use crate::percpu::Mode;

@@ -20,8 +20,8 @@
 use super::CacheArgs;
 use super::registry;
 use crate::base::sync::AtomicPtr;
+use crate::cache::settings::{Options, Own};
 use crate::engine::{self, CacheSpec, Engine, Merge, Policy, RawCache};
-use crate::options::{Options, Own};
 use crate::slab::cache::{MAX_NAME, copied_name};
 
 /// One more name of a cache.

@@ -17,9 +17,9 @@ use crate::base::background::{Job, TICK_MS};
 use crate::base::error::ReaperError;
 use crate::base::sync::{self, AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::PAGE_SIZE;
-use crate::engine;
 #[cfg(feature = "os")]
-use crate::options::Reaper;
+use crate::cache::settings::Reaper;
+use crate::engine;
 use crate::pages::zone::{Need, Purge, ZONE};
 #[cfg(feature = "os")]
 use crate::percpu;
@@ -59,7 +59,7 @@ fn tick() -> bool {
             given += ZONE.purge(Purge::All).0;
         }
     }
-    let decay = (crate::boot::options().decay_ms / TICK_MS).max(1);
+    let decay = (crate::cache::settings::options().decay_ms / TICK_MS).max(1);
     // Pages go back after one to two of these times.
     let (old, left) = ZONE.purge(Purge::Before(now.saturating_sub(decay.div_ceil(2))));
     given += old;
@@ -108,7 +108,7 @@ pub unsafe fn start_reaper_by(create: crate::base::os::thread::Create) -> Result
     if !crate::boot::ensure_base() {
         return Err(ReaperError::Refused);
     }
-    if crate::boot::options().reaper != Reaper::Thread || percpu::mode() == percpu::Mode::Emulate {
+    if crate::cache::settings::options().reaper != Reaper::Thread || percpu::mode() == percpu::Mode::Emulate {
         return Err(ReaperError::Off);
     }
     // SAFETY: passed on.

@@ -5,10 +5,9 @@ use core::ptr::NonNull;
 
 use syscalls::{Errno, Sysno, syscall};
 
-use crate::base::source::{PageSource, Refusal};
+use crate::base::source::{HugePages, PageSource, Refusal};
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 use crate::base::units::{BLOCK_SIZE, MAX_NODES, NodeId};
-use crate::options::HugePages;
 
 /// Where open ranges are proposed: between what programs and kernels map low (the heaps of Go and
 /// of Java, a non-PIE program) and what lies below the stack. A sixteenth of these addresses is
