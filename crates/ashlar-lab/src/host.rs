@@ -1,13 +1,18 @@
 //! The machine and the build, for the host block of a run.
 
-use core::ffi::CStr;
+use crate::kit::machine::cpu_model;
+use crate::kit::machine::glibc;
+use crate::kit::machine::kernel;
+use crate::kit::machine::own_build;
+use crate::kit::machine::thp;
+use crate::kit::machine::tsc_mhz;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use crate::bench::allowed_cpus;
 use crate::bench::parent::Plan;
-use crate::bench::record::{Host, Peer};
 use crate::bench::systems::{self, Kind, SystemInfo};
+use crate::kit::measure::allowed_cpus;
+use crate::kit::record::{Host, Peer};
 
 /// Text that only a build with assertions contains, for the peers that cannot be asked. Written backwards, so that the
 /// search in our own program does not find this table.
@@ -75,12 +80,6 @@ pub(crate) fn of_run(chosen: &[&'static SystemInfo], rounds: usize, notes: &BTre
     }
 }
 
-/// Profile of the tool.
-pub(crate) fn own_build() -> String {
-    let asserts = if cfg!(debug_assertions) { "debug" } else { "release" };
-    format!("{asserts}, opt-level {}", env!("ASHLAR_OPT_LEVEL"))
-}
-
 /// How a peer was built: asked where it can be, else found in the program.
 fn build_of(id: &str, program: &[u8]) -> String {
     let name = id.split('-').next().unwrap_or(id);
@@ -103,65 +102,6 @@ fn has_debug_mark(name: &str, program: &[u8]) -> bool {
         let mark: Vec<u8> = reversed.bytes().rev().collect();
         program.windows(mark.len()).any(|window| window == mark)
     })
-}
-
-fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-}
-
-fn unknown() -> String {
-    "unknown".to_owned()
-}
-
-/// Name of the processor.
-pub(crate) fn cpu_model() -> String {
-    let info = read("/proc/cpuinfo").unwrap_or_default();
-    info.lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map_or_else(unknown, |(_, model)| model.trim().to_owned())
-}
-
-/// Release of the running kernel.
-pub(crate) fn kernel() -> String {
-    read("/proc/sys/kernel/osrelease").unwrap_or_else(unknown)
-}
-
-/// Setting of transparent huge pages.
-pub(crate) fn thp() -> String {
-    let text = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    chosen.map_or_else(unknown, |(setting, _)| setting.to_owned())
-}
-
-/// Version of the C library that this process runs with.
-#[cfg(target_env = "gnu")]
-pub(crate) fn glibc() -> String {
-    // SAFETY: takes nothing and returns a constant string that ends with a zero byte.
-    unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned()
-}
-
-/// Version of the C library that this process runs with.
-#[cfg(not(target_env = "gnu"))]
-pub(crate) fn glibc() -> String {
-    "none".to_owned()
-}
-
-/// Frequency of the time-stamp counter against the monotonic clock.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn tsc_mhz() -> Option<f64> {
-    use crate::bench::ticks;
-    use core::time::Duration;
-    use std::time::Instant;
-    let (clock, start) = (Instant::now(), ticks());
-    std::thread::sleep(Duration::from_millis(50));
-    let (elapsed, cycles) = (clock.elapsed(), ticks() - start);
-    Some((cycles as f64 / elapsed.as_secs_f64() / 1e5).round() / 10.0)
-}
-
-/// Absent where there is no time-stamp counter.
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn tsc_mhz() -> Option<f64> {
-    None
 }
 
 #[cfg(test)]

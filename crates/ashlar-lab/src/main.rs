@@ -3,10 +3,10 @@
 
 mod args;
 mod bench;
-mod error;
 mod forward;
 mod hackbench;
 mod host;
+mod kit;
 mod programs;
 mod report;
 mod reproduce;
@@ -16,14 +16,12 @@ mod shipped;
 mod simulate;
 mod workload;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Cli, Command};
 use bench::systems;
-use error::CliError;
 
 /// `ashlar workload` is over before the constructors of the allocators that are linked into this tool: TCMalloc's takes 6 MiB, and a
 /// workload's memory and time are to be those of the malloc under it. The libraries', a preloaded malloc's among them, have run by then,
@@ -68,16 +66,5 @@ fn dispatch(cli: Cli) -> u8 {
             eprintln!("error: {error}");
             error.exit_code()
         }
-    }
-}
-
-/// Writes to standard output. A reader that went away (`ashlar bench | head`) is no error.
-fn print(text: &str) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(CliError::Failed(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
     }
 }

@@ -8,12 +8,14 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::harness::{SpinBarrier, allowed_cpus, pin};
+use super::Group;
 use super::kernel_tests::{Pass, Slots, Ticks, run};
-use super::protocol::{Counts, Reply, Request, Setup};
+use super::protocol::{Reply, Request, Setup};
 use super::systems::{self, Handle, System};
-use super::{Group, harness};
-use crate::error::CliError;
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::measure;
+use crate::kit::measure::{SpinBarrier, allowed_cpus, pin};
 
 /// Entry of the hidden command: serves the system called `id`.
 pub(crate) fn main(id: &str) -> Result<(), CliError> {
@@ -84,7 +86,7 @@ fn fragment<S: System>(system: &S, setup: &Setup) -> Result<(), String> {
         let mut handle = system.handle(0, size);
         let mut objects = Vec::with_capacity(setup.fragmented);
         for _ in 0..setup.fragmented {
-            let object = harness::hide(handle.alloc());
+            let object = measure::hide(handle.alloc());
             if object.is_null() {
                 return Err(format!("an allocation of {size} bytes failed"));
             }
@@ -120,7 +122,7 @@ fn measure(
     count: impl Fn() -> Option<ashlar::Counts>,
 ) -> Reply {
     let threads = group.threads(setup.cpus);
-    let barrier = Arc::new(harness::SpinBarrier::new(threads, threads > allowed));
+    let barrier = Arc::new(measure::SpinBarrier::new(threads, threads > allowed));
     let warm = Arc::new(AtomicBool::new(false));
     let before = count();
     for worker in &workers[..threads] {

@@ -14,8 +14,9 @@ use super::routes::Routes;
 use super::traffic::Trace;
 use super::veth::Veth;
 use crate::bench::systems::{self, Serve};
-use crate::bench::{Counts, allowed_cpus, pin};
-use crate::error::CliError;
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::measure::{allowed_cpus, pin};
 
 /// Seed of tables and traces: the same in every process.
 const SEED: u64 = 1;

@@ -11,7 +11,7 @@ use ashlar::{CacheArgs, KmemCache, Tunable};
 
 use super::skb::HEAD;
 use crate::bench::systems::Calls;
-use crate::workload::block::Rng;
+use crate::kit::random::Rng;
 
 /// Caches of others.
 pub(crate) const OTHERS: [&str; 2] = ["filp", "bio-0"];

@@ -1,15 +1,18 @@
 //! The run as data and as text: the lines of the mail, and beside each difference how sure it is.
 
+use crate::kit::statistics;
 use serde::Serialize;
 
 use super::modes::Mode;
 use super::packet::Reason;
 use super::rounds::{Outcome, PASSES, Plan};
-use crate::bench::parent::{self, round2};
-use crate::bench::record::{Host, Record};
-use crate::bench::{Counts, allowed_cpus};
-use crate::error::CliError;
+use crate::bench::parent;
 use crate::host;
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::measure::allowed_cpus;
+use crate::kit::record::{Host, Record};
+use crate::kit::statistics::round2;
 
 /// Unit of the records.
 const UNIT: &str = "ns_per_packet";
@@ -59,7 +62,7 @@ impl Run {
                 cpus: plan.cpus(),
                 unit: UNIT.to_owned(),
                 min: round2(figures.iter().copied().fold(f64::INFINITY, f64::min)),
-                median: round2(parent::median(figures)),
+                median: round2(statistics::median(figures)),
                 runs: figures.len(),
                 oversubscribed: plan.cpus() > allowed_cpus().len(),
                 counts: Counts::mean(&outcome.counts[at]),

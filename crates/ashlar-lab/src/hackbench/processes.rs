@@ -20,7 +20,7 @@ use crate::bench::systems::heap::Heap;
 const WORDS: usize = 4;
 
 /// Passes all messages; the time from when all processes were ready until all were gone, and the sum of their figures at their ends.
-pub(super) fn run<H: Heap>(work: &Work) -> Result<(Duration, Figures), String> {
+pub(crate) fn run<H: Heap>(work: &Work) -> Result<(Duration, Figures), String> {
     let told = |error: std::io::Error| format!("cannot start the processes: {error}");
     let (mut ready, ready_in) = pipe().map_err(told)?;
     let (wake_out, wake) = pipe().map_err(told)?;

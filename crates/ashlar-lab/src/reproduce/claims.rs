@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::published::Published;
-use crate::report::geometric_mean;
+use crate::kit::published::Published;
+use crate::kit::statistics::geometric_mean;
 
 const DATA: &str = include_str!("../../data/claims.json");
 

@@ -11,18 +11,20 @@ pub(crate) mod child;
 mod table;
 pub(crate) mod trace;
 
+use crate::kit::output;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::create;
-use super::once::{Column, record, rounds};
-use super::record::{Record, Report};
 use super::systems::{self, Kind, SystemInfo};
-use crate::args::parse_scale;
-use crate::error::CliError;
+use crate::bench::column::{Column, rounds};
 use crate::host;
+use crate::kit::error::CliError;
+use crate::kit::once::record;
+use crate::kit::options::parse_scale;
+use crate::kit::output::create;
+use crate::kit::record::{Record, Report};
 use child::{Answer, Moment, Plan};
 use trace::Profile;
 
@@ -101,7 +103,7 @@ pub(crate) fn run(args: &MemoryArgs) -> Result<(), CliError> {
     }
     let shrinks: Vec<(&str, Option<&str>)> =
         answers.of.iter().map(|(&who, of)| (columns[who].name.as_str(), of[0].shrink.as_deref())).collect();
-    crate::print(&table::render(&run, &plan, hash.unwrap_or(0), &shrinks))?;
+    output::print(&table::render(&run, &plan, hash.unwrap_or(0), &shrinks))?;
     if answers.failures.is_empty() { Ok(()) } else { Err(CliError::Failed(answers.failures.join("\nerror: "))) }
 }
 

@@ -5,14 +5,15 @@ pub(crate) mod limit;
 pub(crate) mod ours;
 mod peers;
 
+use crate::kit::machine;
 use core::marker::PhantomData;
 
 use super::protocol::Setup;
 use super::{bulk, child, linux, memory};
-use crate::error::CliError;
 use crate::forward::child as forward;
 use crate::forward::pool::{Kernel, Malloc};
-use crate::{hackbench, host};
+use crate::hackbench;
+use crate::kit::error::CliError;
 use heap::{Heap, Malloced, Slab};
 
 /// An allocator under test, as one process of its own sees it.
@@ -337,7 +338,7 @@ static SYSTEMS: [SystemInfo; 30] = [
 
 /// tcmalloc keeps a value of its own in a field of the rseq area that Linux 6.19 no longer rewrites.
 fn percpu_is_safe() -> Result<(), String> {
-    let release = host::kernel();
+    let release = machine::kernel();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0u32));
     if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 19) {
         return Err(format!(
