@@ -10,17 +10,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Group;
 use super::kernel_tests::{Pass, Slots, Ticks, run};
-use super::protocol::{Reply, Request, Setup};
-use super::systems::{self, Handle, System};
+use super::protocol::{Reply, Request};
 use crate::kit::counts::Counts;
 use crate::kit::error::CliError;
 use crate::kit::measure;
 use crate::kit::measure::{SpinBarrier, allowed_cpus, pin};
-
-/// Entry of the hidden command: serves the system called `id`.
-pub(crate) fn main(id: &str) -> Result<(), CliError> {
-    (systems::bodies_of(id)?.bench)()
-}
+use crate::systems::traits::Setup;
+use crate::systems::traits::{Handle, System};
 
 /// A request to a thread of the pool.
 struct Job {

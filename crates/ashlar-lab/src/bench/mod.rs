@@ -8,28 +8,27 @@
 
 pub(crate) mod bulk;
 pub(crate) mod child;
-pub(crate) mod column;
+mod describe;
 mod kernel_tests;
-mod linux;
 pub(crate) mod memory;
 pub(crate) mod parent;
 mod protocol;
-pub(crate) mod start;
-pub(crate) mod systems;
 pub(crate) mod worst;
 
 use crate::kit::csv;
 use crate::kit::measure;
 use crate::kit::output;
 use crate::kit::output::create;
+use crate::systems;
+use crate::systems::linux;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::{BenchArgs, BenchCommand, Style};
 use crate::kit::error::CliError;
 use crate::kit::published::Published;
 use crate::kit::record::Report;
-use crate::{host, report};
+use crate::registry::args::{BenchArgs, Style};
+use crate::report;
 
 /// A test of the kernel's module, by the letter it has in the 2007 mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,13 +95,6 @@ impl Group {
 
 /// `ashlar bench`.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
-    match &args.command {
-        Some(BenchCommand::Programs(programs)) => return crate::programs::run(programs),
-        Some(BenchCommand::Worst(worst)) => return worst::run(worst),
-        Some(BenchCommand::Bulk(bulk)) => return bulk::run(bulk),
-        Some(BenchCommand::Memory(memory)) => return memory::run(memory),
-        None => {}
-    }
     // Outputs are opened before the run: a wrong path must not cost two minutes.
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;
@@ -175,10 +167,10 @@ fn measure(args: &BenchArgs) -> Result<(Report, Vec<String>), CliError> {
             let error = format_args!("the kernel `{}` has no fragmented heap; expected other systems", info.id);
             return Err(CliError::option("--fragmented", error));
         }
-        linux::part(&plan.tests, &plan.sizes, plan.objects)
+        linux::part(&plan.letters(), &plan.sizes, plan.objects)
             .map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", info.id)))?;
     }
     let outcome = parent::run(&plan)?;
-    let host = host::describe(&plan, &outcome.notes);
+    let host = describe::describe(&plan, &outcome.notes);
     Ok((Report { host, records: outcome.records, published: None }, outcome.failures))
 }

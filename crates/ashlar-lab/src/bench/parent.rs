@@ -3,24 +3,25 @@
 //! Within a round, each test and size is asked of every system before the next one, so that a drift of the machine (clock,
 //! neighbours, temperature) meets all of them; every turn starts with another system. Only one child runs at any time.
 
-use crate::bench::start;
 use crate::kit::progress::progress;
 use crate::kit::statistics::median;
 use crate::kit::statistics::round2;
+use crate::systems::start;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::child::LESS;
-use super::linux;
-use super::protocol::{Reply, Request, Setup};
-use super::systems::{Kind, SystemInfo};
+use super::protocol::{Reply, Request};
 use super::{Group, Test};
 use crate::kit::counts::Counts;
 use crate::kit::error::CliError;
 use crate::kit::measure::UNIT;
 use crate::kit::pipe::Pipe;
 use crate::kit::record::Record;
+use crate::systems::linux;
+use crate::systems::traits::Setup;
+use crate::systems::{Kind, SystemInfo};
 
 /// A run, checked and ready to start.
 #[derive(Debug)]
@@ -38,6 +39,13 @@ pub(crate) struct Plan {
     /// Objects of the fragmented heap that each process begins with, for each size.
     pub(crate) fragmented: Option<usize>,
     pub(crate) rounds: usize,
+}
+
+impl Plan {
+    /// The letters of its tests.
+    pub(crate) fn letters(&self) -> Vec<&'static str> {
+        self.tests.iter().map(|test| test.letter()).collect()
+    }
 }
 
 /// What a run brought.
@@ -160,13 +168,14 @@ impl<'a> Lab<'a> {
                 continue;
             }
             let (plan, rounds) = (self.plan, rounds * TURNS_OF_A_KERNEL);
-            let booted = linux::part(&plan.tests, &plan.sizes, plan.objects)
-                .and_then(|sizes| linux::boot(info, &linux::Job { objects: plan.objects, rounds, sizes }));
+            let booted = linux::part(&plan.letters(), &plan.sizes, plan.objects)
+                .and_then(|sizes| linux::boot(info.id, &linux::Job { objects: plan.objects, rounds, sizes }));
             match booted {
                 Ok(boot) => {
                     self.notes.insert(info.id, boot.release);
                     for pass in boot.passes {
-                        for (test, ticks) in linux::TESTS.into_iter().zip(pass.ticks) {
+                        let tests = linux::TESTS.into_iter().filter_map(Test::parse);
+                        for (test, ticks) in tests.zip(pass.ticks) {
                             if plan.tests.contains(&test) {
                                 let samples = self.cells.entry((who, Cell::Of(test), pass.size)).or_default();
                                 samples.cycles.push(vec![ticks as f64 / plan.objects as f64]);

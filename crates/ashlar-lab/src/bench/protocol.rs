@@ -1,6 +1,7 @@
 //! What parent and child say to each other: one JSON object on a line, over the child's stdin and stdout.
 
 use crate::kit::counts::Counts;
+use crate::systems::traits::Setup;
 use serde::{Deserialize, Serialize};
 
 use super::Group;
@@ -17,23 +18,6 @@ pub(crate) enum Request {
         /// Object size in bytes; one of those in [`Setup`].
         size: usize,
     },
-}
-
-/// What a child must know before it can start its threads.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Setup {
-    /// Objects for each thread and pass.
-    pub(crate) objects: usize,
-    /// Threads of the concurrent tests.
-    pub(crate) cpus: usize,
-    /// All sizes that will be asked for.
-    pub(crate) sizes: Vec<usize>,
-    /// Objects of each of `holes` that are allocated before anything else; every second is freed.
-    pub(crate) fragmented: usize,
-    /// Their sizes.
-    pub(crate) holes: Vec<usize>,
-    /// Those of the sizes whose caches have the largest sheaves there are, where the system has caches.
-    pub(crate) large_sheaves: Vec<usize>,
 }
 
 /// What the child answers.

@@ -40,9 +40,9 @@ use modes::Mode;
 use protocol::Setup;
 use rounds::{Case, Plan};
 
-use crate::bench::systems;
 use crate::kit::error::CliError;
 use crate::kit::output::create;
+use crate::systems;
 
 /// Packets of a pass in memory: some tens of milliseconds.
 const PACKETS_IN_MEMORY: usize = 200_000;

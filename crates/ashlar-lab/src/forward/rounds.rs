@@ -4,7 +4,7 @@
 //! round. All are set up and run once unmeasured, with every packet compared; then they take turns for [`PASSES`] passes, each turn beginning
 //! with another case, and the median of its passes is the case's figure for the round. Only one forwards at any time.
 
-use crate::bench::start;
+use crate::systems::start;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,12 +13,12 @@ use super::forwarder::Tally;
 use super::modes::Mode;
 use super::protocol::{Reply, Request, Setup};
 use super::statistics::Looks;
-use crate::bench::systems::SystemInfo;
 use crate::kit::counts::Counts;
 use crate::kit::interval::{Interval, interval};
 use crate::kit::pipe::Pipe;
 use crate::kit::progress::progress;
 use crate::kit::statistics::median;
+use crate::systems::SystemInfo;
 
 /// Measured passes of a case in a round.
 pub(crate) const PASSES: usize = 3;

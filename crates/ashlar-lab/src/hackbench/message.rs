@@ -7,7 +7,7 @@
 //! Every message says who sent it and which one it is. A receiver knows what must come next from each sender: a message that is
 //! lost, doubled, out of order or overwritten ends the run with an error.
 
-use crate::bench::systems::heap::{HEAD, Heap, Kind, LINE};
+use crate::systems::heap::{HEAD, Heap, Kind, LINE};
 
 /// Bytes that the kernel adds to a payload: `struct skb_shared_info`.
 const SHARED_INFO: usize = 320;

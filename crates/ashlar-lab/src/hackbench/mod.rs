@@ -31,10 +31,6 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::column::{Column, rounds};
-use crate::bench::systems::heap::Heap;
-use crate::bench::systems::{self, SystemInfo};
-use crate::host;
 use crate::kit::counts::Counts;
 use crate::kit::error::CliError;
 use crate::kit::measure::allowed_cpus;
@@ -42,6 +38,11 @@ use crate::kit::once::record;
 use crate::kit::options::parse_scale;
 use crate::kit::output::create;
 use crate::kit::record::{Record, Report};
+use crate::systems;
+use crate::systems::SystemInfo;
+use crate::systems::column::{Column, rounds};
+use crate::systems::heap::Heap;
+use crate::systems::host;
 use counters::{Count, Usage};
 
 /// Systems that are given less to do.

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::message::{Ledger, Tag, kinds};
 use super::{Figures, Work};
-use crate::bench::systems::heap::Heap;
+use crate::systems::heap::Heap;
 
 /// What a process reports at its end: whether it went well, and its figures, as words.
 const WORDS: usize = 4;

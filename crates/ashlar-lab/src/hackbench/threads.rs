@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::Work;
 use super::message::{Ledger, Message, Tag, queue_length};
-use crate::bench::systems::heap::Heap;
+use crate::systems::heap::Heap;
 
 /// Passes all messages; the time from when all threads were ready until all were gone.
 pub(crate) fn run<H: Heap>(heap: &H, work: &Work) -> Result<Duration, String> {
@@ -90,7 +90,7 @@ mod tests {
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::bench::systems::heap::Kind;
+    use crate::systems::heap::Kind;
 
     /// The C library's malloc; counts, and can end.
     struct Counting {

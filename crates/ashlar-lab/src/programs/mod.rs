@@ -21,10 +21,10 @@ use crate::kit::output;
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use crate::args::ProgramsArgs;
 use crate::kit::error::CliError;
 use crate::kit::measure::allowed_cpus;
 use crate::kit::output::create;
+use crate::registry::args::ProgramsArgs;
 use crate::workload::{PAIRS, WORKLOADS, Workload};
 use lab::{Plan, Program};
 use real::{REAL, Real};

@@ -5,10 +5,10 @@ mod published;
 pub(crate) mod table;
 pub(crate) mod targets;
 
-use crate::bench::systems::SystemInfo;
 use crate::kit::record::Report;
 use crate::kit::record::value;
 use crate::kit::statistics::Statistic;
+use crate::systems::SystemInfo;
 
 /// The best of the peers that `ours` is compared with, in one cell. A figure of zero is no measurement.
 fn best_peer<'a>(run: &'a Report, ours: &str, test: &str, size: usize, by: Statistic) -> Option<(&'a str, f64)> {

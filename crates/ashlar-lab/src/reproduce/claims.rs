@@ -179,8 +179,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::bench::systems::SystemInfo;
     use crate::reproduce::runs;
+    use crate::systems::SystemInfo;
 
     #[test]
     fn every_published_table_has_a_claim_and_no_claim_an_unknown_one() {

@@ -13,6 +13,7 @@ mod table;
 use crate::kit::machine;
 use crate::kit::output;
 use crate::kit::progress;
+use crate::systems::engines;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -20,7 +21,6 @@ use ashlar::Engine;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::worst;
 use crate::kit::error::CliError;
 use crate::kit::measure::{UNIT, allowed_cpus};
 use crate::kit::options::{SizeList, parse_sizes};
@@ -159,7 +159,7 @@ fn load(path: &std::path::Path) -> Result<(Host, Vec<Cell>), CliError> {
 
 /// Measures each engine on one node and on two.
 fn measure(args: &SimulateArgs) -> Result<(Host, Vec<Cell>), CliError> {
-    let systems = worst::engines(&args.systems)?;
+    let systems = engines::engines(&args.systems)?;
     let allowed = allowed_cpus().len();
     if allowed < 2 {
         let error =

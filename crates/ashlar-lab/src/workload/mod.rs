@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::WorkloadArgs;
 use crate::kit::error::CliError;
+use crate::registry::args::WorkloadArgs;
 
 /// How much of the usual work is done.
 #[derive(Clone, Copy, Debug)]

@@ -14,11 +14,11 @@ use core::hint::black_box;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::protocol::Setup;
-use super::super::systems::{Handle, System};
 use crate::kit::error::CliError;
 use crate::kit::measure::{allowed_cpus, pin, ticks};
 use crate::kit::once;
+use crate::systems::traits::Setup;
+use crate::systems::traits::{Handle, System};
 
 /// Objects of DPDK's test, in bytes.
 pub(crate) const KEPT_SIZE: usize = 2048;

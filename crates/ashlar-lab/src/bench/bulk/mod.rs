@@ -20,14 +20,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::systems::{self, SystemInfo};
-use crate::bench::column::{Column, rounds};
-use crate::host;
 use crate::kit::error::CliError;
 use crate::kit::measure::UNIT;
 use crate::kit::once::record;
 use crate::kit::output::create;
 use crate::kit::record::{Record, Report};
+use crate::systems;
+use crate::systems::SystemInfo;
+use crate::systems::column::{Column, rounds};
+use crate::systems::host;
 use child::{Answer, KEPT_SIZE, MAX_BULK, Plan, Test};
 
 /// The bulks of the kernel's test.

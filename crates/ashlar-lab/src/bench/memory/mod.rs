@@ -9,7 +9,6 @@
 
 pub(crate) mod child;
 mod table;
-pub(crate) mod trace;
 
 use crate::kit::output;
 use std::collections::BTreeMap;
@@ -17,16 +16,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::systems::{self, Kind, SystemInfo};
-use crate::bench::column::{Column, rounds};
-use crate::host;
 use crate::kit::error::CliError;
 use crate::kit::once::record;
 use crate::kit::options::parse_scale;
 use crate::kit::output::create;
 use crate::kit::record::{Record, Report};
+use crate::systems;
+use crate::systems::column::{Column, rounds};
+use crate::systems::host;
+use crate::systems::trace::Profile;
+use crate::systems::{Kind, SystemInfo};
 use child::{Answer, Moment, Plan};
-use trace::Profile;
 
 /// Options of `ashlar bench memory`.
 #[derive(Debug, Args)]

@@ -4,9 +4,9 @@ use crate::kit::record;
 use core::fmt::Write;
 
 use super::child::Plan;
-use super::trace::Trace;
 use crate::kit::record::Report;
 use crate::kit::table::machine;
+use crate::systems::trace::Trace;
 
 /// Test, title.
 const BLOCKS: [(&str, &str); 5] = [

@@ -15,11 +15,12 @@ use crate::kit::measure;
 use crate::kit::once;
 use crate::kit::output;
 use crate::kit::progress;
+use crate::systems::engines::engines;
 use ashlar::Engine;
 use serde::{Deserialize, Serialize};
 
-use crate::args::WorstArgs;
 use crate::kit::error::CliError;
+use crate::registry::args::WorstArgs;
 
 /// What a child is told, as its argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,27 +75,6 @@ struct Run {
 struct Answer {
     clock: u64,
     records: Vec<WorstRecord>,
-}
-
-/// The engines of `list`, in its order, each once.
-pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
-    let known = || Engine::ALL.iter().map(|engine| engine.id()).collect::<Vec<_>>().join(", ");
-    if list == "all" {
-        return Ok(Engine::ALL.to_vec());
-    }
-    let mut found = Vec::new();
-    for id in list.split(',').map(str::trim) {
-        let engine = Engine::from_id(id).ok_or_else(|| {
-            CliError::option(
-                "--systems",
-                format_args!("`{id}` is no engine of ashlar; expected `all` or some of {}", known()),
-            )
-        })?;
-        if !found.contains(&engine) {
-            found.push(engine);
-        }
-    }
-    Ok(found)
 }
 
 /// `ashlar bench worst`.

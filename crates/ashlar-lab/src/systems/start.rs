@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::bench::systems::{Kind, SystemInfo};
+use crate::systems::{Kind, SystemInfo};
 
 /// A command that runs this tool's hidden command `entry` for a system, with its environment. `options` are added to
 /// `ASHLAR_OPTIONS` if the system is ours.

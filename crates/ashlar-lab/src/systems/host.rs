@@ -1,4 +1,4 @@
-//! The machine and the build, for the host block of a run.
+//! The machine, the build and the systems of a run, for its head.
 
 use crate::kit::machine::cpu_model;
 use crate::kit::machine::glibc;
@@ -6,13 +6,13 @@ use crate::kit::machine::kernel;
 use crate::kit::machine::own_build;
 use crate::kit::machine::thp;
 use crate::kit::machine::tsc_mhz;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::systems::peers;
+use std::collections::BTreeMap;
 use std::fs;
 
-use crate::bench::parent::Plan;
-use crate::bench::systems::{self, Kind, SystemInfo};
 use crate::kit::measure::allowed_cpus;
 use crate::kit::record::{Host, Peer};
+use crate::systems::{Kind, SystemInfo};
 
 /// Text that only a build with assertions contains, for the peers that cannot be asked. Written backwards, so that the
 /// search in our own program does not find this table.
@@ -22,30 +22,13 @@ const DEBUG_MARKS: [(&str, &str); 3] = [
     ("tcmalloc", ")ycilop ,ezis ,rtp(eziStcerroC"),
 ];
 
-/// Describes this machine and the systems of `plan`; `notes` is what the children said about themselves.
-pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> Host {
-    let nodes_with_cpus = plan.nodes.map(|nodes| {
-        // As ashlar spreads CPUs over fake nodes.
-        let nodes: BTreeSet<usize> = allowed_cpus().into_iter().map(|cpu| cpu % nodes).collect();
-        nodes.len()
-    });
-    Host {
-        objects: plan.objects,
-        nodes: plan.nodes,
-        nodes_with_cpus,
-        fragmented: plan.fragmented,
-        warm_up: "one round of everything, and two to twelve passes right before each measured pass".to_owned(),
-        ..of_run(&plan.systems, plan.rounds, notes)
-    }
-}
-
 /// Describes this machine and the systems of any run.
 pub(crate) fn of_run(chosen: &[&'static SystemInfo], rounds: usize, notes: &BTreeMap<&'static str, String>) -> Host {
     let program = std::env::current_exe().and_then(fs::read).unwrap_or_default();
     let peers = chosen.iter().filter_map(|info| {
         let note = notes.get(info.id).cloned().unwrap_or_default();
         let peer = match info.kind {
-            Kind::Peer { .. } => Peer { version: systems::version(info.id), build: build_of(info.id, &program), note },
+            Kind::Peer { .. } => Peer { version: peers::version(info.id), build: build_of(info.id, &program), note },
             // A kernel says its release itself, when it boots.
             Kind::Linux => Peer {
                 version: format!("Linux {note}"),
@@ -87,7 +70,7 @@ fn build_of(id: &str, program: &[u8]) -> String {
         "glibc" => return "of the distribution".to_owned(),
         // Its crate compiles with -O2 in every profile, and its assertions are a feature that we do not enable.
         "rpmalloc" => return "release".to_owned(),
-        _ => systems::told_debug(name).unwrap_or_else(|| has_debug_mark(name, program)),
+        _ => peers::told_debug(name).unwrap_or_else(|| has_debug_mark(name, program)),
     };
     match (debug, cfg!(debug_assertions)) {
         (true, _) => "DEBUG (its figures mean nothing)",

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bench::systems::SystemInfo;
 use crate::kit::once::ask;
 use crate::kit::progress::progress;
+use crate::systems::SystemInfo;
 
 /// A system of a run, perhaps with options of its own.
 #[derive(Clone, Debug)]

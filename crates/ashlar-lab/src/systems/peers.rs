@@ -1,7 +1,7 @@
 //! The allocators we compare with, each through the functions its users call.
 
-use super::Calls;
 use crate::kit::machine;
+use crate::systems::traits::Calls;
 
 /// Declares a system of two foreign functions. The contract of the block: the functions are an allocator's malloc
 /// (safe to call with any size, null on failure) and the matching free.
