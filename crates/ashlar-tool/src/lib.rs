@@ -9,12 +9,16 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod compare;
 pub mod error;
+mod host;
+pub mod interval;
 mod lab;
 pub mod library;
 pub mod output;
 pub mod preload;
 pub mod program;
+pub mod resources;
 mod run;
 
 use std::ffi::OsString;
@@ -31,11 +35,12 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match lab::forwarded(&args) {
         Some(words) => Err(lab::become_lab(&words)),
         None => match parse(args).command {
-            Command::Run(args) => run::run(&args),
+            Command::Run(args) => Err(run::become_program(&args)),
+            Command::Compare(args) => compare::run(&args),
         },
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::from(error.exit_code())

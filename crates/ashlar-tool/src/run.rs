@@ -11,8 +11,19 @@ use crate::args::RunArgs;
 use crate::error::ToolError;
 use crate::{library, preload, program};
 
-/// Becomes the program; returns only with an error.
-pub(crate) fn run(args: &RunArgs) -> Result<(), ToolError> {
+/// Becomes the program; returns the error that prevents it.
+pub(crate) fn become_program(args: &RunArgs) -> ToolError {
+    match prepared(args) {
+        Ok(mut command) => {
+            let path = command.get_program().display().to_string();
+            ToolError::Usage(format!("{path}: {}", command.exec()))
+        }
+        Err(error) => error,
+    }
+}
+
+/// Returns the program with its environment.
+fn prepared(args: &RunArgs) -> Result<Command, ToolError> {
     let options = options(args.engine.as_deref(), &args.options)?;
     let library = library::find()?;
     let [name, arguments @ ..] = args.program.as_slice() else {
@@ -30,7 +41,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), ToolError> {
         Some(form) => command.env("ASHLAR_STATS", form.name()),
         None => command.env_remove("ASHLAR_STATS"),
     };
-    Err(ToolError::Usage(format!("{}: {}", path.display(), command.exec())))
+    Ok(command)
 }
 
 /// Returns the options in force: those of the environment, then those of the command line, which win.

@@ -10,8 +10,8 @@ use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
+use crate::engine::RawCache;
 use crate::engine::history::slob::{self, ObjectState};
-use crate::engine::{Origin, RawCache};
 use crate::pages::direct;
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::objmap::OBJECTS;
@@ -39,7 +39,7 @@ impl Found {
         match *self {
             Found::Object(code) => size_of_class(code.class()),
             Found::Other(cache) => cache.object_size(),
-            Found::Sized(cache, size) => cache.engine.kmalloc_roundup(size, cache.object_size()),
+            Found::Sized(cache, size) => cache.engine.round_up(size, cache.object_size()),
             Found::Large(_, pages) => pages * PAGE_SIZE,
             Found::Direct(bytes) | Found::Island(bytes) => bytes,
         }
@@ -108,7 +108,7 @@ fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
             match cache.slabs.locate(address) {
-                Ok(_) if cache.origin != Origin::Malloc || cfg!(ashlar_unchecked) => return Some(Found::Other(cache)),
+                Ok(_) if !cache.policy.tracked || cfg!(ashlar_unchecked) => return Some(Found::Other(cache)),
                 Ok(_) => report::freed_twice(function, address, cache.name()),
                 Err(_) => report::invalid_pointer(function, address, Some(cache.name())),
             }

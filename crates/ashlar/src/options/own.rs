@@ -11,7 +11,7 @@
 //! the program may choose the engine.
 
 use super::number;
-use crate::engine::{Engine, Origin, Tunable};
+use crate::engine::{Engine, Tunable};
 use crate::slab::cache::MAX_NAME;
 
 /// Most options of single caches.
@@ -83,12 +83,12 @@ impl Setting {
         })
     }
 
-    /// What a cache would have to be, where one of this origin and engine has no such thing.
-    fn lacks(self, origin: Origin, engine: Engine) -> Option<&'static str> {
+    /// What a cache would have to be, where one of this engine, and of the program or not, has no such thing.
+    fn lacks(self, of_program: bool, engine: Engine) -> Option<&'static str> {
         let pages_of_all = matches!(engine, Engine::Slob | Engine::SlobSeg);
         match self {
             Setting::Tunable(which, _) => (!which.is_of(engine)).then_some(which.engines()),
-            Setting::Engine(_) => (origin != Origin::Program).then_some(
+            Setting::Engine(_) => (!of_program).then_some(
                 "engine: expected a cache of the program: those of kmalloc and malloc have that of the process",
             ),
             Setting::MinOrder(_) | Setting::MaxOrder(_) => pages_of_all
@@ -158,7 +158,8 @@ pub(crate) struct CacheOptions {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) name: &'a str,
-    pub(crate) origin: Origin,
+    /// The program makes it, not this library.
+    pub(crate) of_program: bool,
     pub(crate) engine: Engine,
 }
 
@@ -236,7 +237,7 @@ impl CacheOptions {
     pub(crate) fn of(&self, cache: Candidate<'_>) -> Own {
         let mut own = Own::default();
         for option in self.given().iter().filter(|option| option.of.fits(cache.name)) {
-            if option.setting.lacks(cache.origin, cache.engine).is_some() {
+            if option.setting.lacks(cache.of_program, cache.engine).is_some() {
                 continue;
             }
             match option.setting {
@@ -257,7 +258,7 @@ impl CacheOptions {
     pub(crate) fn untold(&mut self, cache: Candidate<'_>) -> Option<(Pattern, &'static str)> {
         let options = self.options[..self.count].iter_mut().filter(|option| !option.told && option.of.fits(cache.name));
         for option in options {
-            if let Some(expected) = option.setting.lacks(cache.origin, cache.engine) {
+            if let Some(expected) = option.setting.lacks(cache.of_program, cache.engine) {
                 option.told = true;
                 return Some((option.of, expected));
             }
@@ -289,7 +290,7 @@ mod tests {
     }
 
     fn of(own: &CacheOptions, name: &str, engine: Engine) -> Own {
-        own.of(Candidate { name, origin: Origin::Program, engine })
+        own.of(Candidate { name, of_program: true, engine })
     }
 
     const BULK: Engine = Engine::Slub(Stage::Bulk);
@@ -393,8 +394,8 @@ mod tests {
     #[test]
     fn what_a_cache_cannot_have_is_left_out_and_told_once() {
         let mut own = good("cache.a*.limit=5,cache.a.min_partial=2,cache.a.min_objects=3,cache.a.engine=slab");
-        let origin = Origin::Program;
-        let slab = Candidate { name: "a", origin, engine: Engine::Slab };
+        let of_program = true;
+        let slab = Candidate { name: "a", of_program, engine: Engine::Slab };
         assert_eq!(own.of(slab).tunable(Tunable::Limit), Some(5));
         assert_eq!((own.of(slab).tunable(Tunable::MinPartial), own.of(slab).min_objects), (None, None));
         let ashlar = Candidate { engine: Engine::Sheaves, ..slab };
@@ -406,7 +407,7 @@ mod tests {
         assert_eq!(own.untold(Candidate { name: "ab", ..ashlar }), None, "told already");
         let told: Vec<_> = core::iter::from_fn(|| own.untold(slab).map(|(_, expected)| expected)).collect();
         assert!(told.len() == 2 && told[0].starts_with("min_partial: ") && told[1].starts_with("min_objects: "));
-        let kmalloc = Candidate { name: "a", origin: Origin::Kmalloc, engine: Engine::Sheaves };
+        let kmalloc = Candidate { name: "a", of_program: false, engine: Engine::Sheaves };
         assert!(own.untold(kmalloc).expect("its engine").1.contains("expected a cache of the program"));
     }
 
@@ -414,11 +415,11 @@ mod tests {
     fn what_engines_are_said_to_lack_is_said_of_some_and_not_of_all() {
         let settings = [Setting::MinOrder(1), Setting::MaxOrder(1), Setting::MinObjects(1), Setting::NoMerge];
         for setting in settings {
-            let lack = |engine: &&Engine| setting.lacks(Origin::Program, **engine).is_some();
+            let lack = |engine: &&Engine| setting.lacks(true, **engine).is_some();
             let named: Vec<_> = Engine::ALL.iter().filter(lack).collect();
             assert!(!named.is_empty() && named.len() < Engine::ALL.len());
             for engine in named {
-                let words = setting.lacks(Origin::Program, *engine).expect("lacks it");
+                let words = setting.lacks(true, *engine).expect("lacks it");
                 assert!(words.contains(engine.id()), "{words}");
             }
         }

@@ -6,10 +6,13 @@
 //!
 //! Allocations look at the barn before slabs, also for many objects: what frees brought there would pile up otherwise.
 
+use super::alloc::{alloc, use_good_spare};
 use super::exchange::{empty_sheaf, put_empty, store_full, take_full};
+use super::free::{free, swap_full};
+use super::here::node_of_cpu;
+use super::refill;
 use super::remote_free::FreedFor;
-use super::{ATTEMPTS, RawCache, alloc, free, is_empty, node_of_cpu, refill, swap_full, use_good_spare};
-use crate::engine::tunable;
+use crate::engine::{RawCache, tunable};
 use crate::pages::zone::ZONE;
 use crate::percpu;
 use crate::slab::return_objects::return_objects;
@@ -26,7 +29,7 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
             break;
         }
         // Somebody may be quicker each time; single objects do not depend on that.
-        if attempts < ATTEMPTS && next_main(cache) {
+        if attempts < percpu::ATTEMPTS && next_main(cache) {
             attempts += 1;
             continue;
         }
@@ -54,7 +57,7 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
 /// Makes the spare this CPU's main sheaf, if the main is empty and the spare is worth it, as for single objects.
 #[inline]
 fn next_main(cache: &'static RawCache) -> bool {
-    percpu::read(cache.slot).is_some_and(|view| is_empty(view.main) && use_good_spare(cache, &view).is_some())
+    percpu::read(cache.slot).is_some_and(|view| percpu::is_empty(view.main) && use_good_spare(cache, &view).is_some())
 }
 
 /// Fills the start of `out`, which has room for a sheaf, from the barn or from slabs; how many, 0 when memory ends.
@@ -89,7 +92,7 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
         let given = percpu::push_batch(cache.slot, rest);
         rest = &rest[given..];
         let Some((&first, others)) = rest.split_first() else { break };
-        if attempts < ATTEMPTS
+        if attempts < percpu::ATTEMPTS
             && percpu::read(cache.slot).is_some_and(|view| percpu::is_full(view.main) && swap_full(cache, &view))
         {
             attempts += 1;

@@ -1,57 +1,16 @@
 //! The exchange of sheaves between CPUs and the barns of a node, which stand in front of its slabs.
-//!
-//! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
-//! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
-//! other's, as a consumer that frees feeds a producer that allocates (`remote_free`).
 
 use super::barn::{Barn, ROBBED_AT_ONCE};
 use super::locality;
+use super::node::SheafNode;
 use super::remote_free::{self, FreedFor};
-use super::sparse::Evicted;
-use crate::base::sync::{Ordering, Visit};
 use crate::base::units::CpuId;
 use crate::engine::{RawCache, tunable};
-use crate::pages::meta::meta_slice;
-use crate::percpu::area::{PERCPU, is_sided};
 use crate::percpu::sheaf::{Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
-use crate::slab::node::Node;
 use crate::slab::return_objects::return_objects;
 
-/// Most barns of a node and cache; CPUs beyond that share.
-pub(crate) const MAX_BARNS: usize = 16;
 /// Bytes of objects in one barn above which the reaper is woken.
 const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
-
-/// The sheaves of one cache on one node.
-pub(crate) struct SheafNode {
-    /// The slabs of the same node.
-    pub(crate) slabs: &'static Node,
-    pub(crate) barns: &'static [Barn],
-    pub(super) evicted: Evicted,
-}
-
-impl SheafNode {
-    /// The barn of a CPU.
-    #[inline]
-    pub(super) fn barn(&self, cpu: CpuId) -> &Barn {
-        &self.barns[cpu.0 as usize % self.barns.len()]
-    }
-}
-
-/// See [`crate::engine::EngineState::open`]. `slabs` are the nodes of the same entry of the registry, which it keeps for ever.
-pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> Option<()> {
-    if nodes.is_empty() {
-        let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
-        let barns = cpus.clamp(1, MAX_BARNS);
-        let mut of_node = slabs.iter();
-        *nodes = meta_slice(slabs.len(), || {
-            let barns = meta_slice(barns, || Some(Barn::new()))?;
-            Some(SheafNode { slabs: of_node.next()?, barns, evicted: Evicted::new() })
-        })?;
-    }
-    nodes.iter().flat_map(|node| node.barns).for_each(Barn::reset_stats);
-    Some(())
-}
 
 /// Whether a sheaf has no more than the capacity that is asked for now. One that has more is nobody's any more: its objects go home.
 pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
@@ -179,7 +138,7 @@ pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capaci
 /// The size of a cache's sheaves. Only malloc's have some that are smaller than a sheaf page: it has many caches, of which a program uses dozens, each
 /// with two sheaves on each CPU; and the sections for many objects at a time, which others have, know one size.
 fn sheaf_size(cache: &RawCache) -> SheafSize {
-    if is_sided(cache.slot) { SheafSize::for_capacity(tunable(&cache.sheaf_capacity)) } else { SheafSize::WHOLE }
+    if cache.policy.sided { SheafSize::for_capacity(tunable(&cache.sheaf_capacity)) } else { SheafSize::WHOLE }
 }
 
 /// Puts an empty sheaf into the CPU's barn, or into the pool.
@@ -194,59 +153,4 @@ pub(super) fn return_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
     return_objects(&cache.slabs, sheaf.objects());
     sheaf.set_len(0);
     retire_sheaf(sheaf);
-}
-
-/// Brings the objects of up to `count` full sheaves of a barn back to their slabs.
-fn return_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
-    for _ in 0..count {
-        let Some(sheaf) = barn.get_full() else { break };
-        return_sheaf(cache, sheaf);
-    }
-}
-
-/// See [`crate::engine::release_held`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
-pub(crate) fn release_held(cache: &'static RawCache) {
-    for barn in cache.state.sheaf_nodes.iter().flat_map(|node| node.barns) {
-        return_sheaves(cache, barn, usize::MAX);
-        retire_empty(barn);
-    }
-}
-
-/// Gives a barn's empty sheaves to the pool.
-pub(super) fn retire_empty(barn: &Barn) {
-    while let Some(sheaf) = barn.get_empty() {
-        retire_sheaf(sheaf);
-    }
-}
-
-/// See [`crate::engine::reap`]: what barns held without need goes back to slabs.
-pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let mut busy = false;
-    for barn in cache.state.sheaf_nodes.iter().flat_map(|node| node.barns) {
-        let (used, unused) = barn.take_surplus();
-        busy |= used;
-        if !used {
-            retire_empty(barn);
-        }
-        if unused > 0 {
-            return_sheaves(cache, barn, unused);
-            // The flush itself is no use.
-            barn.take_surplus();
-        }
-    }
-    busy
-}
-
-/// See [`crate::engine::held_bytes`]: the full sheaves of barns.
-pub(crate) fn held_bytes(cache: &RawCache) -> usize {
-    let objects: usize = cache.state.sheaf_nodes.iter().flat_map(|node| node.barns).map(Barn::full_objects).sum();
-    objects * cache.slabs.geometry.stride
-}
-
-/// Visits the locks of node entries, for a fork.
-pub(crate) fn for_each_lock(nodes: &[SheafNode], visit: Visit<'_>) {
-    for node in nodes {
-        node.barns.iter().for_each(|barn| visit(barn.lock_word()));
-        visit(node.evicted.lock_word());
-    }
 }

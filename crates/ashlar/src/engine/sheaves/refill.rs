@@ -6,12 +6,12 @@
 //! fresh slab touches no object at all.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
-use super::SheafNode;
+use super::node::SheafNode;
 use super::{locality, sparse};
 use crate::base::report;
 use crate::base::sync::prefetch;
 use crate::base::units::{NodeId, Order, PageIndex};
-use crate::engine::{Origin, RawCache, defrags_now};
+use crate::engine::{RawCache, defrags_now};
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::{PageRun, ZONE};
 use crate::slab::discard::discard;
@@ -22,18 +22,13 @@ use crate::slab::state::{NO_OBJECT, SlabState};
 /// Slabs handled in one go.
 const BATCH: usize = 16;
 
-/// A CPU takes so much of what the slabs of a cache of malloc hold at a time: an eighth.
-const SHARE: usize = 8;
-
-/// Objects that a CPU may take for a sheaf. Of malloc's caches, of which a program uses dozens at once, no more than a share of what they have,
-/// but a slab's worth: one with few objects in use would have slabs for a whole sheaf on each CPU, and one that hands objects from
-/// CPU to CPU would open more before the first come back.
+/// Objects that a CPU may take for a sheaf. Where the policy has a share, no more than that of what the slabs of the cache have, but a
+/// slab's worth: a program that uses dozens of caches at once would else have slabs for a whole sheaf of each on each CPU, and one that
+/// hands objects from CPU to CPU would open more before the first come back.
 pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
-    if cache.origin != Origin::Malloc {
-        return usize::MAX;
-    }
+    let Some(share) = cache.policy.refill_share else { return usize::MAX };
     let slab = usize::from(cache.slabs.geometry.objects(cache.slabs.geometry.order)).max(1);
-    slab.max(node.slabs.counters.objects() / SHARE)
+    slab.max(node.slabs.counters.objects() / share)
 }
 
 /// Fills `out` from its start with objects for CPUs of `node`; how many were had.

@@ -5,7 +5,7 @@
 //!  main sheaf <- own barn <- robbed, some at a time <- barn <- spare sheaf
 //! ```
 //!
-//! The sides of [`crate::malloc::entry`] tell such objects from the CPU's own: they gather on the spare sheaf. When that is full it
+//! The sides of CPUs ([`crate::percpu::area`]) tell such objects from the CPU's own: they gather on the spare sheaf. When that is full it
 //! waits in the barn of the CPU that freed them until the one that allocates robs it. Every cache line that goes this way has to change
 //! CPUs, and here stands what makes that cheap.
 //!
@@ -16,7 +16,7 @@
 //!   that, a store for each line which its cache has to fetch. And a sheaf that was robbed, which would only be read until it goes back empty, is written by the robber
 //!   ([`Sheaf::move_here`]).
 //! * **Sheaves for others are larger.** Each sheaf that goes over costs both CPUs a meeting at a barn. What a CPU frees for itself may gather on smaller
-//!   ones, of malloc's caches, which hold less then ([`sheaf_capacity`]).
+//!   ones, where the policy of the cache has it so ([`sheaf_capacity`]).
 //! * **Several at a time, and empty ones for full ones.** See [`super::barn::ROBBED_AT_ONCE`] and [`super::exchange`]; and none is looked at before all are asked for: [`SheafList`](crate::percpu::sheaf::SheafList).
 //! * **They keep some order.** What was freed last is allocated first, across the ends of sheaves ([`super::exchange`]). But they need not be in perfect
 //!   order: see [`super::locality`].
@@ -24,13 +24,12 @@
 
 use crate::base::units::{CACHE_LINE, PAGE_SIZE, align_up};
 use crate::engine::{RawCache, tunable};
-use crate::percpu::area::is_sided;
 use crate::percpu::sheaf::Sheaf;
 
 /// Bytes of a free link.
 const WORD: usize = size_of::<u64>();
 
-/// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::malloc::entry`] on sides.
+/// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::percpu::area`] on sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FreedFor {
     /// That which freed them.
@@ -39,19 +38,13 @@ pub(super) enum FreedFor {
     OtherCpu,
 }
 
-/// Bytes of objects that a CPU's own sheaf covers at most, of malloc's caches, and their fewest objects.
-const OWN_BYTES: usize = 15 << 10;
-const FEWEST: usize = 2;
-/// Largest stride whose sheaves all hold the same: of the smallest objects programs have most.
-const SMALL: usize = 128;
-
 /// Objects that a new sheaf of `cache` holds; 0 if the cache works without sheaves.
 #[inline]
 pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
     let (capacity, stride) = (tunable(&cache.sheaf_capacity), cache.slabs.geometry.stride);
     match freed_for {
-        FreedFor::ThisCpu if stride > SMALL && is_sided(cache.slot) => capacity.min((OWN_BYTES / stride).max(FEWEST)),
-        _ => capacity,
+        FreedFor::ThisCpu => cache.policy.this_cpu_capacity(capacity, stride),
+        FreedFor::OtherCpu => capacity,
     }
 }
 

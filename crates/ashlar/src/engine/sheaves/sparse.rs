@@ -30,22 +30,20 @@
 //! * The evicted count of a slab's head, guarded by list_lock, is that of its objects on sheaves here or in the hands of a function
 //!   of this file. It goes up before a sheaf is put here, and down after it was taken.
 //! * Only slabs of caches without a constructor have evicted objects: constructed objects would lose their contents.
-//!
-//! Lock: the *evicted lock*, one a node and cache, held for a few instructions; nothing is taken under it.
 #![allow(unsafe_code, reason = "reads and writes free links, releases pages of free objects")]
 
 use core::ptr::NonNull;
 
-use super::SheafNode;
+use super::node::SheafNode;
 use crate::base::report;
 use crate::base::source::PageSource;
-use crate::base::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, SpinLock};
+use crate::base::sync::{AtomicU32, Ordering};
 use crate::base::units::{Order, PAGE_SIZE, PageIndex, align_up};
 use crate::engine::{Engine, RawCache};
 use crate::pages::head::PageHead;
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
-use crate::percpu::sheaf::{MAX_SHEAF_CAPACITY, Sheaf, SheafList, SheafSize, new_sheaf, retire_sheaf};
+use crate::percpu::sheaf::{MAX_SHEAF_CAPACITY, Sheaf, SheafSize, new_sheaf, retire_sheaf};
 use crate::slab::discard::discard;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::partial::{Chain, Freed, Taken};
@@ -62,65 +60,6 @@ const WORTH: usize = 1;
 
 /// Set when the source refused to release: an arena, or pages that the program locked in memory. It is not asked again.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
-
-struct Stock {
-    /// Full sheaves, and those of them that [`restore_emptied`] has looked at since it began.
-    sheaves: SheafList,
-    looked_at: SheafList,
-}
-
-/// The evicted objects of a node and cache; see the module.
-pub(crate) struct Evicted {
-    stock: SpinLock<Stock>,
-    /// Objects here. Changed under the lock; read without it, so that a refill takes none where there is nothing.
-    objects: AtomicUsize,
-}
-
-impl Evicted {
-    pub(super) const fn new() -> Self {
-        let stock = Stock { sheaves: SheafList::new(), looked_at: SheafList::new() };
-        Evicted { stock: SpinLock::new(stock), objects: AtomicUsize::new(0) }
-    }
-
-    /// Objects here.
-    #[inline]
-    pub(super) fn objects(&self) -> usize {
-        self.objects.load(Ordering::Relaxed)
-    }
-
-    fn put(&self, sheaf: Sheaf, looked_at: bool) {
-        let mut stock = self.stock.lock();
-        self.objects.store(self.objects() + sheaf.len(), Ordering::Relaxed);
-        if looked_at { stock.looked_at.push(sheaf) } else { stock.sheaves.push(sheaf) }
-    }
-
-    fn take(&self, looked_at: bool) -> Option<Sheaf> {
-        if self.objects() == 0 {
-            return None;
-        }
-        let mut stock = self.stock.lock();
-        let mut sheaf = stock.sheaves.pop_full();
-        if sheaf.is_none() && looked_at {
-            sheaf = stock.looked_at.pop_full();
-        }
-        let (sheaf, objects) = sheaf?;
-        self.objects.store(self.objects() - objects, Ordering::Relaxed);
-        Some(sheaf)
-    }
-
-    /// Begins a look at all sheaves.
-    fn look_at_all_again(&self) {
-        let mut stock = self.stock.lock();
-        while let Some((sheaf, _)) = stock.looked_at.pop_full() {
-            stock.sheaves.push(sheaf);
-        }
-    }
-
-    /// The evicted lock, for a fork.
-    pub(super) fn lock_word(&self) -> &LockWord {
-        self.stock.word()
-    }
-}
 
 /// Fills `out` from its start with evicted objects of `node`; how many. What is not needed of a sheaf stays on it.
 pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {

@@ -1,9 +1,9 @@
 //! Pools: the pages that serve a cache, or several.
 //!
 //! A pool is a hidden cache: geometry, key of the links, a partial list for each node. Pages have it as their owner, so that whoever
-//! finds a page finds the pool. There are three families of them, which share nothing: those of kmalloc, those of malloc, whose objects
-//! stand in the object map, and those of the program's caches. (The kernel keeps kmalloc's caches apart from others for the same
-//! reason, where it accounts for them: whoever frees by the address alone must find who is charged.)
+//! finds a page finds the pool. Caches of different families ([`crate::engine::Policy`]) share
+//! no pool: a free by the address alone must find which cache is charged. (The kernel keeps some caches apart for the same reason,
+//! where it accounts for them.)
 //!
 //! * `slob-seg`: the pool of a cache is that of the next power of two.
 //! * `slob-cache`: an existing pool whose objects are alike ([`Geometry::serves`]), or a new one; a cache that is not to be merged
@@ -20,7 +20,7 @@
 use crate::base::sync::Visit;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::PAGE_SIZE;
-use crate::engine::{EMPTY_STATE, Engine, EngineState, Merge, Opening, Origin, Plan, RawCache, tally};
+use crate::engine::{CacheSpec, EMPTY_STATE, Engine, EngineState, Merge, RawCache, tally};
 use crate::pages::meta::META;
 use crate::percpu::area::MAX_CACHES;
 use crate::slab::OrderRule;
@@ -101,24 +101,24 @@ fn power_of_two(wanted: &Geometry) -> Option<Geometry> {
 
 /// Finds, or makes, the pool of a cache that is about to be; gives it its geometry.
 #[inline(never)]
-pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometry) -> Option<()> {
-    let &Opening { engine, origin, alone, group, .. } = of;
+pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Option<()> {
+    let (engine, family, group) = (spec.engine, spec.policy.family, spec.merge.group);
     tally::open(&mut state.tallies)?;
     let of_pool = if engine == Engine::SlobSeg { power_of_two(geometry)? } else { *geometry };
     let alike = |pool: &Pool| {
         pool.pages.engine == engine
-            && pool.pages.origin == origin
+            && pool.pages.policy.family == family
             && if engine == Engine::SlobSeg {
                 pool.pages.slabs.geometry.stride == of_pool.stride
             } else {
                 pool.pages.merge.group == group && pool.serves(geometry)
             }
     };
-    let shared = engine == Engine::SlobSeg || !alone;
+    let shared = engine == Engine::SlobSeg || !spec.stands_alone();
     let found = if shared { all().find(|&(_, pool)| alike(pool)).map(|(number, _)| number) } else { None };
     let number = match found {
         Some(number) => number,
-        None => make(engine, of_pool, origin, Merge { mergeable: shared, group })?,
+        None => make(spec, of_pool, Merge { mergeable: shared, group })?,
     };
     let pool = pool_at(number)?;
     pool.members.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +129,7 @@ pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometr
     Some(())
 }
 
-fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Option<usize> {
+fn make(of: &CacheSpec<'_>, geometry: Geometry, merge: Merge) -> Option<usize> {
     let unused = |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && pool.pages.slabs.slab_count() == 0;
     let old = all().find(|&(_, pool)| unused(pool));
     let number = old.map_or_else(|| all().count(), |(number, _)| number);
@@ -147,24 +147,22 @@ fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Opt
     if merge.mergeable {
         geometry.object_size = geometry.stride;
     }
-    let plan = Plan {
+    let spec = CacheSpec {
         name: "slob",
         geometry,
-        slot: 0,
-        secret: crate::engine::process_secret().rotate_left(number as u32 % 63) | 1 << 63,
         ctor: None,
+        merge,
         sheaf_capacity: 0,
         barn_limit: 0,
         min_partial: super::KEPT,
         cpu_partial: 0,
         defrag_ratio: 0,
-        engine,
-        state,
-        origin,
-        merge,
+        slot: None,
+        ..*of
     };
+    let secret = crate::engine::process_secret().rotate_left(number as u32 % 63) | 1 << 63;
     let pool = Pool {
-        pages: RawCache::new(&plan, 1),
+        pages: RawCache::new(&spec, geometry, state, 0, secret, 1),
         members: AtomicUsize::new(0),
         home: AtomicPtr::new(core::ptr::null_mut()),
     };
