@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-use crate::bench::parent::median;
+use crate::kit::statistics::median;
 
 /// A median, and between what it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +44,7 @@ pub(crate) fn interval(samples: &[f64], risk: f64) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::random;
 
     #[test]
     fn the_interval_is_the_one_of_the_sign_test() {
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn intervals_miss_no_more_often_than_they_say() {
-        let mut rng = crate::workload::block::Rng::new(3);
+        let mut rng = random::Rng::new(3);
         let mut missed = 0;
         for _ in 0..2000 {
             // Skewed, with rare giants; the median is 0.

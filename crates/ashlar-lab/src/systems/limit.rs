@@ -8,9 +8,9 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::{Handle, System};
-use crate::args::MAX_SIZE;
-use crate::bench::protocol::Setup;
+use crate::kit::options::MAX_SIZE;
+use crate::systems::traits::Setup;
+use crate::systems::traits::{Handle, System};
 
 /// Granule of the page map.
 const PAGE: usize = 4096;

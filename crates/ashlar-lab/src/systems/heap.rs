@@ -4,11 +4,12 @@
 //! a cache, the others have a size alone. Ours create the caches and serve the rest by kmalloc, as the kernel does; for who has only
 //! malloc a kind is a size.
 
+use crate::systems::traits::Slab;
 use core::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
 
-use super::Calls;
+use crate::systems::traits::Calls;
 
 /// A kind of objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,15 +45,6 @@ pub(crate) const LINE: usize = 64;
 /// Bytes of a message's head: the kernel's `struct sk_buff` on a 64-bit machine in the years of the mails. Its cache is aligned to lines.
 pub(crate) const HEAD: usize = 232;
 
-/// What the kernel shows as `Slab:`, of systems that are slab allocators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Slab {
-    /// Bytes of all pages that slabs and large objects have.
-    pub(crate) bytes: usize,
-    /// Bytes that describe and queue them, which the kernel counts in part: caches, sheaves, tables.
-    pub(crate) metadata: usize,
-}
-
 /// An allocator under test, for kinds of objects.
 pub(crate) trait Heap: Sized + Send + Sync + 'static {
     /// Prepares the process, and a place for each of `kinds`. The error says why the system cannot run.
@@ -80,7 +72,7 @@ pub(crate) trait Heap: Sized + Send + Sync + 'static {
         None
     }
 
-    /// See [`super::System::counts`].
+    /// See [`traits::System::counts`].
     fn counts(&self) -> Option<ashlar::Counts> {
         None
     }

@@ -4,9 +4,10 @@ use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, CacheRef, KmemCache, MAX_SHEAF_CAPACITY};
 
-use super::heap::{Heap, Kind, Slab};
-use super::{Calls, Handle, System};
-use crate::bench::protocol::Setup;
+use crate::systems::heap::{Heap, Kind};
+use crate::systems::traits::Setup;
+use crate::systems::traits::Slab;
+use crate::systems::traits::{Calls, Handle, System};
 
 /// See [`System::note`].
 fn note() -> String {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::bench::record::Report;
+use crate::kit::record::Report;
 
 const HEAD: &str = "test,system,size,cpus,unit,min,median,runs,oversubscribed";
 
@@ -21,11 +21,12 @@ pub(crate) fn write(mut out: impl Write, run: &Report) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::record;
 
     #[test]
     fn a_line_for_each_record_with_as_many_fields_as_the_head() {
         let mut out = Vec::new();
-        write(&mut out, &super::super::sample(&[("A", "glibc", 8, 12.5), ("C", "limit", 64, 3.0)])).unwrap();
+        write(&mut out, &record::sample(&[("A", "glibc", 8, 12.5), ("C", "limit", 64, 3.0)])).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[1], "A,glibc,8,1,tsc_cycles_per_op,12.5,12.5,10,false");

@@ -10,7 +10,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::super::systems::heap::Kind;
+use crate::systems::heap::Kind;
 
 /// Kinds of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

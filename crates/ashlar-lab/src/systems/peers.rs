@@ -1,6 +1,7 @@
 //! The allocators we compare with, each through the functions its users call.
 
-use super::Calls;
+use crate::kit::machine;
+use crate::systems::traits::Calls;
 
 /// Declares a system of two foreign functions. The contract of the block: the functions are an allocator's malloc
 /// (safe to call with any size, null on failure) and the matching free.
@@ -136,21 +137,21 @@ mod tcmalloc {
     use libtcmalloc_sys as _;
 
     unsafe extern "C" {
-        pub(super) fn TCMallocInternalMalloc(size: usize) -> *mut c_void;
-        pub(super) fn TCMallocInternalFree(object: *mut c_void);
-        pub(super) fn TCMallocInternalFreeSized(object: *mut c_void, size: usize);
+        pub(crate) fn TCMallocInternalMalloc(size: usize) -> *mut c_void;
+        pub(crate) fn TCMallocInternalFree(object: *mut c_void);
+        pub(crate) fn TCMallocInternalFreeSized(object: *mut c_void, size: usize);
         fn MallocExtension_Internal_GetPerCpuCachesActive() -> bool;
         fn MallocExtension_Internal_ReleaseMemoryToSystem(bytes: usize) -> usize;
     }
 
     /// Gives all free pages back to the system.
-    pub(super) fn release() {
+    pub(crate) fn release() {
         // SAFETY: takes no pointer.
         unsafe { MallocExtension_Internal_ReleaseMemoryToSystem(usize::MAX) };
     }
 
     /// Which caches are in force in this process.
-    pub(super) fn mode() -> String {
+    pub(crate) fn mode() -> String {
         // The mode is decided by the first allocation.
         // SAFETY: malloc and the matching free, on an object that nobody else has seen.
         unsafe { TCMallocInternalFree(TCMallocInternalMalloc(8)) };
@@ -187,9 +188,9 @@ calls!(
 );
 
 /// Version of the peer behind a system id.
-pub(super) fn version(id: &str) -> String {
+pub(crate) fn version(id: &str) -> String {
     match id.split('-').next().unwrap_or(id) {
-        "glibc" => crate::host::glibc(),
+        "glibc" => machine::glibc(),
         "mimalloc" => mimalloc_version(),
         "jemalloc" => jemalloc_version(),
         "snmalloc" => format!("crate {}", env!("ASHLAR_SNMALLOC")),
@@ -246,7 +247,7 @@ fn jemalloc_version() -> String {
 }
 
 /// Whether the library says that it was built with its assertions. Only jemalloc can be asked.
-pub(super) fn told_debug(id: &str) -> Option<bool> {
+pub(crate) fn told_debug(id: &str) -> Option<bool> {
     #[cfg(feature = "peer-jemalloc")]
     if id.starts_with("jemalloc") {
         // SAFETY: the manual gives `bool` for "config.debug"; read as a byte, of which every pattern is a value.

@@ -1,13 +1,14 @@
 //! A run as data: what `--json` writes and `--from` reads.
 
+use crate::kit::statistics::Statistic;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::protocol::Counts;
-use super::published::Published;
-use crate::error::CliError;
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::published::Published;
 
 /// Host and records of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -166,4 +167,35 @@ impl Report {
         keys.dedup();
         keys
     }
+}
+
+/// The figure of a record that comparisons use.
+pub(crate) fn value(record: &Record, by: Statistic) -> f64 {
+    match by {
+        Statistic::Min => record.min,
+        Statistic::Median => record.median,
+    }
+}
+
+/// A run made by hand, for the tests of the printers.
+#[cfg(test)]
+pub(crate) fn sample(cells: &[(&str, &str, usize, f64)]) -> Report {
+    let records = cells
+        .iter()
+        .map(|&(test, system, size, figure)| Record {
+            test: test.to_owned(),
+            system: system.to_owned(),
+            size,
+            cpus: 1,
+            unit: "tsc_cycles_per_op".to_owned(),
+            mode: None,
+            min: figure,
+            median: figure,
+            runs: 10,
+            per_cpu: vec![figure],
+            samples: vec![figure; 10],
+            ..Record::default()
+        })
+        .collect();
+    Report { host: Host::default(), records, published: None }
 }
