@@ -56,6 +56,7 @@ extern "C" fn new_handler() -> *const c_void {
 /// A static program takes from the C++ library what somebody refers to by a strong reference, and this library's are
 /// weak, as C programs have no C++ library. Whoever catches or cleans up brings `__cxa_throw` and its types
 /// along; `__throw_bad_alloc` may be missing then.
+#[place(cold)]
 extern "C" fn thrower() -> *const c_void {
     let throw = address_of!("_ZSt17__throw_bad_allocv");
     if !throw.is_null() {
@@ -90,6 +91,7 @@ extern "C" fn throw_ours() {
     )
 }
 
+#[place(cold)]
 extern "C" fn no_memory() -> ! {
     to_stderr(b"ashlar: operator new: out of memory, and no C++ library to throw std::bad_alloc\n");
     // SAFETY: abort has no preconditions and does not return.

@@ -22,6 +22,7 @@ use crate::units::MAX_NODES;
 
 static BASE: Once = Once::new();
 static KMALLOC: Once = Once::new();
+#[place(large_data)]
 static OPTIONS: SpinLock<Settings> = SpinLock::new(Settings { all: Options::DEFAULT, own: CacheOptions::NONE });
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
@@ -62,6 +63,7 @@ pub(crate) fn ensure_base() -> bool {
 }
 
 #[cold]
+#[place(cold)]
 fn ensure_base_slow() -> bool {
     #[cfg(feature = "os")]
     return BASE.ensure(|| lay_out_for_linux() && connect());
@@ -78,6 +80,7 @@ pub(crate) fn after_fork_in_child() {
 /// are made: the first call of malloc may come on a small one.
 #[cfg(feature = "os")]
 #[inline(never)]
+#[place(cold)]
 fn lay_out_for_linux() -> bool {
     use crate::os::LinuxSource;
     static SOURCE: LinuxSource = LinuxSource::new();

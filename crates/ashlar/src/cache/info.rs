@@ -63,6 +63,7 @@ impl core::fmt::Debug for CacheInfo {
     }
 }
 
+#[place(cold)]
 pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
     let (barn, slow) = engine::slow_path_stats(raw);
     let info = CacheInfo {

@@ -399,11 +399,13 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
 }
 
 /// Brings cached objects back to their slabs.
+#[place(background)]
 pub(crate) fn flush(cache: &'static RawCache) -> bool {
     of_engine!(cache, flush_all(cache))
 }
 
 /// Gives the slabs that are empty back, without bringing cached objects home first; the slabs that remain.
+#[place(background)]
 pub(crate) fn trim(cache: &'static RawCache) -> usize {
     of_engine!(cache, trim_slabs(cache))
 }
@@ -415,11 +417,13 @@ pub(crate) fn shrink(cache: &'static RawCache) -> usize {
 }
 
 /// Figures of the cache.
+#[place(cold)]
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     of_engine!(cache, usage(cache))
 }
 
 /// Gives back to slabs what the stores of nodes held without need since the last call; true if they were in use.
+#[place(background)]
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     of_engine!(cache, reap(cache))
 }
@@ -440,6 +444,7 @@ pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
 }
 
 /// Gives free pages of slabs that are in use back to the system; bytes given back.
+#[place(background)]
 pub(crate) fn hollow(cache: &'static RawCache) -> usize {
     if cache.engine == Engine::Ashlar { slub::hollow(cache) } else { 0 }
 }
@@ -462,6 +467,7 @@ pub(crate) fn close(cache: &'static RawCache) {
 }
 
 /// The cache under whose name the pages of this one stand, if it shares them with that and has none of its own.
+#[place(cold)]
 pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
     match cache.engine {
         Engine::SlobSeg | Engine::SlobCache => segregated::home(cache),

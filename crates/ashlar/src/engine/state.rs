@@ -36,6 +36,7 @@ impl EngineState {
 
     /// [`Self::open`] for the engines that have to be asked for.
     #[inline(never)]
+    #[place(cold)]
     fn open_other(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
         match of.engine {
             Engine::Ashlar => self.open_nodes(),

@@ -128,6 +128,7 @@ impl OptionError<'_> {
     pub const TOO_LATE: &'static str = "to be set before the first allocation";
 }
 
+#[place(cold)]
 impl core::fmt::Display for OptionError<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "option `{}`: expected {}", self.part, self.expected)
@@ -144,6 +145,7 @@ const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, 
 /// Most programs have no text.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn parse<'a>(
     text: &'a str,
     options: &mut Options,
@@ -179,6 +181,7 @@ pub fn check_options(text: &str) -> Result<(), OptionError<'_>> {
     first.map_or(Ok(()), Err)
 }
 
+#[place(cold)]
 fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static str> {
     match key {
         "engine" => options.engine = Engine::from_id(value).ok_or(Engine::EXPECTED)?,
@@ -244,6 +247,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
     Ok(())
 }
 
+#[place(cold)]
 fn switch(value: &str) -> Option<bool> {
     match value {
         "on" | "yes" | "1" | "true" => Some(true),
@@ -260,6 +264,7 @@ fn reaper(value: &str) -> Option<Reaper> {
 }
 
 /// A number with an optional suffix K, M or G, inside a range.
+#[place(cold)]
 fn number(value: &str, low: usize, high: usize) -> Option<usize> {
     let (digits, unit) = match value.as_bytes().last()? {
         b'K' | b'k' => (&value[..value.len() - 1], 1 << 10),

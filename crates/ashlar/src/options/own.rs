@@ -34,6 +34,7 @@ enum Setting {
 }
 
 /// The value of a tunable, or what was expected.
+#[place(cold)]
 pub(super) fn tunable(which: Tunable, value: &str) -> Result<usize, &'static str> {
     let (low, high) = which.range();
     number(value, low, high).ok_or(match which {
@@ -51,6 +52,7 @@ pub(super) fn min_order(value: &str) -> Result<u8, &'static str> {
     Ok(number(value, 0, 9).ok_or("min_order=0 to min_order=9")? as u8)
 }
 
+#[place(cold)]
 pub(super) fn max_order(value: &str) -> Result<u8, &'static str> {
     Ok(number(value, 0, 9).ok_or("max_order=0 to max_order=9")? as u8)
 }
@@ -64,6 +66,7 @@ pub(super) fn no_value(value: &str) -> Result<(), &'static str> {
     if value.is_empty() { Ok(()) } else { Err("nomerge without a value") }
 }
 
+#[place(cold)]
 impl Setting {
     fn parse(key: &str, value: &str) -> Result<Setting, &'static str> {
         Ok(match key {
@@ -111,6 +114,7 @@ pub(crate) struct Pattern {
     star: bool,
 }
 
+#[place(cold)]
 impl Pattern {
     const NONE: Pattern = Pattern { name: [0; MAX_NAME], len: 0, star: false };
 
@@ -131,6 +135,7 @@ impl Pattern {
     }
 }
 
+#[place(cold)]
 impl core::fmt::Display for Pattern {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let start = core::str::from_utf8(&self.name[..usize::from(self.len)]).unwrap_or("?");
@@ -182,6 +187,7 @@ impl Own {
     }
 }
 
+#[place(cold)]
 impl CacheOptions {
     pub(crate) const NONE: CacheOptions = CacheOptions {
         options: [CacheOption { of: Pattern::NONE, setting: Setting::NoMerge, told: false }; MOST],

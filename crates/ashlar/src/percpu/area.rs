@@ -113,10 +113,12 @@ pub static PERCPU: PerCpu = PerCpu {
     nodes: AtomicU32::new(1),
 };
 
+#[place(large_bss)]
 static CPU_TO_NODE: [crate::sync::AtomicU8; MAPPED_CPUS] = [const { crate::sync::AtomicU8::new(0) }; MAPPED_CPUS];
 static NEXT_SLOT: AtomicU32 = AtomicU32::new(FIRST_FREE_SLOT as u32);
 /// Offsets given back by destroyed caches, as a stack threaded through this table.
 static FREE_SLOTS: crate::sync::SpinLock<u16> = crate::sync::SpinLock::new(0);
+#[place(large_bss)]
 static FREE_LINKS: [AtomicU16; AREA_BYTES / SLOT_BYTES] = [const { AtomicU16::new(0) }; AREA_BYTES / SLOT_BYTES];
 
 impl PerCpu {

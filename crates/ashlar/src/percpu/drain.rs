@@ -22,15 +22,21 @@ static DRAIN: SpinLock<()> = SpinLock::new(());
 
 /// Takes every sheaf of the given slots from every CPU and hands it to `take`, with the CPU that had it.
 /// False when some CPU could not be reached: its sheaves stay where they are.
+#[place(background)]
 pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
-    drain_words(offsets, no_sheaves(), |cpu, offset, tops| {
-        for top in tops {
-            if top != null_top() {
-                // SAFETY: the slot held this sheaf and refers to it no more.
-                take(cpu, offset, unsafe { Sheaf::from_top(top) });
-            }
+    drain_words(offsets, no_sheaves(), |cpu, offset, tops| take_each(cpu, offset, tops, &mut take))
+}
+
+/// Hands the sheaves of a slot to `take`. Not part of the closure that calls it, because closures are not placed.
+#[inline(never)]
+#[place(background)]
+fn take_each(cpu: CpuId, offset: u16, tops: [usize; 2], take: &mut impl FnMut(CpuId, u16, Sheaf)) {
+    for top in tops {
+        if top != null_top() {
+            // SAFETY: the slot held this sheaf and refers to it no more.
+            take(cpu, offset, unsafe { Sheaf::from_top(top) });
         }
-    })
+    }
 }
 
 /// The drain lock, for whoever visits all CPUs by their locks in several steps.

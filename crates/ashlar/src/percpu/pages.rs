@@ -116,6 +116,7 @@ const fn most(order: Order) -> usize {
 }
 
 /// A run of `order` on `node`, aligned to its size: off this CPU's list, else of the zone.
+#[place(cold)]
 pub(crate) fn alloc(node: NodeId, order: Order) -> Option<Run> {
     let own = here().filter(|(_, home)| *home == node && usize::from(order.0) < ORDERS);
     let Some((lists, _)) = own else {
@@ -164,6 +165,7 @@ pub(crate) fn free(page: PageIndex, order: Order) -> bool {
 }
 
 /// Gives runs of one node back to the zone; as [`free`].
+#[place(cold)]
 fn to_zone(order: Order, runs: &[Run]) -> bool {
     let mut pages = [(PageIndex::NONE, 0); BATCH_PAGES];
     for (at, run) in pages.iter_mut().zip(runs) {
@@ -178,6 +180,7 @@ pub(crate) fn drain() -> bool {
 }
 
 #[inline(never)]
+#[place(cold)]
 fn drain_all() -> bool {
     let mut any = false;
     for lists in entries() {

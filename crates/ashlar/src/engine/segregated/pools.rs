@@ -36,6 +36,7 @@ pub(crate) struct Pool {
     home: AtomicPtr<RawCache>,
 }
 
+#[place(large_bss)]
 static POOLS: [AtomicPtr<Pool>; MAX_CACHES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CACHES];
 
 /// A pool by its number.
@@ -100,6 +101,7 @@ fn power_of_two(wanted: &Geometry) -> Option<Geometry> {
 
 /// Finds, or makes, the pool of a cache that is about to be; gives it its geometry.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometry) -> Option<()> {
     let &Opening { engine, origin, alone, group, .. } = of;
     tally::open(&mut state.tallies)?;
@@ -128,6 +130,7 @@ pub(crate) fn open(state: &mut EngineState, of: &Opening, geometry: &mut Geometr
     Some(())
 }
 
+#[place(cold)]
 fn make(engine: Engine, geometry: Geometry, origin: Origin, merge: Merge) -> Option<usize> {
     let unused = |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && slub::usage(&pool.pages).slabs == 0;
     let old = all().find(|&(_, pool)| unused(pool));
@@ -181,6 +184,7 @@ pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
 
 /// Tells a cache's pool of it, once it is where it stays.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn attach(cache: &'static RawCache) {
     let pool = pool_of(cache);
     pool.is_home(cache);
@@ -189,6 +193,7 @@ pub(crate) fn attach(cache: &'static RawCache) {
 }
 
 /// See [`super::super::close`].
+#[place(cold)]
 pub(crate) fn close(cache: &'static RawCache) {
     let pool = pool_of(cache);
     let pages = &pool.pages.state;

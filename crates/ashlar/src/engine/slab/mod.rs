@@ -61,6 +61,7 @@ const BYTES_WORTH_REAPING: usize = 1 << 20;
 
 /// See [`super::alloc`]. Not inlined: every engine behind the entry points would pay for its registers.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let here = Here::take();
     if let Some(array) = here.array(cache) {
@@ -75,6 +76,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
     let node = PERCPU.node_of(here.cpu());
     let mut after = After::NOTHING;
@@ -97,6 +99,7 @@ fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
 }
 
 /// One object out of the slabs of a node; 0 for none.
+#[place(cold)]
 fn take_one(cache: &'static RawCache, node: NodeId, after: &mut After) -> usize {
     let mut object = 0;
     queues(cache).node(node).lists.lock().take(cache, 1, |taken| object = taken, after);
@@ -104,23 +107,31 @@ fn take_one(cache: &'static RawCache, node: NodeId, after: &mut After) -> usize 
 }
 
 /// One object of a new slab of `home`, or of whatever other node has one; null when memory ends.
+#[place(cold)]
 fn from_nodes(cache: &'static RawCache, home: NodeId) -> *mut u8 {
-    let once = || {
-        let nodes = queues(cache).nodes.len();
-        (0..nodes).find_map(|i| {
-            let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
-            let mut after = After::NOTHING;
-            let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
-            after.settle(cache);
-            if taken == 0 { grow(cache, node) } else { Some(taken) }
-        })
-    };
+    let once = || from_first_node(cache, home);
     // Stores of other caches may hold the last memory there is.
     let object = once().or_else(|| ZONE.take_after_all(once));
     object.unwrap_or(0) as *mut u8
 }
 
+/// One object of a new slab of `home`, or of the first other node that has one. Not part of the closure that calls it, because
+/// closures are not placed.
+#[inline(never)]
+#[place(cold)]
+fn from_first_node(cache: &'static RawCache, home: NodeId) -> Option<usize> {
+    let nodes = queues(cache).nodes.len();
+    (0..nodes).find_map(|i| {
+        let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
+        let mut after = After::NOTHING;
+        let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
+        after.settle(cache);
+        if taken == 0 { grow(cache, node) } else { Some(taken) }
+    })
+}
+
 /// One object of a new slab of `node`. If this CPU is of that node its array gets a batch of others.
+#[place(cold)]
 fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let geometry = &cache.geometry;
     let page = pages::alloc(node, geometry.order)?.first;
@@ -163,6 +174,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
 }
 
 /// See [`super::alloc_on`].
+#[place(cold)]
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     if PERCPU.node_of(this_cpu()) == node {
         // Moved meanwhile, it has an object of another node: as when the node has none.
@@ -176,6 +188,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 }
 
 /// See [`super::free`].
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -189,6 +202,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 
 /// See [`super::free_in`]. Not inlined, as [`alloc`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let head = MEMMAP.head(slab);
     let offset = object.wrapping_sub(MEMMAP.address_of(slab)).wrapping_sub(head.colour());
@@ -214,6 +228,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
     let own = queues(cache).node(PERCPU.node_of(here.cpu()));
     let mut after = After::NOTHING;
@@ -237,6 +252,7 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
 /// A free to another node: into its alien cache, or straight to its slab.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize) {
     let queues = queues(cache);
     let own = queues.node(PERCPU.node_of(here.cpu()));
@@ -262,6 +278,7 @@ fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize
 }
 
 /// See [`super::alloc_bulk`]: whole runs of objects under one lock, while the CPU's array has them.
+#[place(cold)]
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     while got < out.len() {
@@ -297,6 +314,7 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
 }
 
 /// See [`super::flush`]: arrays of CPUs, alien caches, shared arrays.
+#[place(cold)]
 pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     for cpu in all_cpus() {
         let mut after = After::NOTHING;
@@ -313,6 +331,7 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
 }
 
 /// Brings what alien caches and shared arrays hold back to slabs.
+#[place(cold)]
 fn drain_nodes(cache: &'static RawCache) {
     let nodes = queues(cache).nodes;
     for node in nodes {
@@ -334,6 +353,7 @@ fn drain_nodes(cache: &'static RawCache) {
 }
 
 /// See [`super::trim`]: free slabs go, however few they are.
+#[place(cold)]
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let mut left = 0;
     for (id, node) in queues(cache).nodes.iter().enumerate() {
@@ -346,6 +366,7 @@ pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
 }
 
 /// See [`super::usage`].
+#[place(cold)]
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let mut usage = Usage::default();
     let mut free = 0;
@@ -370,6 +391,7 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
 
 /// See [`super::held_bytes`]: shared arrays, alien caches and free slabs.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
     let objects = |node: &state::Node| {
         let aliens: usize = node.aliens.iter().map(|alien| alien.lock().avail()).sum();
@@ -387,6 +409,7 @@ pub(crate) fn release(cache: &'static RawCache) {
 }
 
 /// See [`super::counts`]. An array may be replaced at any time, so each is looked at under its CPU's lock.
+#[place(cold)]
 pub(crate) fn counts(cache: &'static RawCache) -> Counts {
     let mut sum = Counts::default();
     for node in queues(cache).nodes {
@@ -441,6 +464,7 @@ pub struct QueueInfo {
 }
 
 /// The queues of a cache of this engine.
+#[place(cold)]
 pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
     let queues = queues(cache);
     let mut info = QueueInfo {

@@ -32,6 +32,7 @@ pub struct QueueTunables {
     pub shared: usize,
 }
 
+#[place(cold)]
 impl QueueTunables {
     /// The kernel's defaults for objects of `stride` bytes on a machine with `cpus` CPUs.
     pub(super) const fn by_size(stride: usize, cpus: u32) -> QueueTunables {
@@ -120,6 +121,7 @@ fn cpus_of(node: usize) -> usize {
     all_cpus().filter(|&cpu| usize::from(PERCPU.node_of(cpu).0) == node).count()
 }
 
+#[place(cold)]
 impl Queues {
     /// Queues for each node, in metadata memory.
     fn make() -> Option<&'static [Queues]> {
@@ -172,6 +174,7 @@ fn new_shared(tunables: &QueueTunables) -> Option<Option<&'static ArrayCache>> {
     }
 }
 
+#[place(cold)]
 impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 
@@ -214,6 +217,7 @@ impl State {
 }
 
 /// See [`crate::engine::close`]: no slab and no object is left.
+#[place(cold)]
 pub(crate) fn close(cache: &'static RawCache) {
     for cpu in all_cpus() {
         let here = Here::of(cpu);
@@ -231,6 +235,7 @@ pub(crate) fn close(cache: &'static RawCache) {
 }
 
 /// Makes an array for a CPU that has none; `None` when memory ends.
+#[place(cold)]
 pub(super) fn give_array(cache: &'static RawCache, here: &Here) -> Option<&'static ArrayCache> {
     if let Some(array) = here.array(cache) {
         return Some(array);
@@ -242,6 +247,7 @@ pub(super) fn give_array(cache: &'static RawCache, here: &Here) -> Option<&'stat
 }
 
 /// Sets the tunables of a cache. Objects that do not fit any more go back to their slabs.
+#[place(cold)]
 pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result<(), TuneError> {
     tunables.check()?;
     let _one_at_a_time = drain::one_at_a_time();
@@ -276,6 +282,7 @@ pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result
 }
 
 /// Gives a CPU's array its new limit, or the CPU a larger array. One that cannot grow keeps what it can hold.
+#[place(cold)]
 fn tune_cpu(cache: &'static RawCache, here: &Here, tunables: &QueueTunables, after: &mut After) {
     let Some(array) = here.array(cache) else { return };
     let node = queues(cache).node(PERCPU.node_of(here.cpu()));

@@ -145,6 +145,7 @@ pub(super) fn refill(node: &Node, out: &mut [usize]) -> usize {
 }
 
 /// Puts a sheaf with what it holds back, or to the pool if that is nothing.
+#[place(background)]
 fn put_rest(node: &Node, mut sheaf: Sheaf, looked_at: bool) {
     if sheaf.len() == 0 {
         return retire_sheaf(sheaf);
@@ -173,6 +174,7 @@ pub(super) fn come_home(cache: &'static RawCache, node: &Node) -> bool {
 }
 
 #[cold]
+#[place(background)]
 fn bring_home(cache: &'static RawCache, node: &Node) -> bool {
     node.hollow.look_again();
     let mut came = false;

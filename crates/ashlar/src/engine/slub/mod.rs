@@ -370,6 +370,7 @@ pub(crate) fn discard(node: &Node, pages: &[PageIndex]) {
 }
 
 /// Gives an empty slab back to the page list of this CPU: for engines that take their slabs there, one at a time.
+#[place(cold)]
 pub(crate) fn discard_one(node: &Node, page: PageIndex) {
     discard_to(node, &[page], |runs| {
         runs.iter().any(|&(page, pages)| percpu::pages::free(page, Order(pages.trailing_zeros() as u8)))
@@ -398,6 +399,7 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
 }
 
 /// See [`super::flush`].
+#[place(background)]
 pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| flush_sheaf(cache, sheaf));
     release(cache);
@@ -405,6 +407,7 @@ pub(crate) fn flush_all(cache: &'static RawCache) -> bool {
 }
 
 /// Gives the empty slabs of every node back and orders the partial lists; the slabs that remain.
+#[place(background)]
 pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
     let mut left = 0;
     for node in cache.state.nodes {
@@ -459,6 +462,7 @@ fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static Node) 
 }
 
 /// See [`super::usage`].
+#[place(cold)]
 pub(crate) fn usage(cache: &'static RawCache) -> Usage {
     let mut usage = Usage::default();
     let mut free = 0;

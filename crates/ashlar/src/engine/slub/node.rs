@@ -99,6 +99,7 @@ impl NodeList {
     ///
     /// `link(prior)` writes the chain's links, the last one to `prior`; it is called before each attempt to
     /// publish them, and not at all when the chain empties a slab that `reset` lets forget its freelist.
+    #[place(background)]
     pub(crate) fn free_chain(
         &self,
         heads: &impl Heads,
