@@ -24,7 +24,7 @@ else
 fi
 cargo check --release -p ashlar --all-features --all-targets
 # The lab on a machine with Rust alone. (Release, where its dependencies are compiled already.)
-cargo check --release -p ashlar-cli --no-default-features
+cargo check --release -p ashlar-lab --no-default-features
 
 # Other machines only where their standard library is installed: nothing is downloaded here.
 installed() {

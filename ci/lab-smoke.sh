@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-lab=(cargo run --quiet --release --)
+lab=(cargo run --quiet --release -p ashlar-lab --)
 "${lab[@]}" bench A C --systems ashlar,glibc,limit --sizes 64 --objects 1000 --rounds 1 --json "$out/out.json"
 "${lab[@]}" bench --from "$out/out.json" --style kernel | grep -q 'kmalloc(64)'
 # Every system that was built starts and answers.

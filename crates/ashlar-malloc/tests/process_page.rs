@@ -384,7 +384,7 @@ fn the_background_thread_is_as_the_page_says() {
         assert!(section("### When there is one").contains(&format!("`{options}`")));
     }
     let stack: usize = fact("## Threads", "stack").parse().expect("KiB");
-    let source = fs::read_to_string(root().join("crates/ashlar/src/os/thread.rs")).expect("a source");
+    let source = fs::read_to_string(root().join("crates/ashlar/src/base/os/thread.rs")).expect("a source");
     assert!(source.contains(&format!("const SMALL_STACK: usize = {stack} << 10;")), "{stack} KiB");
 }
 

@@ -5,20 +5,20 @@
 //! slow path, which calls [`ensure`] or [`ensure_base`]. Who builds never allocates. Where memory for the base is refused, every request is out of
 //! memory for ever; the second step is tried again by the next request that needs it.
 
+use crate::base::source::PageSource;
+use crate::base::sync::{AtomicU32, Once, Ordering, SpinLock, Visit};
+#[cfg(feature = "os")]
+use crate::base::units::MAX_NODES;
 use crate::engine::Engine;
 use crate::options::{CacheOptions, Candidate, OptionError, Options, Own};
-use crate::page::PageSource;
-use crate::page::layout::Layout;
-use crate::page::meta::META;
-use crate::page::zone::ZONE;
+use crate::pages::layout::Layout;
+use crate::pages::meta::META;
+use crate::pages::zone::ZONE;
 use crate::percpu::{
     self,
     area::{PERCPU, PerCpu},
 };
 use crate::slab::OrderRule;
-use crate::sync::{AtomicU32, Once, Ordering, SpinLock, Visit};
-#[cfg(feature = "os")]
-use crate::units::MAX_NODES;
 
 static BASE: Once = Once::new();
 static KMALLOC: Once = Once::new();
@@ -82,12 +82,12 @@ pub(crate) fn after_fork_in_child() {
 #[inline(never)]
 #[place(cold)]
 fn lay_out_for_linux() -> bool {
-    use crate::os::LinuxSource;
+    use crate::base::os::LinuxSource;
     static SOURCE: LinuxSource = LinuxSource::new();
     options_from_environment();
     let options = options();
     let mut cpu_to_node = [0u8; 1024];
-    let topology = crate::os::read_topology(crate::os::SYSTEM, &mut cpu_to_node);
+    let topology = crate::base::os::read_topology(crate::base::os::SYSTEM, &mut cpu_to_node);
     let fake = options.nodes != 0;
     let real_nodes = if fake || topology.nodes == 1 { &[] } else { &topology.node_ids[..topology.nodes as usize] };
     SOURCE.configure(options.hugepages, options.prefault, real_nodes);
@@ -107,7 +107,7 @@ fn lay_out(
     node_of: impl Fn(usize) -> u8,
 ) -> bool {
     let options = options();
-    crate::report::set_on_error(options.on_error);
+    crate::base::report::set_on_error(options.on_error);
     CPUS.store(present, Ordering::Relaxed);
     let Some(layout) = Layout::new(source, PerCpu::bytes(cpus), options.zone) else { return false };
     PERCPU.init(layout.percpu, cpus, nodes, node_of);
@@ -120,10 +120,10 @@ fn lay_out(
 /// Tells the layers whom to call.
 fn connect() -> bool {
     ZONE.set_before_growth(crate::cache::reaper::before_growth);
-    crate::engine::slab::set_walk(crate::cache::reaper::visit);
+    crate::engine::history::slab_queues::set_walk(crate::cache::reaper::visit);
     #[cfg(feature = "os")]
     if options().reaper != crate::options::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {
-        crate::background::enable(&crate::cache::reaper::JOB);
+        crate::base::background::enable(&crate::cache::reaper::JOB);
     }
     true
 }
@@ -167,14 +167,14 @@ pub fn configure(text: &str) -> Result<(), OptionError<'_>> {
 
 #[cfg(feature = "os")]
 fn options_from_environment() {
-    let Some(bytes) = crate::os::secure_env(c"ASHLAR_OPTIONS") else { return };
+    let Some(bytes) = crate::base::os::secure_env(c"ASHLAR_OPTIONS") else { return };
     let Ok(text) = core::str::from_utf8(bytes) else {
-        return crate::report::warn(format_args!("ASHLAR_OPTIONS: expected UTF-8"));
+        return crate::base::report::warn(format_args!("ASHLAR_OPTIONS: expected UTF-8"));
     };
     let mut settings = OPTIONS.lock();
     let Settings { all, own } = &mut *settings;
     crate::options::parse(text, all, own, |error| {
-        crate::report::warn(format_args!("ASHLAR_OPTIONS: {error}"));
+        crate::base::report::warn(format_args!("ASHLAR_OPTIONS: {error}"));
     });
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
         }
         let Some((option, expected)) = settings.own.untold(cache) else { return settings.own.of(cache) };
         drop(settings);
-        crate::report::warn(format_args!("option `{option}` for cache {}: {expected}", cache.name));
+        crate::base::report::warn(format_args!("option `{option}` for cache {}: {expected}", cache.name));
     }
 }
 

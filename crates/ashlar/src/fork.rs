@@ -29,12 +29,12 @@
 //! one of them may hold a lock that comes earlier in the order, and wait for one of these.
 #![allow(unsafe_code, reason = "handlers for the C library")]
 
+use crate::base::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, Visit, relax, thread_id};
 use crate::cache::registry;
-use crate::engine::{self, slab::pool};
+use crate::engine::{self, history::slab_queues::pool};
 use crate::malloc::beside_fork::{self, GATE};
-use crate::page::{direct, meta::META, zone::ZONE};
+use crate::pages::{direct, meta::META, zone::ZONE};
 use crate::percpu::{drain, pages, sheaf};
-use crate::sync::{AtomicU32, AtomicUsize, LockWord, Ordering, Visit, relax, thread_id};
 
 /// The number of the thread that forks; 0 for none.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
@@ -59,7 +59,7 @@ fn for_each_other_lock(visit: Visit<'_>) {
 /// Runs `f` with signals blocked: see the module.
 fn undisturbed(f: impl FnOnce()) {
     #[cfg(feature = "os")]
-    crate::os::with_signals_blocked(f);
+    crate::base::os::with_signals_blocked(f);
     #[cfg(not(feature = "os"))]
     f();
 }
@@ -139,7 +139,7 @@ pub unsafe fn after_in_child() {
 #[place(background)]
 fn end_in_child() {
     GATE.after_fork_in_child(thread_id());
-    crate::background::after_fork_in_child();
+    crate::base::background::after_fork_in_child();
     crate::cache::reaper::after_fork_in_child();
     ZONE.after_fork_in_child();
     drain::after_fork_in_child();

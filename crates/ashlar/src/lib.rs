@@ -15,11 +15,11 @@
 //!
 //! | layer | module | what it owns |
 //! |---|---|---|
-//! | 0 | `units` `sync` `error` `os` `report` `background` `options` | numbers, atomics and locks, errors, the system |
-//! | 1 | `page` | where memory comes from: the zone, its blocks, memmap |
-//! | 2 | `slab` | one slab: geometry, state word, freelist |
-//! | 3 | `percpu` | CPU-local sections, sheaves |
-//! | 4 | `engine` | strategies; `slub`: barns, partial slabs, refill and flush |
+//! | 0 | `base` | numbers, atomics and locks, errors, reports, the system; options |
+//! | 1 | `pages` `options` | where memory comes from: the zone, its blocks, memmap |
+//! | 2 | `percpu` | CPU-local sections, sheaves |
+//! | 3 | `slab` | slabs of one cache: geometry, state word, freelist, partial lists |
+//! | 4 | `engine` | the strategies: `sheaves`, the default, and those of history |
 //! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
 //! | 6 | `kmalloc` `malloc` `prefill` `numa` | size classes and large objects; C's allocator; reserves; memory of a node |
 //! | 7 | `global` `fork` `load` `probe` `boot` | faces, fork handlers, locks seen from outside, start |
@@ -44,16 +44,7 @@ extern crate std;
 #[macro_use]
 extern crate ashlar_macros;
 
-#[cfg(all(feature = "os", not(ashlar_loom)))]
-mod background;
-/// Without an operating system there is neither thread nor clock: programs call [`reap`]
-/// themselves.
-#[cfg(not(any(feature = "os", ashlar_loom)))]
-mod background {
-    pub(crate) fn wake() {}
-    pub(crate) fn settle() {}
-    pub(crate) fn after_fork_in_child() {}
-}
+mod base;
 #[cfg(not(ashlar_loom))]
 mod boot;
 #[cfg(not(ashlar_loom))]
@@ -63,21 +54,20 @@ mod engine;
 /// The part of the engine that models drive; the files are those of the real module.
 #[cfg(ashlar_loom)]
 mod engine {
-    pub(crate) mod cpu_slab {
-        pub(crate) mod slabs;
+    pub(crate) mod history {
+        pub(crate) mod slab_queues {
+            pub(crate) mod alien;
+            pub(crate) mod array;
+            pub(crate) mod lists;
+        }
+        pub(crate) mod slub {
+            pub(crate) mod slabs;
+        }
     }
-    pub(crate) mod slab {
-        pub(crate) mod alien;
-        pub(crate) mod array;
-        pub(crate) mod lists;
-    }
-    pub(crate) mod slub {
+    pub(crate) mod sheaves {
         pub(crate) mod barn;
-        pub(crate) mod node;
     }
 }
-#[cfg(not(ashlar_loom))]
-mod error;
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 pub mod fork;
 /// Without an operating system nothing forks, and all threads have one number, to which a lock that
@@ -99,9 +89,7 @@ mod models;
 mod numa;
 #[cfg(not(ashlar_loom))]
 mod options;
-#[cfg(all(feature = "os", not(ashlar_loom)))]
-mod os;
-mod page;
+mod pages;
 #[cfg(not(ashlar_loom))]
 mod percpu;
 /// Sheaves alone: barns hold them.
@@ -113,20 +101,26 @@ mod percpu {
 mod prefill;
 #[cfg(not(ashlar_loom))]
 mod probe;
-#[cfg(not(ashlar_loom))]
-mod report;
 mod slab;
-mod sync;
 #[cfg(not(ashlar_loom))]
 #[doc(hidden)]
 pub mod testing;
-mod units;
 
 #[cfg(not(ashlar_loom))]
 pub use api::*;
 
 #[cfg(not(ashlar_loom))]
 mod api {
+    #[cfg(feature = "os")]
+    pub use crate::base::error::ReaperError;
+    pub use crate::base::error::{AllocError, CreateError, DestroyError, TuneError};
+    #[cfg(feature = "os")]
+    #[doc(hidden)]
+    pub use crate::base::os::thread::{Create as CreateThread, Entry as ThreadEntry};
+    #[cfg(feature = "os")]
+    pub use crate::base::report::panicked;
+    pub use crate::base::source::{PageSource, Refusal};
+    pub use crate::base::units::NodeId;
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::{
         AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache,
@@ -134,13 +128,9 @@ mod api {
     };
     #[cfg(feature = "os")]
     pub use crate::cache::{start_reaper, start_reaper_by, stop_reaper};
-    pub use crate::engine::slab::{QueueInfo, QueueTunables};
-    pub use crate::engine::slub::barn::BarnStats;
-    pub use crate::engine::slub::counters::SlowPathStats;
-    pub use crate::engine::{Counts, Engine, MAX_NAME, Search, Stage, Tunable, Usage};
-    #[cfg(feature = "os")]
-    pub use crate::error::ReaperError;
-    pub use crate::error::{AllocError, CreateError, DestroyError, TuneError};
+    pub use crate::engine::history::slab_queues::{QueueInfo, QueueTunables};
+    pub use crate::engine::sheaves::barn::BarnStats;
+    pub use crate::engine::{Counts, Engine, Search, Stage, Tunable, Usage};
     pub use crate::global::Ashlar;
     pub use crate::kmalloc::{
         KMALLOC_MAX_CACHE_SIZE, KMALLOC_MAX_SIZE, ZERO_SIZE_PTR, kcalloc, kfree, kfree_bulk, kfree_sized, kmalloc,
@@ -148,21 +138,16 @@ mod api {
     };
     pub use crate::numa::{kmalloc_on, node_of, nodes};
     pub use crate::options::{OptionError, check_options};
-    #[cfg(feature = "os")]
-    #[doc(hidden)]
-    pub use crate::os::thread::{Create as CreateThread, Entry as ThreadEntry};
-    pub use crate::page::arena::ArenaSource;
-    pub use crate::page::zone::ZoneStats;
-    pub use crate::page::{PageSource, Refusal};
+    pub use crate::pages::arena::ArenaSource;
+    pub use crate::pages::zone::ZoneStats;
     pub use crate::percpu::Mode;
     pub use crate::percpu::area::MAX_CACHES;
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
     pub use crate::prefill::PrefilledSheaf;
     pub use crate::probe::{LockProbe, LocksHeld};
-    #[cfg(feature = "os")]
-    pub use crate::report::panicked;
+    pub use crate::slab::cache::MAX_NAME;
+    pub use crate::slab::counters::SlowPathStats;
     pub use crate::slab::{IndexArray, MAX_OBJECT_SIZE, OrderRule};
-    pub use crate::units::NodeId;
 
     /// The version of this library.
     pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -176,7 +161,7 @@ mod api {
     /// Figures of the page layer.
     #[place(cold)]
     pub fn zone_stats() -> ZoneStats {
-        let mut stats = crate::page::zone::ZONE.stats();
+        let mut stats = crate::pages::zone::ZONE.stats();
         // What a CPU keeps for its next slab is nobody's.
         let listed = crate::percpu::pages::held_pages();
         stats.free += listed;
@@ -187,13 +172,13 @@ mod api {
     /// Bytes in objects too large for the zone.
     #[place(cold)]
     pub fn direct_bytes() -> usize {
-        crate::page::direct::total_bytes()
+        crate::pages::direct::total_bytes()
     }
 
     /// Bytes of metadata that were handed out: caches, sheaves, tables (not memmap).
     #[place(cold)]
     pub fn metadata_bytes() -> usize {
-        crate::page::meta::META.used()
+        crate::pages::meta::META.used()
     }
 
     /// Brings every cached object back to its slab and gives all free memory back to the system, at once.

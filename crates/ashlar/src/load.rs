@@ -11,9 +11,9 @@
 extern "C" fn at_load() {
     // musl unloads nothing.
     #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
-    crate::os::stay_loaded();
+    crate::base::os::stay_loaded();
     if !crate::fork::register() {
-        crate::report::warn(format_args!("no memory for fork handlers: do not fork while threads allocate"));
+        crate::base::report::warn(format_args!("no memory for fork handlers: do not fork while threads allocate"));
     }
 }
 

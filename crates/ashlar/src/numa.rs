@@ -8,14 +8,14 @@
 
 use core::ptr::NonNull;
 
+use crate::base::units::NodeId;
 use crate::cache::KmemCache;
 use crate::engine;
 use crate::kmalloc::{alloc_large_on, class_cache, kmalloc, natural_align};
-use crate::page::direct::Fill;
-use crate::page::memmap::MEMMAP;
-use crate::page::zone::ZONE;
+use crate::pages::direct::Fill;
+use crate::pages::memmap::MEMMAP;
+use crate::pages::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
-use crate::units::NodeId;
 
 /// NUMA nodes, real or fake, numbered from 0 without gaps. Starts the allocator if it is not up.
 pub fn nodes() -> usize {

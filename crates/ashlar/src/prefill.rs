@@ -14,8 +14,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use crate::base::error::AllocError;
 use crate::cache::KmemCache;
-use crate::error::AllocError;
 use crate::kmalloc::{kfree, kmalloc, kmalloc_size_roundup};
 
 /// What stands at the start of the block.

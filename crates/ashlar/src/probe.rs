@@ -7,7 +7,7 @@
 
 use crate::engine::{self, RawCache};
 use crate::kmalloc::class_cache;
-use crate::page::zone::ZONE;
+use crate::pages::zone::ZONE;
 
 /// Looks at the locks that all CPUs share when they allocate objects of one size with [`crate::kmalloc`].
 #[derive(Clone, Copy)]

@@ -4,9 +4,9 @@
 //! (a refused membarrier, a CPU beyond the reserved areas).
 #![allow(unsafe_code, reason = "finds the thread's rseq area")]
 
+use crate::base::sync::Ordering;
 use crate::cache::KmemCache;
 use crate::percpu::{self, area::PERCPU};
-use crate::sync::Ordering;
 
 /// Makes the membarrier of drains fail, so that their fallback runs.
 pub fn fail_fence(fail: bool) {
@@ -37,7 +37,7 @@ pub unsafe fn cpu_push(cache: &KmemCache, object: *mut u8) -> bool {
 ///
 /// # Safety
 /// As for [`KmemCache::free`].
-pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
+pub unsafe fn free_remote(cache: &KmemCache, object: *mut u8) {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if percpu::mode() == percpu::Mode::Rseq {
         // The spare's word is the second of the slot; one that is missing counts as full.
@@ -46,13 +46,13 @@ pub unsafe fn free_foreign(cache: &KmemCache, object: *mut u8) {
             return;
         }
     }
-    crate::engine::free_foreign(cache.raw_cache(), object as usize);
+    crate::engine::free_remote(cache.raw_cache(), object as usize);
 }
 
 /// A round of the reaper of the engine `slab` for every CPU and node, as if their time had come.
 pub fn slab_round(cache: &KmemCache) {
     assert_eq!(cache.engine(), crate::Engine::Slab, "only its caches have such rounds");
-    crate::engine::slab::round_now(cache.raw_cache());
+    crate::engine::history::slab_queues::round_now(cache.raw_cache());
 }
 
 /// The place of this thread's pointer to the armed critical section (`rseq_cs`), registered or emulated.

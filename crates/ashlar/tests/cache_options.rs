@@ -98,7 +98,7 @@ fn the_user_wins_over_the_program_and_the_environment_over_the_call() {
         let wrong = CacheArgs { min_partial: Some(1 << 21), ..DEFAULT };
         assert!(KmemCache::create("a", 200, &wrong).is_err());
 
-        let d = create("d", &CacheArgs { engine: Some(Engine::Ashlar), ..DEFAULT });
+        let d = create("d", &CacheArgs { engine: Some(Engine::Sheaves), ..DEFAULT });
         assert_eq!(d.info().engine.id(), "slab");
         let values = [Tunable::Limit, Tunable::BatchCount, Tunable::Shared];
         assert_eq!(values.map(|which| d.tunable(which)), [Some(30), Some(6), Some(2)]);
@@ -135,7 +135,7 @@ fn what_a_cache_cannot_have_is_said_once_and_changes_nothing() {
                    cache.blocks.max_order=3,cache.blocks.nomerge";
     let stderr = under("what_a_cache_cannot_have_is_said_once_and_changes_nothing", options, || {
         ashlar::mode();
-        assert_eq!(info("kmalloc-64").engine, Engine::Ashlar);
+        assert_eq!(info("kmalloc-64").engine, Engine::Sheaves);
         for _ in 0..2 {
             create("one", &DEFAULT);
             let queue = create("queue", &CacheArgs { engine: Some(Engine::Slab), ..DEFAULT });

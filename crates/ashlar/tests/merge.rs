@@ -184,7 +184,7 @@ proptest! {
 #[test]
 fn each_rule_decides() {
     let _alone = alone();
-    let kind = |size, align| Kind { size, align, hwcache_align: false, group: 0, engine: Engine::Ashlar, reason: 0 };
+    let kind = |size, align| Kind { size, align, hwcache_align: false, group: 0, engine: Engine::Sheaves, reason: 0 };
     let slab = |kind| Kind { engine: Engine::Slab, ..kind };
     let rows = [
         ("the same", kind(100, 0), kind(100, 0), true),

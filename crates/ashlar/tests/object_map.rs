@@ -1,4 +1,4 @@
-//! The object map of malloc (`page/objmap.rs`): what memory it takes; and where its place is taken the fast paths stay closed, and all the same
+//! The object map of malloc (`pages/objmap.rs`): what memory it takes; and where its place is taken the fast paths stay closed, and all the same
 //! holds.
 
 mod common;

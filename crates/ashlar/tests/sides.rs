@@ -97,7 +97,7 @@ fn what_waits_on_the_spare_is_had_when_memory_ends() {
         assert!(all.len() > 1000, "{} objects of {BYTES} bytes", all.len());
         for object in &all[..WAITING] {
             // SAFETY: live, freed once.
-            unsafe { ashlar::testing::free_foreign(&cache, object.as_ptr()) };
+            unsafe { ashlar::testing::free_remote(&cache, object.as_ptr()) };
         }
         assert!(ashlar::testing::cpu_pop(&cache).is_null(), "the main sheaf is empty: they wait on the spare");
         let flushes = cache.info().slow.sheaf_flush;

@@ -270,7 +270,7 @@ fn tunables_out_of_range_are_refused_with_the_range() {
     }
     assert_eq!(queues(&cache).tunables, before);
     cache.destroy().map_err(|(_, e)| e).expect("empty");
-    let other = create("slab-range-other", 128, CacheArgs { engine: Some(Engine::Ashlar), ..ARGS });
+    let other = create("slab-range-other", 128, CacheArgs { engine: Some(Engine::Sheaves), ..ARGS });
     let error = other.set_queue_tunables(&before).expect_err("another engine");
     assert!(matches!(error, TuneError::Engine(_)));
     assert_eq!(error.to_string(), "limit, batchcount and shared: expected a cache of the engine slab");

@@ -1,4 +1,4 @@
-//! Slabs of which few objects are left give their free pages back to the system, and the objects in them come back (`engine/slub/hollow.rs`).
+//! Slabs of which few objects are left give their free pages back to the system, and the objects in them come back (`engine/sheaves/sparse.rs`).
 //! Each test is a process of its own.
 
 mod common;
@@ -101,7 +101,7 @@ fn an_idle_program_keeps_the_pages_of_live_objects_and_no_others() {
         let kept = few_of(&cache, 64 * MIB / SIZE);
         ashlar::reap();
         tell("resident", statm(1));
-        // Half of those that stay, again and again: slabs that only hollow objects keep become empty at the next look.
+        // Half of those that stay, again and again: slabs that only evicted objects keep become empty at the next look.
         let mut kept = kept.into_iter();
         for _ in 0..5 {
             kept.by_ref().take(64 * MIB / SIZE / 100).for_each(|object| put(&cache, object));

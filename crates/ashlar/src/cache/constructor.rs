@@ -3,7 +3,7 @@
 
 use core::alloc::Layout;
 
-use crate::engine::Construct;
+use crate::slab::cache::Construct;
 
 /// A function that constructs objects of a cache, when they are first carved: the kernel's `ctor`.
 ///

@@ -1,9 +1,10 @@
 //! What a cache looks like from outside: shape, tunables, figures.
 
 use super::registry;
-use crate::engine::slab::{self, QueueInfo};
-use crate::engine::{self, Counts, Engine, MAX_NAME, RawCache, Usage, tunable};
-use crate::sync::Ordering;
+use crate::base::sync::Ordering;
+use crate::engine::history::slab_queues::{self, QueueInfo};
+use crate::engine::{self, Counts, Engine, RawCache, Usage, tunable};
+use crate::slab::cache::MAX_NAME;
 
 /// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
 #[derive(Clone, Copy)]
@@ -34,9 +35,9 @@ pub struct CacheInfo {
     /// Slabs, objects, bytes.
     pub usage: Usage,
     /// What happened at the barns.
-    pub barn: crate::engine::slub::barn::BarnStats,
+    pub barn: crate::engine::sheaves::barn::BarnStats,
     /// What happened on the slow paths.
-    pub slow: crate::engine::slub::counters::SlowPathStats,
+    pub slow: crate::slab::counters::SlowPathStats,
     /// Locks taken, slow paths entered.
     pub counts: Counts,
     /// The queues of a cache of the engine `slab`.
@@ -65,32 +66,32 @@ impl core::fmt::Debug for CacheInfo {
 
 #[place(cold)]
 pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
-    let (barn, slow) = engine::slow_path_stats(raw);
+    let (barn, slow) = (engine::barn_stats(raw), engine::slow_path_stats(raw));
     let info = CacheInfo {
         name: [0; MAX_NAME],
         name_len: 0,
         engine: raw.engine,
         refcount: raw.refcount.load(Ordering::Relaxed) as usize,
         object_size: raw.object_size(),
-        stride: raw.geometry.stride,
-        align: raw.geometry.align,
-        objects_per_slab: usize::from(raw.geometry.objects(raw.geometry.order)),
-        order: raw.geometry.order.0,
+        stride: raw.slabs.geometry.stride,
+        align: raw.slabs.geometry.align,
+        objects_per_slab: usize::from(raw.slabs.geometry.objects(raw.slabs.geometry.order)),
+        order: raw.slabs.geometry.order.0,
         sheaf_capacity: tunable(&raw.sheaf_capacity),
         barn_limit: tunable(&raw.barn_limit),
-        min_partial: tunable(&raw.min_partial),
+        min_partial: raw.slabs.min_partial(),
         usage: engine::usage(raw),
         barn,
         slow,
         counts: engine::counts(raw),
-        queues: (raw.engine == Engine::Slab).then(|| slab::queue_info(raw)),
+        queues: (raw.engine == Engine::Slab).then(|| slab_queues::queue_info(raw)),
     };
     info.named(raw.name())
 }
 
 /// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking counts for nothing.
 pub fn total_counts() -> Counts {
-    let mut sum = Counts { zone_locks: crate::page::zone::ZONE.locks_taken() as u64, ..Counts::default() };
+    let mut sum = Counts { zone_locks: crate::pages::zone::ZONE.locks_taken() as u64, ..Counts::default() };
     registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
     sum
 }

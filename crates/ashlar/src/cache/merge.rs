@@ -18,10 +18,11 @@
 //! Aliases are made and given up under the registry lock. Their memory serves later ones.
 
 use super::CacheArgs;
-use super::registry::{self, NewCache};
-use crate::engine::{self, Engine, MAX_NAME, Merge, Origin, RawCache};
+use super::registry;
+use crate::base::sync::AtomicPtr;
+use crate::engine::{self, CacheSpec, Engine, Merge, Policy, RawCache};
 use crate::options::{Options, Own};
-use crate::sync::AtomicPtr;
+use crate::slab::cache::{MAX_NAME, copied_name};
 
 /// One more name of a cache.
 pub(crate) struct Alias {
@@ -43,7 +44,7 @@ impl core::fmt::Debug for Alias {
 
 impl Alias {
     pub(super) fn new(name: &str, cache: &'static RawCache, object_size: usize, next: *mut Alias) -> Alias {
-        let (name, name_len) = copied(name);
+        let (name, name_len) = copied_name(name);
         Alias { name, name_len, cache, object_size, next: AtomicPtr::new(next) }
     }
 
@@ -52,32 +53,24 @@ impl Alias {
     }
 }
 
-/// A name that the creation has checked, in a place of its own.
-fn copied(name: &str) -> ([u8; MAX_NAME], u8) {
-    let mut bytes = [0; MAX_NAME];
-    let len = name.len().min(MAX_NAME);
-    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
-    (bytes, len as u8)
-}
-
 /// With which others a new cache may be merged.
-pub(super) fn rule(args: &CacheArgs, origin: Origin, options: &Options, own: &Own) -> Merge {
+pub(super) fn rule(args: &CacheArgs, policy: &Policy, options: &Options, own: &Own) -> Merge {
     let tuned = [args.sheaf_capacity, args.min_partial, args.cpu_partial, args.remote_node_defrag_ratio];
     let tuned = tuned.iter().any(Option::is_some) || [args.min_order, args.max_order].iter().any(Option::is_some);
     let may = options.merge && !args.no_merge && args.ctor.is_none();
-    let mergeable = may && origin == Origin::Program && !tuned && !own.any();
+    let mergeable = may && policy.of_program && !tuned && !own.any();
     Merge { mergeable, group: args.merge_group }
 }
 
 /// Whether a new cache can be an alias of `cache`.
-pub(super) fn fits(new: &NewCache<'_>, cache: &RawCache) -> bool {
+pub(super) fn fits(new: &CacheSpec<'_>, cache: &RawCache) -> bool {
     let (merge, own) = (&new.merge, &cache.merge);
     merge.mergeable
         && own.mergeable
         && cache.engine == new.engine
         && new.engine.merges()
         && own.group == merge.group
-        && cache.geometry.serves(&new.geometry, new.engine == Engine::Slab)
+        && cache.slabs.geometry.serves(&new.geometry, new.engine == Engine::Slab)
 }
 
 /// A cache without slabs of its own, at one moment.
@@ -93,7 +86,7 @@ pub struct AliasInfo {
 
 impl AliasInfo {
     fn new(name: &str, cache: &RawCache, object_size: usize) -> AliasInfo {
-        let ((name, name_len), (cache, cache_len)) = (copied(name), copied(cache.name()));
+        let ((name, name_len), (cache, cache_len)) = (copied_name(name), copied_name(cache.name()));
         AliasInfo { name, name_len, cache, cache_len, object_size }
     }
 

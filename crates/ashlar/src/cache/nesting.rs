@@ -10,8 +10,8 @@
 //! level is not counted, which delays the report: the other thread leaves the place when its own
 //! `construct` returns.
 
-use crate::report;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, thread_id};
+use crate::base::report;
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, thread_id};
 
 /// Calls of `construct` inside one another that a thread may have.
 const MAX_NESTING: u32 = 16;
@@ -19,28 +19,29 @@ const PLACES: usize = 32;
 
 /// Where a thread counts.
 #[repr(align(64))]
-struct Place {
+struct NestingCount {
     /// The number of the thread that has the place; 0 for none.
     thread: AtomicUsize,
     depth: AtomicU32,
 }
 
-static COUNTS: [Place; PLACES] = [const { Place { thread: AtomicUsize::new(0), depth: AtomicU32::new(0) } }; PLACES];
+static COUNTS: [NestingCount; PLACES] =
+    [const { NestingCount { thread: AtomicUsize::new(0), depth: AtomicU32::new(0) } }; PLACES];
 
 /// That the thread is in a call of `construct`, which ends when this drops.
-pub(super) struct Nested(Option<&'static Place>);
+pub(super) struct Nested(Option<&'static NestingCount>);
 
 /// Counts a call of `construct` for values of `T`. Ends the program if it is one too many.
 #[inline]
 pub(super) fn enter<T>() -> Nested {
-    let place = take_place();
+    let place = take_count();
     if place.is_some_and(|place| place.depth.fetch_add(1, Ordering::Relaxed) >= MAX_NESTING) {
         report::endless_construct(core::any::type_name::<T>());
     }
     Nested(place)
 }
 
-fn take_place() -> Option<&'static Place> {
+fn take_count() -> Option<&'static NestingCount> {
     let me = thread_id();
     // Thread control blocks lie a stack apart: bits of both halves tell them apart.
     let place = &COUNTS[(me >> 12 ^ me >> 23) % PLACES];

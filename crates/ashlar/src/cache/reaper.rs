@@ -1,7 +1,7 @@
 //! The reaper: what is done each tick, and what [`crate::reap`] does at once.
 //!
 //! Ticks come from the background thread, or from the program's calls where there is no such thread
-//! (see [`crate::background`]). A program without it that frees much and then sleeps makes no more
+//! (see [`crate::base::background`]). A program without it that frees much and then sleeps makes no more
 //! calls, so there [`trim`] bounds what is free and resident at any time.
 //!
 //! Barns give back to slabs what they held without need since the last look. When no barn of any cache is in use,
@@ -12,18 +12,18 @@
 
 use super::registry;
 #[cfg(feature = "os")]
-use crate::background::{Job, TICK_MS};
+use crate::base::background::{Job, TICK_MS};
+#[cfg(feature = "os")]
+use crate::base::error::ReaperError;
+use crate::base::sync::{self, AtomicU32, AtomicUsize, Ordering};
+use crate::base::units::PAGE_SIZE;
 use crate::engine;
 #[cfg(feature = "os")]
-use crate::error::ReaperError;
-#[cfg(feature = "os")]
 use crate::options::Reaper;
-use crate::page::zone::{Need, Purge, ZONE};
+use crate::pages::zone::{Need, Purge, ZONE};
 #[cfg(feature = "os")]
 use crate::percpu;
 use crate::percpu::pages;
-use crate::sync::{self, AtomicU32, AtomicUsize, Ordering};
-use crate::units::PAGE_SIZE;
 
 /// Barns are looked at every so many ticks: half a second.
 #[cfg(feature = "os")]
@@ -39,7 +39,7 @@ static DRAINED: AtomicU32 = AtomicU32::new(0);
 #[cfg(feature = "os")]
 static FRUITLESS: AtomicU32 = AtomicU32::new(0);
 
-/// What [`crate::background`] has done.
+/// What [`crate::base::background`] has done.
 #[cfg(feature = "os")]
 pub(crate) static JOB: Job = Job { tick, trim: trim::trim };
 
@@ -105,7 +105,7 @@ pub fn start_reaper() -> Result<(), ReaperError> {
 #[cfg(feature = "os")]
 #[doc(hidden)]
 #[expect(unsafe_code, reason = "calls the C library by pointer")]
-pub unsafe fn start_reaper_by(create: crate::os::thread::Create) -> Result<(), ReaperError> {
+pub unsafe fn start_reaper_by(create: crate::base::os::thread::Create) -> Result<(), ReaperError> {
     if !crate::boot::ensure_base() {
         return Err(ReaperError::Refused);
     }
@@ -113,13 +113,13 @@ pub unsafe fn start_reaper_by(create: crate::os::thread::Create) -> Result<(), R
         return Err(ReaperError::Off);
     }
     // SAFETY: passed on.
-    if unsafe { crate::background::start(create) } { Ok(()) } else { Err(ReaperError::Refused) }
+    if unsafe { crate::base::background::start(create) } { Ok(()) } else { Err(ReaperError::Refused) }
 }
 
 /// Ends the background thread, if there is one, and returns when the kernel knows it no more.
 #[cfg(feature = "os")]
 pub fn stop_reaper() {
-    crate::background::stop();
+    crate::base::background::stop();
 }
 
 /// Set while a thread empties barns before growth, or trims.
@@ -141,8 +141,8 @@ pub(crate) fn before_growth(need: Need) -> bool {
     }
     let found = match need {
         Need::Growth(committed) => {
-            let released = held_bytes() > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release);
-            hollow_out(committed) || released
+            let released = held_bytes() > (committed / 8).max(2 << 20) && registry::try_for_each(engine::release_held);
+            evict_from_caches(committed) || released
         }
         Need::Last => empty_all(),
     };
@@ -152,7 +152,7 @@ pub(crate) fn before_growth(need: Need) -> bool {
 }
 
 /// Bytes committed below which slabs are not looked at for free pages.
-const HOLLOW_FROM: usize = 8 << 20;
+const EVICT_FROM: usize = 8 << 20;
 
 /// How much was committed when slabs were last looked at, and what was left in sparse ones then, which another look would not get. Only
 /// looked at and changed by who set `BUSY`.
@@ -161,8 +161,8 @@ static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 /// Gives free pages of slabs that are in use back to the system, if they may come to a sixteenth of what is committed: the zone is to grow by
 /// an eighth. Once for each growth, so that a program at the end of its memory does not look each time. True if slabs became empty.
-fn hollow_out(committed: usize) -> bool {
-    if committed < HOLLOW_FROM || LOOKED_AT.swap(committed, Ordering::Relaxed) == committed {
+fn evict_from_caches(committed: usize) -> bool {
+    if committed < EVICT_FROM || LOOKED_AT.swap(committed, Ordering::Relaxed) == committed {
         return false;
     }
     let sparse = || {
@@ -171,13 +171,13 @@ fn hollow_out(committed: usize) -> bool {
         sum
     };
     let mut came = false;
-    registry::try_for_each(|cache| came |= engine::come_home(cache));
+    registry::try_for_each(|cache| came |= engine::restore_emptied(cache));
     let (found, left) = (sparse(), LEFT.load(Ordering::Relaxed));
     if found.saturating_sub(left) < committed / 16 {
         LEFT.store(left.min(found), Ordering::Relaxed);
         return came;
     }
-    registry::try_for_each(|cache| _ = engine::hollow(cache));
+    registry::try_for_each(|cache| _ = engine::evict_free_pages(cache));
     LEFT.store(sparse(), Ordering::Relaxed);
     came
 }
@@ -204,7 +204,7 @@ fn empty_all() -> bool {
 fn empty(cache: &'static engine::RawCache) -> usize {
     let cached = engine::usage(cache).cached;
     if cached > 0 {
-        engine::flush(cache);
+        engine::drain_cpus(cache);
         engine::reap(cache);
     }
     engine::trim(cache);
@@ -222,7 +222,7 @@ fn drain_everything() -> usize {
     let mut given = 0;
     registry::for_each(|cache| {
         empty(cache);
-        given += engine::hollow(cache);
+        given += engine::evict_free_pages(cache);
     });
     pages::drain();
     given / PAGE_SIZE
@@ -231,6 +231,6 @@ fn drain_everything() -> usize {
 /// Gives everything that is free back to the system now; pages given back.
 pub(crate) fn reap_now() -> usize {
     let given = drain_everything() + ZONE.purge(Purge::All).0;
-    crate::background::settle();
+    crate::base::background::settle();
     given
 }

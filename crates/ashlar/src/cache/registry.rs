@@ -5,15 +5,13 @@
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
 use super::merge::{self, Alias};
-use crate::engine::slab::QueueOptions;
-use crate::engine::{self, Construct, Engine, Merge, Opening, Origin, Plan, RawCache};
-use crate::error::CreateError;
-use crate::page::memmap::{MEMMAP, PageKind};
-use crate::page::meta::META;
+use crate::base::error::CreateError;
+use crate::base::sync::{LockWord, Ordering, SpinLock, Visit};
+use crate::base::units::PageIndex;
+use crate::engine::{self, CacheSpec, RawCache};
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::meta::META;
 use crate::percpu::area::{MAX_CACHES, PERCPU};
-use crate::slab::geometry::Geometry;
-use crate::sync::{LockWord, Ordering, SpinLock, Visit};
-use crate::units::PageIndex;
 
 struct Registry {
     caches: [*mut RawCache; MAX_CACHES],
@@ -40,24 +38,6 @@ static REGISTRY: SpinLock<Registry> = SpinLock::new(Registry {
     free_aliases: core::ptr::null_mut(),
 });
 
-/// What the registry cannot know of a new cache.
-pub(crate) struct NewCache<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) geometry: Geometry,
-    pub(crate) ctor: Option<Construct>,
-    pub(crate) sheaf_capacity: usize,
-    pub(crate) barn_limit: usize,
-    pub(crate) min_partial: usize,
-    pub(crate) cpu_partial: usize,
-    pub(crate) defrag_ratio: u16,
-    pub(crate) engine: Engine,
-    pub(crate) queues: QueueOptions,
-    pub(crate) origin: Origin,
-    pub(crate) merge: Merge,
-    /// One of the slots that are set aside for malloc and kmalloc, which has one cache at most; `None`: any.
-    pub(crate) slot: Option<u16>,
-}
-
 impl Registry {
     /// The caches that exist, in order of their entries.
     fn live(&self) -> impl DoubleEndedIterator<Item = &'static RawCache> {
@@ -69,7 +49,7 @@ impl Registry {
     /// Makes `new` one more name of a cache that it can be merged with, of several the youngest. `None` without such, and without
     /// memory: then it becomes a cache of its own.
     #[inline(never)]
-    fn merge(&mut self, new: &NewCache<'_>) -> Option<(&'static RawCache, &'static Alias)> {
+    fn merge(&mut self, new: &CacheSpec<'_>) -> Option<(&'static RawCache, &'static Alias)> {
         let alike = self.live().filter(|cache| merge::fits(new, cache));
         let cache = alike.max_by_key(|cache| cache.serial.load(Ordering::Relaxed))?;
         let place = if self.free_aliases.is_null() {
@@ -87,7 +67,7 @@ impl Registry {
         };
         self.aliases = place;
         cache.refcount.fetch_add(1, Ordering::Relaxed);
-        cache.raise_object_size(new.geometry.object_size);
+        cache.slabs.raise_object_size(new.geometry.object_size);
         Some((cache, alias))
     }
 
@@ -116,7 +96,7 @@ pub(super) fn nth_alias<R>(index: usize, look: impl FnOnce(&'static Alias) -> R)
 }
 
 /// Enters a new cache, or makes it a name of one that it is merged with.
-pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
+pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
     let mut registry = REGISTRY.lock();
     // Another thread was quicker, or the parent of a fork in a thread that is gone here.
     if let Some(slot) = new.slot
@@ -158,36 +138,14 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
         return Err(CreateError::OutOfMemory);
     };
     let mut geometry = new.geometry;
-    let opening = Opening {
-        engine: new.engine,
-        origin: new.origin,
-        alone: new.ctor.is_some() || (new.origin == Origin::Program && !new.merge.mergeable),
-        group: new.merge.group,
-        queues: new.queues,
-    };
-    let opened = state.open(&opening, &mut geometry);
+    let opened = state.open(new, &mut geometry);
     // An entry whose engine could not be opened is entered all the same, as that of a destroyed cache: the next attempt
     // finds what this one made.
     let serial = if opened.is_ok() { registry.next_serial } else { 0 };
-    let plan = Plan {
-        name: new.name,
-        geometry,
-        slot,
-        secret: secret(&mut registry.key, serial),
-        ctor: new.ctor,
-        sheaf_capacity: new.sheaf_capacity,
-        barn_limit: new.barn_limit,
-        min_partial: new.min_partial,
-        cpu_partial: new.cpu_partial,
-        defrag_ratio: new.defrag_ratio,
-        engine: new.engine,
-        state,
-        origin: new.origin,
-        merge: new.merge,
-    };
+    let secret = secret(&mut registry.key, serial);
     // SAFETY: the place is unused memory of a cache's size and alignment; written before anyone can see it.
     let cache = unsafe {
-        place.write(RawCache::new(&plan, serial));
+        place.write(RawCache::new(new, geometry, state, slot, secret, serial));
         &*place
     };
     if opened.is_ok() {
@@ -210,7 +168,7 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
 fn secret(key: &mut u64, serial: u32) -> u64 {
     if *key == 0 {
         #[cfg(feature = "os")]
-        let random = crate::os::random_u64();
+        let random = crate::base::os::random_u64();
         #[cfg(not(feature = "os"))]
         let random = (&raw const REGISTRY as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         *key = random | 1;

@@ -9,25 +9,25 @@
 //! | `limit`, `batchcount`, `shared` | `slab` | arrays grow or give objects back |
 //!
 //! No change stops anybody for longer than a drain. What a thread has in hand meanwhile is settled when it comes back: a sheaf
-//! of the old capacity goes home instead of into a barn or a slot (`engine::slub::set_sheaf_capacity`), and a slab that
+//! of the old capacity goes home instead of into a barn or a slot (`engine::sheaves::set_sheaf_capacity`), and a slab that
 //! was kept by the old number is counted by the new one at the next free that empties a slab.
 //!
 //! Merged caches have the tunables of one: a change by any name is one for all.
 
 use super::KmemCache;
-use crate::engine::slab::{self, QueueTunables};
-use crate::engine::{self, Engine, Tunable, slub, tunable};
-use crate::error::TuneError;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::base::error::TuneError;
+use crate::base::sync::{AtomicUsize, Ordering};
+use crate::engine::history::slab_queues::{self, QueueTunables};
+use crate::engine::{self, Engine, Tunable, sheaves, tunable};
 
 impl KmemCache {
     /// The value of a tunable; `None` where the cache's engine has no such thing.
     pub fn tunable(&self, which: Tunable) -> Option<usize> {
         let raw = self.raw;
-        let queues = || slab::queue_info(raw).tunables;
+        let queues = || slab_queues::queue_info(raw).tunables;
         which.is_of(raw.engine).then(|| match which {
             Tunable::CpuPartial => tunable(&raw.cpu_partial),
-            Tunable::MinPartial => tunable(&raw.min_partial),
+            Tunable::MinPartial => raw.slabs.min_partial(),
             Tunable::SheafCapacity => tunable(&raw.sheaf_capacity),
             Tunable::RemoteNodeDefragRatio => usize::from(raw.defrag_ratio.load(Ordering::Relaxed)) / 10,
             Tunable::Limit => queues().limit,
@@ -52,17 +52,16 @@ impl KmemCache {
         match which {
             Tunable::CpuPartial => {
                 raw.cpu_partial.store(value, Ordering::Relaxed);
-                engine::flush(raw);
+                engine::drain_cpus(raw);
             }
             Tunable::MinPartial => self.set_min_partial(value),
             Tunable::SheafCapacity => {
-                let limit =
-                    super::defaults::barn_limit(&crate::boot::options(), raw.origin, value, raw.geometry.stride);
-                slub::set_sheaf_capacity(raw, value, limit);
+                let limit = raw.policy.barn_limit(crate::boot::options().barn, value, raw.slabs.geometry.stride);
+                sheaves::set_sheaf_capacity(raw, value, limit);
             }
             Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),
             Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
-                let mut queues = slab::queue_info(raw).tunables;
+                let mut queues = slab_queues::queue_info(raw).tunables;
                 match which {
                     Tunable::Limit => {
                         queues.limit = value;
@@ -71,16 +70,16 @@ impl KmemCache {
                     Tunable::BatchCount => queues.batchcount = value,
                     _ => queues.shared = value,
                 }
-                slab::tune(raw, &queues)?;
+                slab_queues::tune(raw, &queues)?;
             }
         }
-        crate::background::settle();
+        crate::base::background::settle();
         Ok(())
     }
 
     fn set_min_partial(&self, value: usize) {
         let store = |cell: &AtomicUsize| cell.swap(value, Ordering::Relaxed);
-        let before = store(&self.raw.min_partial);
+        let before = store(&self.raw.slabs.min_partial);
         engine::attach(self.raw);
         if value < before {
             engine::trim(self.raw);
@@ -95,8 +94,8 @@ impl KmemCache {
         if self.raw.engine != Engine::Slab {
             return Err(TuneError::Engine(Tunable::Limit.engines()));
         }
-        let done = slab::tune(self.raw, tunables);
-        crate::background::settle();
+        let done = slab_queues::tune(self.raw, tunables);
+        crate::base::background::settle();
         done
     }
 }

@@ -9,8 +9,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use super::{CacheArgs, CacheInfo, Constructor, KmemCache, nesting};
-use crate::engine::MAX_NAME;
-use crate::error::{AllocError, CreateError, DestroyError};
+use crate::base::error::{AllocError, CreateError, DestroyError};
+use crate::slab::cache::MAX_NAME;
 
 /// A type whose free objects stay constructed: made once when an object is carved, and used again and again.
 ///
@@ -203,7 +203,7 @@ impl<T: Constructed> Cache<T> {
     /// [`AllocError`] when memory ends.
     #[inline]
     pub fn get(&self) -> Result<CacheBox<'_, T>, AllocError> {
-        if self.raw.0.raw.ctor.is_none() {
+        if self.raw.0.raw.slabs.ctor.is_none() {
             return self.alloc(T::construct()).map_err(|_| AllocError);
         }
         let object = self.alloc_uninit().ok_or(AllocError)?.cast::<T>();

@@ -1,5 +1,7 @@
 //! What every engine tells of a cache: its size, and what happened at it.
 
+use crate::slab::cache::CacheSlabs;
+
 /// Figures of a cache at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -55,6 +57,23 @@ pub struct Search {
     pub free_blocks: u64,
     /// Allocations and frees that found slob_lock taken, and waited.
     pub waits: u64,
+}
+
+impl Usage {
+    /// Of a cache that has `cached` free objects somewhere else than in its slabs.
+    pub(crate) fn of_slabs(cache: &CacheSlabs, cached: usize) -> Usage {
+        let (mut usage, mut free) = (Usage { cached, ..Usage::default() }, 0);
+        for node in cache.nodes {
+            let (partial, free_here) = node.partial_and_free();
+            usage.partial += partial;
+            free += free_here;
+            usage.slabs += node.counters.slabs();
+            usage.objects += node.counters.objects();
+        }
+        usage.live = usage.objects.saturating_sub(free).saturating_sub(cached);
+        usage.bytes = usage.slabs * cache.geometry.order.bytes();
+        usage
+    }
 }
 
 impl Search {

@@ -3,8 +3,8 @@
 //! Two choices exist. `ASHLAR_OPTIONS=engine=ID` is that of the process: kmalloc's and malloc's caches, and every
 //! cache that does not choose, use it. [`crate::CacheArgs::engine`] is that of one cache.
 
-use super::cpu_slab::Stage;
-use super::cpu_slab::stage::cpu_partial;
+use super::history::slub::Stage;
+use super::history::slub::stage::cpu_partial;
 use crate::slab::OrderRule;
 
 /// The strategy of a cache. Closed: `engine/mod.rs` says what an arm more takes.
@@ -12,7 +12,7 @@ use crate::slab::OrderRule;
 #[non_exhaustive]
 pub enum Engine {
     /// SLUB with sheaves and barns: the default.
-    Ashlar,
+    Sheaves,
     /// SLUB with CPU slabs, in a stage of its history.
     Slub(Stage),
     /// SLAB: queues of objects in front of slabs.
@@ -40,7 +40,7 @@ macro_rules! engines {
 }
 
 engines! {
-    Engine::Ashlar => "ashlar",
+    Engine::Sheaves => "ashlar",
     Engine::Slub(Stage::Plain) => "slub",
     Engine::Slub(Stage::Emulated) => "slub-emu",
     Engine::Slub(Stage::Plus) => "slub+",
@@ -69,18 +69,18 @@ impl Engine {
     /// Whether its caches keep sheaves in their per-CPU slot, so that the entry points serve them. The slots of all
     /// others stay at the null sheaf, and [`super::alloc`] and [`super::free`] see every call.
     pub(crate) const fn has_sheaves(self) -> bool {
-        matches!(self, Engine::Ashlar)
+        matches!(self, Engine::Sheaves)
     }
 
     /// The largest kmalloc size that has a cache; larger ones are runs of pages.
     pub(crate) const fn kmalloc_max_cache(self) -> usize {
         match self {
-            Engine::Ashlar => crate::units::LARGEST_KMALLOC_CLASS,
+            Engine::Sheaves => crate::base::units::LARGEST_KMALLOC_CLASS,
             Engine::Slub(stage) => stage.kmalloc_max_cache(),
-            Engine::Slab => 2 * crate::units::PAGE_SIZE,
-            Engine::Slob => super::slob::KMALLOC_MAX,
+            Engine::Slab => 2 * crate::base::units::PAGE_SIZE,
+            Engine::Slob => super::history::slob::KMALLOC_MAX,
             // A page and more is runs of pages, which need no list.
-            Engine::SlobSeg | Engine::SlobCache => crate::units::PAGE_SIZE,
+            Engine::SlobSeg | Engine::SlobCache => crate::base::units::PAGE_SIZE,
         }
     }
 
@@ -91,7 +91,7 @@ impl Engine {
 
     /// Whether caches of objects alike are merged into one. The others arrange for themselves which caches share pages.
     pub(crate) const fn merges(self) -> bool {
-        matches!(self, Engine::Ashlar | Engine::Slub(_) | Engine::Slab)
+        matches!(self, Engine::Sheaves | Engine::Slub(_) | Engine::Slab)
     }
 
     /// Whether it gives an object of kmalloc the size that was asked for, whatever its class.
@@ -102,7 +102,7 @@ impl Engine {
     /// Bytes that kmalloc sets aside for `size` bytes, where `class` is the size of its class.
     pub(crate) const fn kmalloc_roundup(self, size: usize, class: usize) -> usize {
         match self {
-            Engine::Slob => super::slob::roundup(size),
+            Engine::Slob => super::history::slob::roundup(size),
             Engine::SlobSeg if !class.is_power_of_two() => class.next_power_of_two(),
             _ => class,
         }
@@ -112,10 +112,10 @@ impl Engine {
     pub(crate) const fn min_partial(self, by_size: usize) -> usize {
         match self {
             // SLAB has a limit of free objects instead.
-            Engine::Ashlar | Engine::Slab => by_size,
+            Engine::Sheaves | Engine::Slab => by_size,
             Engine::Slub(stage) => stage.min_partial(by_size),
             Engine::Slob => 0,
-            Engine::SlobSeg | Engine::SlobCache => super::segregated::KEPT,
+            Engine::SlobSeg | Engine::SlobCache => super::history::slob_pools::KEPT,
         }
     }
 
@@ -130,14 +130,14 @@ impl Engine {
     /// The order rule of its caches, where `rule` is that of the process.
     pub(crate) const fn order_rule(self, rule: OrderRule) -> OrderRule {
         match self {
-            Engine::Ashlar | Engine::Slob | Engine::SlobSeg => rule,
+            Engine::Sheaves | Engine::Slob | Engine::SlobSeg => rule,
             // Single pages, as SLOB's, unless somebody wants others.
             Engine::SlobCache => OrderRule {
                 max_order: if rule.max_order == OrderRule::DEFAULT.max_order { rule.min_order } else { rule.max_order },
                 ..rule
             },
             Engine::Slub(stage) => stage.order_rule(rule),
-            Engine::Slab => super::slab::layout::order_rule(rule),
+            Engine::Slab => super::history::slab_queues::layout::order_rule(rule),
         }
     }
 }
@@ -153,6 +153,6 @@ mod tests {
             assert!(Engine::EXPECTED.contains(engine.id()));
         }
         assert_eq!(Engine::from_id("slabs"), None);
-        assert_eq!(Engine::ALL[0], Engine::Ashlar);
+        assert_eq!(Engine::ALL[0], Engine::Sheaves);
     }
 }

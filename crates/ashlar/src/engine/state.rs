@@ -1,21 +1,25 @@
 //! What the engines keep for one cache, in one place: [`EngineState`].
 
-use super::{Engine, Opening, cpu_slab, segregated, slab, slub, tally};
-use crate::error::CreateError;
+use super::history::{slab_queues, slob_pools, slub};
+use super::{CacheSpec, Engine, sheaves, tally};
+use crate::base::error::CreateError;
+use crate::base::sync::Visit;
 use crate::slab::geometry::Geometry;
-use crate::sync::Visit;
+use crate::slab::node::{self, Node};
 
 /// What the engines keep for a cache beside [`RawCache`](super::RawCache): each kind of state is empty until a cache in this entry of the
 /// registry first needs it. Metadata memory is never given back, so what was made once stays with the entry and serves the
 /// next cache there that needs the same.
 #[derive(Clone, Copy)]
 pub(crate) struct EngineState {
-    /// Partial slabs and barns, an entry a node: of every engine whose slabs have a state word.
-    pub(crate) nodes: &'static [slub::Node],
+    /// Partial slabs and counters, an entry a node: of every engine whose slabs have a state word.
+    pub(crate) nodes: &'static [Node],
+    /// Of the default engine: barns and evicted objects, an entry a node.
+    pub(crate) sheaf_nodes: &'static [sheaves::SheafNode],
     /// Of the stages of SLUB: places in the per-CPU areas, claimed for the life of one cache.
-    pub(crate) places: cpu_slab::Places,
+    pub(crate) places: slub::Places,
     /// Of SLAB: its queues and lists.
-    pub(crate) slab: slab::State,
+    pub(crate) slab: slab_queues::State,
     /// Of engines whose caches share pages: what each counts for itself, an entry a node.
     pub(crate) tallies: &'static [tally::Tally],
     /// Of the segregated engines: the number of the pool.
@@ -23,34 +27,42 @@ pub(crate) struct EngineState {
 }
 
 /// What a cache begins with. A static has a name, by which the linker tells it from what no program needs.
-pub(crate) static EMPTY_STATE: EngineState =
-    EngineState { nodes: &[], places: cpu_slab::Places::NONE, slab: slab::State::NONE, tallies: &[], pool: 0 };
+pub(crate) static EMPTY_STATE: EngineState = EngineState {
+    nodes: &[],
+    sheaf_nodes: &[],
+    places: slub::Places::NONE,
+    slab: slab_queues::State::NONE,
+    tallies: &[],
+    pool: 0,
+};
 
 impl EngineState {
     /// Brings what the engine needs into the state it has at the start of a cache. Where that fails, what was made stays in
     /// the state for the next cache. Under the registry lock. Where objects share pages with those of other caches, `geometry`
     /// becomes that of the pages.
-    pub(crate) fn open(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        if of.engine == Engine::Ashlar { self.open_nodes() } else { self.open_other(of, geometry) }
+    pub(crate) fn open(&mut self, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        if spec.engine == Engine::Sheaves { self.open_sheaves() } else { self.open_other(spec, geometry) }
     }
 
     /// [`Self::open`] for the engines that have to be asked for.
     #[inline(never)]
     #[place(cold)]
-    fn open_other(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        match of.engine {
-            Engine::Ashlar => self.open_nodes(),
+    fn open_other(&mut self, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        match spec.engine {
+            Engine::Sheaves => self.open_sheaves(),
             Engine::Slub(stage) => {
                 self.open_nodes_and_page_lists()?;
-                self.places = cpu_slab::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
+                self.places = slub::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
                 Ok(())
             }
             Engine::Slab => {
                 self.open_nodes_and_page_lists()?;
-                self.slab.open(geometry, &of.queues)
+                self.slab.open(geometry, &spec.queues)
             }
             Engine::Slob => tally::open(&mut self.tallies).ok_or(CreateError::OutOfMemory),
-            Engine::SlobSeg | Engine::SlobCache => segregated::open(self, of, geometry).ok_or(CreateError::OutOfMemory),
+            Engine::SlobSeg | Engine::SlobCache => {
+                slob_pools::open(self, spec, geometry).ok_or(CreateError::OutOfMemory)
+            }
         }
     }
 
@@ -60,13 +72,19 @@ impl EngineState {
         self.open_nodes()
     }
 
+    fn open_sheaves(&mut self) -> Result<(), CreateError> {
+        self.open_nodes()?;
+        sheaves::open(&mut self.sheaf_nodes, self.nodes).ok_or(CreateError::OutOfMemory)
+    }
+
     fn open_nodes(&mut self) -> Result<(), CreateError> {
-        slub::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
+        node::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
     }
 
     /// Visits all locks in it, for a fork: of every kind that was ever made.
     pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
-        slub::for_each_lock(self.nodes, visit);
+        node::for_each_lock(self.nodes, visit);
+        sheaves::for_each_lock(self.sheaf_nodes, visit);
         self.slab.for_each_lock(visit);
     }
 }

@@ -3,9 +3,10 @@
 //! Nobody can tell from a shared page how many of its objects belong to which cache. So each cache has a tally for each
 //! node, and every allocation and free adds one to it under the lock that it holds anyway: a load and a store.
 
-use super::{Counts, Search, meta_slice};
-use crate::page::zone::ZONE;
-use crate::sync::{AtomicUsize, Ordering, bump};
+use super::{Counts, Search};
+use crate::base::sync::{AtomicUsize, Ordering, bump};
+use crate::pages::meta::meta_slice;
+use crate::pages::zone::ZONE;
 
 /// Counts of one cache and node; written under the lock of the pages that the object lies in.
 #[derive(Default)]

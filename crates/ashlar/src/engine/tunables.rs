@@ -1,6 +1,6 @@
 //! The tunables of caches: names, values, and the engines that have them. What a change does is the business of the layer above.
 
-use super::cpu_slab::Stage;
+use super::history::slub::Stage;
 use super::select::Engine;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 
@@ -93,8 +93,8 @@ impl Tunable {
             Tunable::CpuPartial | Tunable::MinPartial => (0, MOST),
             Tunable::SheafCapacity => (0, MAX_SHEAF_CAPACITY),
             Tunable::RemoteNodeDefragRatio => (0, 100),
-            Tunable::Limit | Tunable::BatchCount => (1, super::slab::MAX_LIMIT),
-            Tunable::Shared => (0, super::slab::MAX_SHARED),
+            Tunable::Limit | Tunable::BatchCount => (1, super::history::slab_queues::MAX_LIMIT),
+            Tunable::Shared => (0, super::history::slab_queues::MAX_SHARED),
         }
     }
 
@@ -103,8 +103,8 @@ impl Tunable {
         match self {
             Tunable::CpuPartial => matches!(engine, Engine::Slub(Stage::Bulk)),
             Tunable::MinPartial => !matches!(engine, Engine::Slab | Engine::Slob),
-            Tunable::SheafCapacity => matches!(engine, Engine::Ashlar),
-            Tunable::RemoteNodeDefragRatio => matches!(engine, Engine::Ashlar | Engine::Slub(_)),
+            Tunable::SheafCapacity => matches!(engine, Engine::Sheaves),
+            Tunable::RemoteNodeDefragRatio => matches!(engine, Engine::Sheaves | Engine::Slub(_)),
             Tunable::Limit | Tunable::BatchCount | Tunable::Shared => matches!(engine, Engine::Slab),
         }
     }

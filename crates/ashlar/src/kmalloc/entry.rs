@@ -8,11 +8,11 @@
 #![allow(unsafe_code, reason = "naked functions")]
 
 use super::{kfree_slow, kmalloc_slow};
-use crate::sync::AtomicUsize;
+use crate::base::sync::AtomicUsize;
 
 /// Sizes below this take the fast path; 0 until the allocator is up, when no section may run (see
 /// [`crate::percpu::area::PERCPU`]), and for ever where kmalloc's engine has no sheaves. For frees by address
-/// [`MemMap::fast_pages`](crate::page::memmap::MemMap) is the same.
+/// [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
 pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// Sized frees of less than this many bytes take the fast path; 0 where frees must look at the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
@@ -65,10 +65,10 @@ macro_rules! kfree_fast_path {
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 #[expect(missing_docs, reason = "named as the operands of the macro are")]
 pub(crate) mod parts {
-    pub use crate::page::memmap::MEMMAP;
+    pub use crate::pages::memmap::MEMMAP;
     pub use crate::percpu::area::PERCPU;
 
-    use crate::page::memmap::MemMap;
+    use crate::pages::memmap::MemMap;
     use crate::percpu::area::PerCpu;
     use crate::percpu::{area, sections};
     use core::mem::offset_of;

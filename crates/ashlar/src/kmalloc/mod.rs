@@ -12,18 +12,18 @@ pub(crate) mod entry;
 
 use core::ptr::NonNull;
 
+use crate::base::report;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
-use crate::engine::slob::{self, Sized};
-use crate::engine::{self, Origin, RawCache};
-use crate::page::direct::{self, Fill};
-use crate::page::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::page::objmap::OBJECTS;
-use crate::page::zone::{DIRECT_BYTES, DirtyParts, Place, Run, ZONE};
+use crate::engine::history::slob::{self, ObjectState};
+use crate::engine::{self, Policy, RawCache};
+use crate::pages::direct::{self, Fill};
+use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::pages::objmap::OBJECTS;
+use crate::pages::zone::{DIRECT_BYTES, DirtyParts, PageRun, RunAlign, ZONE};
 use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
-use crate::report;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
 /// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
@@ -53,6 +53,8 @@ const CLASSES: [(usize, &str); KMALLOC_CACHES] = [
     (32768, "kmalloc-32k"),
     (LARGEST_KMALLOC_CLASS, "kmalloc-64k"),
 ];
+/// Of its caches: who frees an object has its address alone.
+static KMALLOC: Policy = Policy { family: 1, by_address: true, ..Policy::GENEROUS };
 /// Larger sizes are runs of pages; 0 until the caches exist. As the engine of kmalloc has it
 /// (`Engine::kmalloc_max_cache`).
 static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
@@ -123,7 +125,7 @@ pub(crate) fn create_caches() -> bool {
         // The largest power of two that divides the size: what the kernel promises.
         let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
         let args = CacheArgs { align, ..CacheArgs::default() };
-        let Ok(raw) = create_raw(name, size, &args, Origin::Kmalloc, Some(slot_of(class))) else { return false };
+        let Ok(raw) = create_raw(name, size, &args, &KMALLOC, Some(slot_of(class))) else { return false };
         CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
         // Sizes of a class that the engine does without go to the next.
         if class > 0 && CACHES[class - 1].load(Ordering::Relaxed).is_null() {
@@ -187,8 +189,8 @@ pub(crate) fn class_cache(size: usize) -> Option<&'static RawCache> {
 /// to themselves, here up to the 2 MiB that the zone can align to. It is a matter of the pages, not of the bytes asked
 /// for, since krealloc may later use all of them.
 pub(crate) fn natural_align(size: usize) -> usize {
-    match crate::units::checked_align_up(size, PAGE_SIZE) {
-        Some(bytes) if bytes.is_power_of_two() => bytes.min(crate::units::BLOCK_SIZE),
+    match crate::base::units::checked_align_up(size, PAGE_SIZE) {
+        Some(bytes) if bytes.is_power_of_two() => bytes.min(crate::base::units::BLOCK_SIZE),
         _ => PAGE_SIZE,
     }
 }
@@ -207,8 +209,8 @@ pub(crate) fn alloc_large_on(home: NodeId, size: usize, align: usize, fill: Fill
         return direct::map(size, align, fill);
     }
     // An aligned run is aligned to its size rounded up to a power of two, at most to 2 MiB: so it may have to be longer.
-    let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::units::BLOCK_SIZE) / PAGE_SIZE);
-    let place = if align <= PAGE_SIZE { Place::Anywhere } else { Place::Aligned };
+    let pages = size.div_ceil(PAGE_SIZE).max(align.min(crate::base::units::BLOCK_SIZE) / PAGE_SIZE);
+    let place = if align <= PAGE_SIZE { RunAlign::Anywhere } else { RunAlign::Aligned };
     let nodes = ZONE.nodes() as u8;
     let mut dirty = DirtyParts::default();
     let mut take = || {
@@ -249,17 +251,17 @@ fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
 
 /// A run for a large object; few pages, of a power of two, are taken off this CPU's page list. If
 /// it is to be zero, `dirty` are the pages that may not be.
-fn take_run(node: NodeId, pages: usize, place: Place, fill: Fill, dirty: &mut DirtyParts) -> Option<Run> {
+fn take_run(node: NodeId, pages: usize, align: RunAlign, fill: Fill, dirty: &mut DirtyParts) -> Option<PageRun> {
     *dirty = DirtyParts::default();
-    match place {
-        Place::Aligned if pages.is_power_of_two() => {
+    match align {
+        RunAlign::Aligned if pages.is_power_of_two() => {
             let run = pages::alloc(node, Order(pages.trailing_zeros() as u8))?;
             if !run.zeroed {
                 *dirty = DirtyParts::all(pages);
             }
             Some(run)
         }
-        _ => ZONE.alloc_noting(node, pages, place, (fill == Fill::Zeros).then_some(dirty)),
+        _ => ZONE.alloc_noting(node, pages, align, (fill == Fill::Zeros).then_some(dirty)),
     }
 }
 
@@ -284,9 +286,9 @@ fn find(function: &str, address: usize) -> Option<Found> {
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
-            match cache.locate(address) {
+            match cache.slabs.locate(address) {
                 // Caches of malloc may share pages; the map knows which it is.
-                Ok(_) if cache.origin == Origin::Malloc => {
+                Ok(_) if cache.policy.tracked => {
                     return Some(Found::Object(crate::malloc::cache_of_object(address).unwrap_or(cache)));
                 }
                 Ok(_) => return Some(Found::Object(cache)),
@@ -297,10 +299,10 @@ fn find(function: &str, address: usize) -> Option<Found> {
             if let Some(cache) = crate::malloc::cache_of_object(address) {
                 return Some(Found::Object(cache));
             }
-            match slob::look(address) {
-                Sized::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
-                Sized::Free(size) => report::double_free(cache(class_of(size)).name(), address),
-                Sized::None => report::invalid_pointer(function, address, None),
+            match slob::object_state(address) {
+                ObjectState::Live(size) => return Some(Found::Sized(cache(class_of(size)), size)),
+                ObjectState::Free(size) => report::double_free(cache(class_of(size)).name(), address),
+                ObjectState::None => report::invalid_pointer(function, address, None),
             }
         }
         PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => {
@@ -318,7 +320,7 @@ pub(crate) extern "C" fn kfree_slow(ptr: *mut u8) {
     // object map too.
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.engine.has_sheaves()
-        && cache.origin != Origin::Malloc
+        && !cache.policy.tracked
     {
         return engine::free_in(cache, slab, ptr as usize);
     }
@@ -335,7 +337,7 @@ fn kfree_rest(ptr: *mut u8) {
     match find("kfree", address) {
         Some(Found::Object(cache)) => {
             // Objects of malloc may come here too; the object map must lose them.
-            if cache.origin == Origin::Malloc && OBJECTS.take(address) == 0 && !cfg!(ashlar_unchecked) {
+            if cache.policy.tracked && OBJECTS.take(address) == 0 && !cfg!(ashlar_unchecked) {
                 return report::freed_twice("kfree", address, cache.name());
             }
             engine::free(cache, address);
@@ -359,8 +361,8 @@ pub(crate) fn free_large(page: PageIndex, pages: usize) {
     let worth_reaping =
         if listable { pages::free(page, Order(pages.trailing_zeros() as u8)) } else { ZONE.free(page, pages) };
     if worth_reaping {
-        crate::background::wake();
-        crate::background::settle();
+        crate::base::background::wake();
+        crate::base::background::settle();
     }
 }
 
@@ -401,7 +403,7 @@ pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     if align <= 8 {
         return kmalloc(size);
     }
-    if !align.is_power_of_two() || align > crate::units::BLOCK_SIZE || size > KMALLOC_MAX_SIZE {
+    if !align.is_power_of_two() || align > crate::base::units::BLOCK_SIZE || size > KMALLOC_MAX_SIZE {
         return core::ptr::null_mut();
     }
     // Classes that are powers of two are naturally aligned; 96 and 192 are not aligned enough.
@@ -485,7 +487,7 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
     let mut owner: Option<&'static RawCache> = None;
     for &object in objects {
         let cache = registry::cache_of_address(object as usize)
-            .filter(|c| c.origin != Origin::Malloc && c.locate(object as usize).is_ok());
+            .filter(|c| !c.policy.tracked && c.slabs.locate(object as usize).is_ok());
         let same = match (cache, owner) {
             (Some(a), Some(b)) => core::ptr::eq(a, b),
             _ => false,
@@ -521,7 +523,7 @@ pub fn kmalloc_size_roundup(size: usize) -> usize {
     match size {
         0 => 0,
         _ if size <= max => engine.kmalloc_roundup(size, CLASSES[class_of(size)].0),
-        _ => crate::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
+        _ => crate::base::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
     }
 }
 

@@ -1,20 +1,20 @@
 //! What a pointer given to `free`, `realloc` or `malloc_usable_size` really is; misuse is reported here.
 //!
 //! Objects of malloc's caches are looked up in the object map, which knows every live one exactly (see
-//! [`crate::page::objmap`]). What it has no entry for is told apart here: a free object, the inside of an object, a large
+//! [`crate::pages::objmap`]). What it has no entry for is told apart here: a free object, the inside of an object, a large
 //! object, a mapping, memory of a cache that is none of malloc's, or nothing of ours.
 
 use super::beside_fork;
 use super::classes::{Code, size_of_class, size_of_entry};
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
-use crate::engine::slob::{self, Sized};
-use crate::engine::{Origin, RawCache};
-use crate::page::direct;
-use crate::page::memmap::{MEMMAP, PageKind};
-use crate::page::objmap::OBJECTS;
-use crate::report;
-use crate::sync::Ordering;
-use crate::units::{PAGE_SIZE, PageIndex};
+use crate::engine::RawCache;
+use crate::engine::history::slob::{self, ObjectState};
+use crate::pages::direct;
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::objmap::OBJECTS;
 
 /// What an address turns out to be the start of.
 pub(super) enum Found {
@@ -109,16 +109,18 @@ fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
-            match cache.locate(address) {
-                Ok(_) if cache.origin != Origin::Malloc || cfg!(ashlar_unchecked) => return Some(Found::Other(cache)),
+            match cache.slabs.locate(address) {
+                Ok(_) if !cache.policy.tracked || cfg!(ashlar_unchecked) => return Some(Found::Other(cache)),
                 Ok(_) => report::freed_twice(function, address, cache.name()),
                 Err(_) => report::invalid_pointer(function, address, Some(cache.name())),
             }
             return None;
         }
         PageKind::Slob => {
-            match slob::look(address) {
-                Sized::Live(size) => return crate::kmalloc::class_cache(size).map(|cache| Found::Sized(cache, size)),
+            match slob::object_state(address) {
+                ObjectState::Live(size) => {
+                    return crate::kmalloc::class_cache(size).map(|cache| Found::Sized(cache, size));
+                }
                 _ => report::not_allocated(function, address),
             }
             return None;
@@ -135,7 +137,7 @@ fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found
 /// Start of the large object that `page` lies in.
 #[place(cold)]
 fn large_around(page: PageIndex) -> Option<usize> {
-    let furthest = crate::page::zone::DIRECT_BYTES / PAGE_SIZE;
+    let furthest = crate::pages::zone::DIRECT_BYTES / PAGE_SIZE;
     for back in 0..=furthest.min(page.0 as usize) {
         let head = PageIndex(page.0 - back as u32);
         match MEMMAP.class_of(head).kind() {

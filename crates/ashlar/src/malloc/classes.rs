@@ -100,7 +100,7 @@ impl Code {
 /// The smallest class for `size` bytes whose objects all start at multiples of `align`, a power of two of at most a
 /// page; `None` when no class is large enough.
 pub(crate) fn aligned_class(size: usize, align: usize) -> Option<usize> {
-    let least = crate::units::checked_align_up(size.max(1), align)?;
+    let least = crate::base::units::checked_align_up(size.max(1), align)?;
     if least > MALLOC_MAX_CACHE_SIZE {
         return None;
     }

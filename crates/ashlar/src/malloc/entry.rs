@@ -1,6 +1,6 @@
 //! The entry points `malloc` and `free` with their fast paths; see [`crate::kmalloc::entry`], whose sections these are.
 //!
-//! `free` finds the class in the object map (see [`crate::page::objmap`]) instead of the memmap: the one load that names
+//! `free` finds the class in the object map (see [`crate::pages::objmap`]) instead of the memmap: the one load that names
 //! the cache also says that a live object starts at the address, so misuse is caught in every build. In return `malloc`
 //! writes the object's entry and `free` clears it.
 //!
@@ -20,7 +20,7 @@
 //!
 //! # The map has its place
 //! These paths make the address of an entry of the object's: divided by 16, and the low 16 bits of that rotated by two, as the planes of the
-//! map lie. The map lies where that is true, or they stay closed and every call takes the slow path (see [`crate::page::objmap`]). `free`
+//! map lie. The map lies where that is true, or they stay closed and every call takes the slow path (see [`crate::pages::objmap`]). `free`
 //! rotates all of the address instead of dividing it, so that addresses which are no multiple of 16 are beyond every zone.
 //!
 //! # Whose name they have
@@ -29,7 +29,7 @@
 #![allow(unsafe_code, reason = "naked functions")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
-use crate::sync::Bound;
+use crate::base::sync::Bound;
 
 /// What sizes must be below to take the fast path. 0 until malloc's caches exist: no section may run before the boot.
 /// The derived form is C++'s `new[]`.
@@ -211,11 +211,11 @@ mod unchecked {
 #[expect(missing_docs, reason = "named as the operands of the macros are")]
 pub mod parts {
     pub use super::LIMIT;
+    use crate::base::sync::Bound;
     pub use crate::kmalloc::entry::parts::*;
     pub use crate::malloc::{free_slow, malloc_slow};
-    pub use crate::page::objmap::OBJECTS;
-    use crate::page::objmap::ObjectMap;
-    use crate::sync::Bound;
+    pub use crate::pages::objmap::OBJECTS;
+    use crate::pages::objmap::ObjectMap;
     use core::mem::offset_of;
 
     pub const STEP: usize = crate::malloc::classes::STEP;
@@ -225,8 +225,8 @@ pub mod parts {
     pub const DERIVED: usize = Bound::DERIVED;
     pub const SLOTS: usize = offset_of!(ObjectMap, slots);
     pub const SIZE_ENTRIES: usize = crate::percpu::area::SIZE_ENTRIES - crate::malloc::SLOT_OF_CODE_0;
-    pub const GRAIN: u32 = crate::page::objmap::GRAIN.ilog2();
-    pub const TURN: u32 = crate::page::objmap::TURN;
+    pub const GRAIN: u32 = crate::pages::objmap::GRAIN.ilog2();
+    pub const TURN: u32 = crate::pages::objmap::TURN;
 }
 
 /// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there is none.

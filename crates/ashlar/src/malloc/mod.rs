@@ -6,7 +6,7 @@
 //! aligned to 16 bytes, a size of 0 gets memory of its own, failure sets `errno`, success and `free` leave it alone.
 //!
 //! * `entry`: `malloc` and `free` with their fast paths.
-//! * `check`: what pointers are; misuse of `free` (the object map, `page::objmap`, knows every live object).
+//! * `check`: what pointers are; misuse of `free` (the object map, `pages::objmap`, knows every live object).
 //! * `resize` is `realloc`.
 //! * `beside_fork`: what these do while another thread forks.
 //! * this file: everything else behind the fast paths.
@@ -22,18 +22,18 @@ mod resize;
 
 use core::ptr::NonNull;
 
+use crate::base::sync::{AtomicPtr, AtomicUsize, Once, Ordering};
+use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
 use crate::cache::{CacheArgs, create_raw};
-use crate::engine::{self, Origin, RawCache};
+use crate::engine::{self, Policy, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
 pub use crate::options::DeepBind;
-use crate::page::direct::{self, Fill};
-use crate::page::objmap::OBJECTS;
-use crate::page::zone::ZONE;
+use crate::pages::direct::{self, Fill};
+use crate::pages::objmap::OBJECTS;
+use crate::pages::zone::ZONE;
 use crate::percpu;
 use crate::percpu::area::{MALLOC_SLOTS, PERCPU, PerCpu, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::slab::OrderRule;
-use crate::sync::{AtomicPtr, AtomicUsize, Once, Ordering};
-use crate::units::{BLOCK_SIZE, PAGE_SIZE};
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
 use classes::{CLASSES, Code, NAME, STEP, aligned_class, class_of, name_of_class, size_of_class};
@@ -68,6 +68,35 @@ static BASE: Once = Once::new();
 /// Objects above this size lie in slabs of up to this order, so that a slab holds several, and not many: it goes to others when all are free.
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 4;
+
+/// Of its caches. They keep less than others: a program uses dozens of them at once, has two sheaves of each on each CPU, and what one
+/// holds the others cannot have. Sheaves that cover 31 KiB of objects, and a CPU's own half of that, cost little time where those of 64
+/// took a tenth of a program's memory (docs/why.md). Objects of up to 128 bytes are excepted: of those programs have most, and CPUs hand
+/// most to each other.
+static SMALL: Policy = Policy {
+    family: 2,
+    tracked: true,
+    sided: true,
+    full_sheaf_stride: 128,
+    sheaf_bytes: 31 << 10,
+    this_cpu_bytes: 15 << 10,
+    refill_share: Some(8),
+    ..Policy::GENEROUS
+};
+/// Of caches of objects above a page: a program has few of each size, filling them takes longer than allocating them, and their free objects
+/// were most of what it held.
+static LARGE: Policy = Policy {
+    family: 2,
+    tracked: true,
+    sided: true,
+    full_sheaf_stride: 0,
+    sheaf_bytes: 32 << 10,
+    this_cpu_bytes: 15 << 10,
+    refill_share: Some(8),
+    barn_bytes: 128 << 10,
+    min_partial: Some(1),
+    ..Policy::GENEROUS
+};
 
 /// What to call when start-up is over; 0 for nothing.
 static WHEN_UP: AtomicUsize = AtomicUsize::new(0);
@@ -160,8 +189,9 @@ fn create_cache(class: usize) -> Option<&'static RawCache> {
     // The alignment that `aligned_class` counts on.
     let align = (1 << size.trailing_zeros()).min(PAGE_SIZE);
     let args = CacheArgs { align, max_order, ..CacheArgs::default() };
+    let policy = if size > PAGE_SIZE { &LARGE } else { &SMALL };
     let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
-    let raw = create_raw(name, size, &args, Origin::Malloc, Some(slot)).ok()?;
+    let raw = create_raw(name, size, &args, policy, Some(slot)).ok()?;
     CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
     Some(raw)
 }
@@ -238,7 +268,7 @@ fn free_found(ptr: *mut u8) {
     let entry = OBJECTS.take(ptr as usize);
     match Code::from_map(entry) {
         Some(code) if entry & 1 == PerCpu::side_of(percpu::this_cpu()) => engine::free(cache_of(code), ptr as usize),
-        Some(code) => engine::free_foreign(cache_of(code), ptr as usize),
+        Some(code) => engine::free_remote(cache_of(code), ptr as usize),
         None => release("free", ptr),
     }
 }
@@ -358,13 +388,29 @@ mod tests {
     use std::prelude::rust_2024::*;
 
     #[test]
+    fn caches_of_larger_objects_keep_fewer() {
+        let capacities = |stride| {
+            let policy = if stride > PAGE_SIZE { &LARGE } else { &SMALL };
+            [Policy::GENEROUS.sheaf_capacity(stride), policy.sheaf_capacity(stride)]
+        };
+        assert_eq!(capacities(64), [254, 254]);
+        assert_eq!(capacities(128), [254, 254]);
+        assert_eq!(capacities(256), [254, 124]);
+        assert_eq!(capacities(4096), [32, 7]);
+        assert_eq!(capacities(8192), [16, 4]);
+        assert_eq!(capacities(28 << 10), [4, 2]);
+        assert_eq!([&SMALL, &LARGE].map(|policy| policy.min_partial(8192)), [6, 1]);
+        assert_eq!([128, 256, 8192].map(|stride| SMALL.this_cpu_capacity(254, stride)), [254, 60, 2]);
+    }
+
+    #[test]
     fn codes_lead_to_the_slots_of_their_caches() {
         assert!(ensure());
         let slots = OBJECTS.slots.load(Ordering::Relaxed);
         for class in 0..CLASSES {
             let code = Code::of_class(class).entry();
             assert_eq!(slots + 8 * usize::from(code), percpu::slot0(cache(class).unwrap().slot));
-            assert_eq!(cache(class).unwrap().geometry.stride, size_of_class(class));
+            assert_eq!(cache(class).unwrap().slabs.geometry.stride, size_of_class(class));
             assert_eq!(SIZE_CODE[size_of_class(class) / STEP], code);
         }
     }
@@ -424,7 +470,7 @@ mod tests {
     fn each_cpu_has_the_entries_of_its_side() {
         use crate::percpu::area::SIZE_ENTRIES;
         assert!(ensure());
-        for cpu in (0..PERCPU.cpus.load(Ordering::Relaxed)).map(crate::units::CpuId) {
+        for cpu in (0..PERCPU.cpus.load(Ordering::Relaxed)).map(crate::base::units::CpuId) {
             let table = PERCPU.slot(cpu, SIZE_ENTRIES as u16).cast::<u8>();
             let side = if cfg!(ashlar_unchecked) { 0 } else { PerCpu::side_of(cpu) };
             for (steps, code) in SIZE_CODE.iter().enumerate() {
@@ -457,9 +503,9 @@ mod tests {
     fn single_objects_come_from_and_go_to_the_main_sheaf_on_both_sides() {
         assert!(ensure());
         let cache = cache(class_of(3072)).unwrap();
-        for cpu in (0..64).filter(|&cpu| crate::os::pin_to(cpu).is_some()) {
-            let top = |word: usize| PERCPU.slot(crate::units::CpuId(cpu), cache.slot).wrapping_add(word);
-            let main = usize::from(PerCpu::side_of(crate::units::CpuId(cpu)));
+        for cpu in (0..64).filter(|&cpu| crate::base::os::pin_to(cpu).is_some()) {
+            let top = |word: usize| PERCPU.slot(crate::base::units::CpuId(cpu), cache.slot).wrapping_add(word);
+            let main = usize::from(PerCpu::side_of(crate::base::units::CpuId(cpu)));
             // SAFETY: words of a committed slot; no other test uses this class.
             let tops = || unsafe { [top(main).read_volatile(), top(1 - main).read_volatile()] };
             // An interrupt may cut a section off, and a reaper may come between.
@@ -482,7 +528,7 @@ mod tests {
         assert!(ensure());
         let cache = cache(class_of(3584)).unwrap();
         for capacity in [254, 1, 126, 30, 62, 254] {
-            engine::slub::set_sheaf_capacity(cache, capacity, 2);
+            engine::sheaves::set_sheaf_capacity(cache, capacity, 2);
             let mut all: Vec<usize> = (0..2000).map(|_| malloc(3584) as usize).collect();
             // SAFETY: each was allocated here and is freed once.
             all.iter().for_each(|&at| unsafe { free(at as *mut u8) });
@@ -499,7 +545,7 @@ mod tests {
         assert!(ensure());
         for class in 0..CLASSES {
             let cache = cache(class).unwrap();
-            let geometry = cache.geometry;
+            let geometry = cache.slabs.geometry;
             let slab = geometry.order.bytes();
             let used = usize::from(geometry.objects(geometry.order)) * geometry.stride;
             // The unused end is never touched, so it costs addresses, not memory.

@@ -11,11 +11,11 @@ use core::ptr::NonNull;
 
 use super::check::{self, Found};
 use super::{MALLOC_MAX_CACHE_SIZE, beside_fork, errno, free, malloc, release};
-use crate::page::direct;
-use crate::page::memmap::MEMMAP;
-use crate::page::zone::{DIRECT_BYTES, ZONE};
-use crate::sync::Ordering;
-use crate::units::{PAGE_SIZE, PageIndex};
+use crate::base::sync::Ordering;
+use crate::base::units::{PAGE_SIZE, PageIndex};
+use crate::pages::direct;
+use crate::pages::memmap::MEMMAP;
+use crate::pages::zone::{DIRECT_BYTES, ZONE};
 
 /// Changes the size of an allocation, moving it if need be. Null allocates; a size of 0 frees and returns null. On
 /// failure it returns null, `errno` is `ENOMEM`, and the allocation is as it was.
@@ -147,7 +147,7 @@ fn resize_run(page: PageIndex, old: usize, new: usize) -> bool {
     }
     MEMMAP.head(page).state.store(new as u64, Ordering::Relaxed);
     if new < old && ZONE.free(page.add(new), old - new) {
-        crate::background::wake();
+        crate::base::background::wake();
     }
     true
 }

@@ -8,14 +8,14 @@ use std::vec::Vec;
 use loom::cell::UnsafeCell;
 
 use super::{explore, race};
-use crate::engine::slub::barn::Barn;
-use crate::percpu::sheaf::{Sheaf, UNIT_BYTES};
+use crate::engine::sheaves::barn::Barn;
+use crate::percpu::sheaf::{SHEAF_PAGE_BYTES, Sheaf};
 
 /// Objects in a sheaf here.
 const CAPACITY: usize = 2;
 
 #[repr(C, align(2048))]
-struct Memory([u64; UNIT_BYTES / 8]);
+struct Memory([u64; SHEAF_PAGE_BYTES / 8]);
 
 /// A barn and the memory of the sheaves that go through it.
 struct Bench {
@@ -42,7 +42,7 @@ impl Drop for Bench {
 
 impl Bench {
     fn new(sheaves: usize) -> (Arc<Bench>, Vec<Sheaf>) {
-        let memory: Vec<_> = (0..sheaves).map(|_| Box::into_raw(Box::new(Memory([0; UNIT_BYTES / 8])))).collect();
+        let memory: Vec<_> = (0..sheaves).map(|_| Box::into_raw(Box::new(Memory([0; SHEAF_PAGE_BYTES / 8])))).collect();
         let make = |&memory: &*mut Memory| {
             // SAFETY: zeroed memory of a sheaf's size and alignment that nobody else uses.
             let mut sheaf = unsafe { Sheaf::from_top(memory as usize) };
@@ -56,7 +56,7 @@ impl Bench {
 
     /// Which sheaf this is; touches it, as an owner may.
     fn own(&self, sheaf: &Sheaf) -> usize {
-        let base = sheaf.objects().as_ptr() as usize & !(UNIT_BYTES - 1);
+        let base = sheaf.objects().as_ptr() as usize & !(SHEAF_PAGE_BYTES - 1);
         let number = self.memory.iter().position(|&memory| memory as usize == base).expect("a sheaf of this bench");
         self.owner[number].with_mut(|_| ());
         number
@@ -235,10 +235,10 @@ fn a_use_between_two_looks_of_the_reaper_is_seen_by_exactly_one_of_them() {
         for sheaf in sheaves {
             bench.put_full(bench.fill(sheaf), 9).unwrap();
         }
-        bench.barn.look();
+        bench.barn.take_surplus();
         let one = bench.clone();
-        let (_, (), (used, unused)) = race(move || one.barn.get_full().is_some(), || (), || bench.barn.look());
+        let (_, (), (used, unused)) = race(move || one.barn.get_full().is_some(), || (), || bench.barn.take_surplus());
         assert_eq!(unused, if used { 1 } else { 2 }, "sheaves that nobody wanted");
-        assert_eq!(bench.barn.look(), (!used, 1));
+        assert_eq!(bench.barn.take_surplus(), (!used, 1));
     });
 }

@@ -7,17 +7,15 @@ use std::vec::Vec;
 
 use loom::cell::UnsafeCell;
 
-use crate::engine::cpu_slab::slabs::{self, Protection, Thawed};
-use crate::engine::slub::node::{Chain, Freed, Heads, NodeList, Taken};
-use crate::page::head::PageHead;
+use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::base::units::PageIndex;
+use crate::engine::history::slub::slabs::{self, Protection, Thawed};
+use crate::pages::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::partial::{Chain, Freed, Heads, NodeList, Taken};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::units::PageIndex;
 
 const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
-const NOTHING: Taken =
-    Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
 
 /// An allocated object. Not `Clone`: whoever has it may use it, and frees it by giving it up.
 #[derive(Debug)]
@@ -35,16 +33,16 @@ impl Object {
 
 /// Memory of one object. loom reports two accesses that are not ordered, so it finds a link that is read before
 /// it was published. The flag is not loom's: it takes no part in the exploration.
-struct Place {
+struct ModelObject {
     word: UnsafeCell<u64>,
     held: AtomicBool,
     constructed: AtomicBool,
 }
 
 // SAFETY: the word is only reached through loom's cell, which panics on unordered access instead of racing.
-unsafe impl Sync for Place {}
+unsafe impl Sync for ModelObject {}
 // SAFETY: as above; nothing in it belongs to a thread.
-unsafe impl Send for Place {}
+unsafe impl Send for ModelObject {}
 
 struct Entry {
     head: PageHead,
@@ -76,7 +74,7 @@ impl Entries {
     }
 }
 
-// SAFETY: as for `Place`: the cells are loom's and hold nothing.
+// SAFETY: as for `ModelObject`: the cells are loom's and hold nothing.
 unsafe impl Sync for Entries {}
 // SAFETY: as above.
 unsafe impl Send for Entries {}
@@ -101,7 +99,7 @@ impl Heads for Unstepped<'_> {
 pub(super) struct Bench {
     entries: Entries,
     pub(super) list: NodeList,
-    places: Vec<Vec<Place>>,
+    places: Vec<Vec<ModelObject>>,
     discarded: Vec<AtomicUsize>,
     /// Slabs of the cache, as the engine counts them.
     nr_slabs: AtomicU64,
@@ -113,8 +111,11 @@ pub(super) struct Bench {
 impl Bench {
     /// `slabs` slabs of `objects` objects, none opened yet.
     pub(super) fn new(slabs: usize, objects: u16, min_partial: usize, reset: bool) -> Bench {
-        let place =
-            || Place { word: UnsafeCell::new(0), held: AtomicBool::new(false), constructed: AtomicBool::new(false) };
+        let place = || ModelObject {
+            word: UnsafeCell::new(0),
+            held: AtomicBool::new(false),
+            constructed: AtomicBool::new(false),
+        };
         let entry = || {
             let entry = Entry { head: PageHead::new(), alive: UnsafeCell::new(()) };
             entry.head.init(0, objects, 0, 0);
@@ -204,7 +205,7 @@ impl Bench {
                 self.set_link(page, index, indices.get(i + 1).copied().unwrap_or(prior));
             }
         };
-        let freed = self.list.free_chain(&self.entries, page, chain, self.min_partial, self.reset, link);
+        let freed = self.list.push_chain(&self.entries, page, chain, self.min_partial, self.reset, link);
         self.settle(page, freed)
     }
 
@@ -228,7 +229,7 @@ impl Bench {
 
     /// Takes at least `need` objects if the list has them: `from_partial` of refill, one round.
     pub(super) fn refill(&self, need: usize) -> Vec<Object> {
-        let mut taken = [NOTHING; 4];
+        let mut taken = [Taken::NOTHING; 4];
         let (slabs, _) = self.list.take(&self.entries, need, &mut taken);
         let mut out = Vec::new();
         for taken in &taken[..slabs] {
@@ -254,12 +255,12 @@ impl Bench {
         assert!(out.len() <= need, "more was carved than asked for");
     }
 
-    /// Takes the freelists of all slabs that have `least` linked objects or more, as a look for hollow objects does: slab by slab.
+    /// Takes the freelists of all slabs that have `least` linked objects or more, as a look for evicted objects does: slab by slab.
     pub(super) fn take_sparse(&self, least: u16) -> Vec<Vec<Object>> {
         let mut left = self.list.lock().count;
         let mut out = Vec::new();
         while left > 0 {
-            let mut taken = [NOTHING; 1];
+            let mut taken = [Taken::NOTHING; 1];
             let sparse = |head: &PageHead| SlabState(head.state.load(Ordering::Acquire)).linked() >= least;
             let slabs = self.list.take_sparse(&self.entries, &mut left, sparse, &mut taken);
             for taken in &taken[..slabs] {
@@ -287,7 +288,7 @@ impl Bench {
     /// Takes the freelist of the first slab, finds it corrupt and quarantines the slab. What was taken is never
     /// seen again: it stays in use. The slab, if there was one.
     pub(super) fn find_corrupt(&self) -> Option<PageIndex> {
-        let mut taken = [NOTHING; 1];
+        let mut taken = [Taken::NOTHING; 1];
         let (slabs, _) = self.list.take(&self.entries, 1, &mut taken);
         let page = taken[0].page;
         let (mut index, mut left) = (taken[0].chain.head, taken[0].chain.count);
@@ -330,7 +331,7 @@ impl Bench {
         let (page, chain, last) = self.link_chain(objects);
         let link = |prior| self.set_link(page, last, prior);
         let freed = match protection {
-            Protection::Lockless => self.list.free_chain(&self.entries, page, chain, self.min_partial, false, link),
+            Protection::Lockless => self.list.push_chain(&self.entries, page, chain, self.min_partial, false, link),
             Protection::Lock { atomic } => {
                 slabs::free_chain_locked(&self.list, &self.entries, page, chain, atomic, link)
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{explore, race};
-use crate::sync::Bound;
+use crate::base::sync::Bound;
 
 /// Whichever thread is last, both copies are equal in the end.
 #[test]

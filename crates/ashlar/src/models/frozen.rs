@@ -4,8 +4,8 @@ use std::vec;
 
 use super::bench::Bench;
 use super::{explore, race};
-use crate::engine::cpu_slab::slabs::Protection;
-use crate::units::PageIndex;
+use crate::base::units::PageIndex;
+use crate::engine::history::slub::slabs::Protection;
 
 const LOCKLESS: Protection = Protection::Lockless;
 const LOCKED: Protection = Protection::Lock { atomic: false };

@@ -4,7 +4,7 @@ use std::vec;
 
 use super::bench::Bench;
 use super::{explore, race};
-use crate::engine::slub::node::Freed;
+use crate::slab::partial::Freed;
 
 #[test]
 fn two_frees_into_a_full_slab_list_it_exactly_once() {

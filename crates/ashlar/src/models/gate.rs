@@ -1,11 +1,11 @@
-//! The gate that a fork closes, see [`crate::sync::gate`]: after it is closed no other thread is
+//! The gate that a fork closes, see [`crate::base::sync::gate`]: after it is closed no other thread is
 //! inside, and none comes in.
 
 use std::sync::Arc;
 
 use super::{explore, race};
-use crate::sync::gate::Gate;
-use crate::sync::{AtomicU32, Ordering};
+use crate::base::sync::gate::Gate;
+use crate::base::sync::{AtomicU32, Ordering};
 
 /// What threads inside the gate change in two steps; a copy between the two is torn.
 struct Guarded {

@@ -52,7 +52,7 @@ fn a_surplus_that_meets_the_last_free_leaves_the_slab_to_one_of_them() {
             || (),
             || bench.free(vec![c]),
         );
-        assert!(bench.is_discarded(crate::units::PageIndex(0)), "nothing is in use and nothing is to be kept");
+        assert!(bench.is_discarded(crate::base::units::PageIndex(0)), "nothing is in use and nothing is to be kept");
         bench.audit();
     });
 }

@@ -1,8 +1,8 @@
 //! Models: what can happen between threads, explored by loom.
 //!
 //! Run by `ci/loom.sh`. Each model asks one question and states the property in its name. The code under test is
-//! the real one: [`crate::engine::slub::node`], [`crate::engine::slub::barn`],
-//! [`crate::engine::cpu_slab::slabs`], [`crate::engine::slab::lists`] with its arrays, [`crate::slab`], the sheaves, over
+//! the real one: [`crate::slab::partial`], [`crate::engine::sheaves::barn`],
+//! [`crate::engine::history::slub::slabs`], [`crate::engine::history::slab_queues::lists`] with its arrays, [`crate::slab`], the sheaves, over
 //! slabs of two or three objects. [`bench`] stands for what lies around it: the memmap, the zone, the objects.
 //!
 //! What loom explores: interleavings of the atomic operations and locks of at most three threads with at most
@@ -16,7 +16,7 @@
 //! * [`to_empty`]: slabs that become empty.
 //! * [`give_back`]: the surplus of a refill that goes back.
 //! * [`shrink`]: shrink and destroy against frees.
-//! * [`hollow`]: freelists that are taken for hollow objects.
+//! * [`sparse`]: freelists that are taken for evicted objects.
 //! * [`frozen`]: slabs of CPUs, by compare-and-swap and by slab_lock.
 //! * [`queues`]: array caches, shared arrays and alien caches of SLAB.
 //! * [`quarantine`]: corrupt slabs against frees and refills.
@@ -33,10 +33,10 @@ mod frozen;
 mod full_partial;
 mod gate;
 mod give_back;
-mod hollow;
 mod quarantine;
 mod queues;
 mod shrink;
+mod sparse;
 mod stop;
 mod to_empty;
 

@@ -4,8 +4,8 @@ use std::vec;
 
 use super::bench::Bench;
 use super::{explore, race};
-use crate::engine::slub::node::Freed;
-use crate::units::PageIndex;
+use crate::base::units::PageIndex;
+use crate::slab::partial::Freed;
 
 #[test]
 fn a_free_does_not_list_a_slab_that_is_quarantined_at_the_time() {

@@ -13,13 +13,13 @@ use std::vec::Vec;
 use loom::cell::UnsafeCell;
 
 use super::{explore, race};
-use crate::engine::slab::alien::AlienCache;
-use crate::engine::slab::array::ArrayCache;
-use crate::engine::slab::lists::{After, Lists, Slabs, fill_array, free_indices};
-use crate::engine::slub::node::{Heads, Partial};
-use crate::page::head::PageHead;
-use crate::sync::SpinLock;
-use crate::units::PageIndex;
+use crate::base::sync::SpinLock;
+use crate::base::units::PageIndex;
+use crate::engine::history::slab_queues::alien::AlienCache;
+use crate::engine::history::slab_queues::array::ArrayCache;
+use crate::engine::history::slab_queues::lists::{After, Lists, Slabs, fill_array, free_indices};
+use crate::pages::head::PageHead;
+use crate::slab::partial::{Heads, Partial};
 
 /// Objects in a slab.
 const OBJECTS: usize = 2;
@@ -239,7 +239,7 @@ impl Bench {
     }
 
     /// Everything back to slabs, as shrink and destroy do it.
-    fn flush_all(&self) {
+    fn drain_cpus(&self) {
         (0..self.cpus.len()).for_each(|cpu| self.drain_cpu(cpu));
         self.send_home();
         self.tune(0);
@@ -420,9 +420,9 @@ fn a_flush_beside_the_last_frees_leaves_nothing_for_the_next() {
         bench.free(1, first);
         bench.free_remote(second);
         let (one, two) = (bench.clone(), bench.clone());
-        race(move || one.free_remote(third), move || two.free(0, fourth), || bench.flush_all());
+        race(move || one.free_remote(third), move || two.free(0, fourth), || bench.drain_cpus());
         bench.audit();
-        bench.flush_all();
+        bench.drain_cpus();
         bench.audit();
         assert_eq!(bench.gone(), 2);
     });

@@ -4,8 +4,8 @@ use std::vec;
 
 use super::bench::Bench;
 use super::{explore, race};
-use crate::engine::slub::node::Freed;
-use crate::units::PageIndex;
+use crate::base::units::PageIndex;
+use crate::slab::partial::Freed;
 
 const PAGE: PageIndex = PageIndex(0);
 

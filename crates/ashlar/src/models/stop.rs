@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicUsize as PlainUsize, Ordering as Plain};
 use std::sync::Arc;
 
 use super::{explore, race};
-use crate::sync::{AtomicU32, Ordering, SpinLock};
+use crate::base::sync::{AtomicU32, Ordering, SpinLock};
 
 /// No sheaf: the null sheaf.
 const NULL: u32 = 0;

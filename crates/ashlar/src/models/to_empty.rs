@@ -4,7 +4,7 @@ use std::vec;
 
 use super::bench::Bench;
 use super::{explore, race};
-use crate::engine::slub::node::Freed;
+use crate::slab::partial::Freed;
 
 fn discards(freed: &[Freed]) -> usize {
     freed.iter().filter(|&&f| f == Freed::Discard).count()

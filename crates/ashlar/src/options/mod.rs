@@ -7,18 +7,18 @@ mod own;
 
 pub(crate) use own::{CacheOptions, Candidate, Own};
 
+use crate::base::report::OnError;
+use crate::base::units::{MAX_NODES, MAX_ZONE_BYTES};
 use crate::engine::{Engine, Tunable};
 use crate::percpu::Wanted;
-use crate::report::OnError;
 use crate::slab::OrderRule;
-use crate::units::{MAX_NODES, MAX_ZONE_BYTES};
 
 /// Which memory the system is asked to give by huge pages (`MADV_HUGEPAGE`), where it has to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum HugePages {
     Off,
-    /// Mappings of single objects whose contents were not asked to be zero: see [`Fill`](crate::page::direct::Fill).
+    /// Mappings of single objects whose contents were not asked to be zero: see [`Fill`](crate::pages::direct::Fill).
     Auto,
     On,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) const DEFAULT: Options = Options {
-        engine: Engine::Ashlar,
+        engine: Engine::Sheaves,
         percpu: Wanted::Auto,
         nodes: 0,
         hugepages: HugePages::Auto,

@@ -11,7 +11,8 @@
 //! the program may choose the engine.
 
 use super::number;
-use crate::engine::{Engine, MAX_NAME, Origin, Tunable};
+use crate::engine::{Engine, Tunable};
+use crate::slab::cache::MAX_NAME;
 
 /// Most options of single caches.
 const MOST: usize = 64;
@@ -85,12 +86,12 @@ impl Setting {
         })
     }
 
-    /// What a cache would have to be, where one of this origin and engine has no such thing.
-    fn lacks(self, origin: Origin, engine: Engine) -> Option<&'static str> {
+    /// What a cache would have to be, where one of this engine, and of the program or not, has no such thing.
+    fn lacks(self, of_program: bool, engine: Engine) -> Option<&'static str> {
         let pages_of_all = matches!(engine, Engine::Slob | Engine::SlobSeg);
         match self {
             Setting::Tunable(which, _) => (!which.is_of(engine)).then_some(which.engines()),
-            Setting::Engine(_) => (origin != Origin::Program).then_some(
+            Setting::Engine(_) => (!of_program).then_some(
                 "engine: expected a cache of the program: those of kmalloc and malloc have that of the process",
             ),
             Setting::MinOrder(_) | Setting::MaxOrder(_) => pages_of_all
@@ -162,7 +163,8 @@ pub(crate) struct CacheOptions {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) name: &'a str,
-    pub(crate) origin: Origin,
+    /// The program makes it, not this library.
+    pub(crate) of_program: bool,
     pub(crate) engine: Engine,
 }
 
@@ -241,7 +243,7 @@ impl CacheOptions {
     pub(crate) fn of(&self, cache: Candidate<'_>) -> Own {
         let mut own = Own::default();
         for option in self.given().iter().filter(|option| option.of.fits(cache.name)) {
-            if option.setting.lacks(cache.origin, cache.engine).is_some() {
+            if option.setting.lacks(cache.of_program, cache.engine).is_some() {
                 continue;
             }
             match option.setting {
@@ -262,7 +264,7 @@ impl CacheOptions {
     pub(crate) fn untold(&mut self, cache: Candidate<'_>) -> Option<(Pattern, &'static str)> {
         let options = self.options[..self.count].iter_mut().filter(|option| !option.told && option.of.fits(cache.name));
         for option in options {
-            if let Some(expected) = option.setting.lacks(cache.origin, cache.engine) {
+            if let Some(expected) = option.setting.lacks(cache.of_program, cache.engine) {
                 option.told = true;
                 return Some((option.of, expected));
             }
@@ -294,7 +296,7 @@ mod tests {
     }
 
     fn of(own: &CacheOptions, name: &str, engine: Engine) -> Own {
-        own.of(Candidate { name, origin: Origin::Program, engine })
+        own.of(Candidate { name, of_program: true, engine })
     }
 
     const BULK: Engine = Engine::Slub(Stage::Bulk);
@@ -318,8 +320,8 @@ mod tests {
         let queues = [Tunable::Limit, Tunable::BatchCount, Tunable::Shared].map(|which| q.tunable(which));
         assert_eq!(queues, [Some(20), Some(5), Some(2)]);
         let sheaves = good("cache.s.sheaf_capacity=0,cache.t.nomerge,cache.u.engine=slab");
-        assert_eq!(of(&sheaves, "s", Engine::Ashlar).tunable(Tunable::SheafCapacity), Some(0));
-        assert!(of(&sheaves, "t", Engine::Ashlar).no_merge);
+        assert_eq!(of(&sheaves, "s", Engine::Sheaves).tunable(Tunable::SheafCapacity), Some(0));
+        assert!(of(&sheaves, "t", Engine::Sheaves).no_merge);
         assert_eq!((sheaves.engine("u"), sheaves.engine("t")), (Some(Engine::Slab), None));
     }
 
@@ -329,15 +331,15 @@ mod tests {
             "cache.net.core skb.min_partial=1,cache.kmalloc-*.min_partial=2,cache.kmalloc-64.min_partial=3,\
              cache.kmalloc-6*.min_partial=4,cache.ü.min_partial=5",
         );
-        let kept = |name| of(&own, name, Engine::Ashlar).tunable(Tunable::MinPartial);
+        let kept = |name| of(&own, name, Engine::Sheaves).tunable(Tunable::MinPartial);
         let names = ["net.core skb", "kmalloc-", "kmalloc-8", "kmalloc-64", "kmalloc", "ü", "x"];
         assert_eq!(names.map(kept), [Some(1), Some(2), Some(2), Some(4), None, Some(5), None]);
         let all = good("cache.*.min_partial=7");
-        assert_eq!(of(&all, "anything", Engine::Ashlar).tunable(Tunable::MinPartial), Some(7));
+        assert_eq!(of(&all, "anything", Engine::Sheaves).tunable(Tunable::MinPartial), Some(7));
         let name = "n".repeat(MAX_NAME);
         let long = good(&std::format!("cache.{name}.min_partial=8,cache.{name}*.max_order=1"));
-        assert_eq!(of(&long, &name, Engine::Ashlar).tunable(Tunable::MinPartial), Some(8));
-        assert_eq!(of(&long, &name, Engine::Ashlar).max_order, Some(1));
+        assert_eq!(of(&long, &name, Engine::Sheaves).tunable(Tunable::MinPartial), Some(8));
+        assert_eq!(of(&long, &name, Engine::Sheaves).max_order, Some(1));
     }
 
     #[test]
@@ -398,11 +400,11 @@ mod tests {
     #[test]
     fn what_a_cache_cannot_have_is_left_out_and_told_once() {
         let mut own = good("cache.a*.limit=5,cache.a.min_partial=2,cache.a.min_objects=3,cache.a.engine=slab");
-        let origin = Origin::Program;
-        let slab = Candidate { name: "a", origin, engine: Engine::Slab };
+        let of_program = true;
+        let slab = Candidate { name: "a", of_program, engine: Engine::Slab };
         assert_eq!(own.of(slab).tunable(Tunable::Limit), Some(5));
         assert_eq!((own.of(slab).tunable(Tunable::MinPartial), own.of(slab).min_objects), (None, None));
-        let ashlar = Candidate { engine: Engine::Ashlar, ..slab };
+        let ashlar = Candidate { engine: Engine::Sheaves, ..slab };
         assert_eq!(own.of(ashlar).tunable(Tunable::Limit), None);
         let told = own.untold(ashlar).map(|(of, expected)| std::format!("{of}: {expected}"));
         let expected = "cache.a*: limit, batchcount and shared: expected a cache of the engine slab";
@@ -411,7 +413,7 @@ mod tests {
         assert_eq!(own.untold(Candidate { name: "ab", ..ashlar }), None, "told already");
         let told: Vec<_> = core::iter::from_fn(|| own.untold(slab).map(|(_, expected)| expected)).collect();
         assert!(told.len() == 2 && told[0].starts_with("min_partial: ") && told[1].starts_with("min_objects: "));
-        let kmalloc = Candidate { name: "a", origin: Origin::Kmalloc, engine: Engine::Ashlar };
+        let kmalloc = Candidate { name: "a", of_program: false, engine: Engine::Sheaves };
         assert!(own.untold(kmalloc).expect("its engine").1.contains("expected a cache of the program"));
     }
 
@@ -419,11 +421,11 @@ mod tests {
     fn what_engines_are_said_to_lack_is_said_of_some_and_not_of_all() {
         let settings = [Setting::MinOrder(1), Setting::MaxOrder(1), Setting::MinObjects(1), Setting::NoMerge];
         for setting in settings {
-            let lack = |engine: &&Engine| setting.lacks(Origin::Program, **engine).is_some();
+            let lack = |engine: &&Engine| setting.lacks(true, **engine).is_some();
             let named: Vec<_> = Engine::ALL.iter().filter(lack).collect();
             assert!(!named.is_empty() && named.len() < Engine::ALL.len());
             for engine in named {
-                let words = setting.lacks(Origin::Program, *engine).expect("lacks it");
+                let words = setting.lacks(true, *engine).expect("lacks it");
                 assert!(words.contains(engine.id()), "{words}");
             }
         }

@@ -9,7 +9,7 @@
 //!
 //! In malloc's slots the words have changed places on every second CPU, those of *side* 1: the word with the number of a side is the
 //! main sheaf on CPUs of that side, and the spare on others. So the side of the CPU that an object was handed out on, which its
-//! entry in the object map says, leads `free` to the right one (see [`crate::malloc::entry`]). Besides that text only [`crossed`] and
+//! entry in the object map says, leads `free` to the right one (see [`crate::malloc::entry`]). Besides that text only [`side_order`] and
 //! the sided sections know it; all other code speaks of main and spare.
 //!
 //! Slot 0 belongs to no cache: its main is the null sheaf for ever, which is empty *and* full, so every
@@ -24,8 +24,8 @@
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
 use super::sheaf::NO_ROOM;
-use crate::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
-use crate::units::{CpuId, MAX_NODES};
+use crate::base::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use crate::base::units::{CpuId, MAX_NODES};
 
 /// log2 of the bytes of one CPU's area.
 pub(crate) const AREA_SHIFT: u32 = 16;
@@ -48,8 +48,8 @@ pub(crate) const KMALLOC_CACHES: usize = 16;
 pub(crate) const SIZE_ENTRIES: usize = KMALLOC_SLOTS + KMALLOC_CACHES * SLOT_BYTES;
 /// Bytes of that table: one for each multiple of 16 up to 28 KiB.
 pub(crate) const SIZE_ENTRIES_BYTES: usize = 1793;
-const _: () = assert!(SIZE_ENTRIES + SIZE_ENTRIES_BYTES <= crate::units::PAGE_SIZE);
-const FIRST_FREE_SLOT: usize = crate::units::align_up(SIZE_ENTRIES + SIZE_ENTRIES_BYTES, SLOT_BYTES);
+const _: () = assert!(SIZE_ENTRIES + SIZE_ENTRIES_BYTES <= crate::base::units::PAGE_SIZE);
+const FIRST_FREE_SLOT: usize = crate::base::units::align_up(SIZE_ENTRIES + SIZE_ENTRIES_BYTES, SLOT_BYTES);
 /// Most caches that can exist at once, with those of malloc and kmalloc.
 pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_FREE_SLOT) / SLOT_BYTES + MALLOC_CACHES + KMALLOC_CACHES;
 /// CPU numbers that the node map covers; higher ones are on node 0.
@@ -80,7 +80,7 @@ pub(crate) fn is_sided(offset: u16) -> bool {
 
 /// Main and spare as they lie in the slot of `cpu` at `offset`; and the other way round.
 #[inline]
-pub(crate) fn crossed(cpu: CpuId, offset: u16, [first, second]: [usize; 2]) -> [usize; 2] {
+pub(crate) fn side_order(cpu: CpuId, offset: u16, [first, second]: [usize; 2]) -> [usize; 2] {
     if is_sided(offset) && PerCpu::side_of(cpu) == 1 { [second, first] } else { [first, second] }
 }
 
@@ -114,10 +114,11 @@ pub static PERCPU: PerCpu = PerCpu {
 };
 
 #[place(large_bss)]
-static CPU_TO_NODE: [crate::sync::AtomicU8; MAPPED_CPUS] = [const { crate::sync::AtomicU8::new(0) }; MAPPED_CPUS];
+static CPU_TO_NODE: [crate::base::sync::AtomicU8; MAPPED_CPUS] =
+    [const { crate::base::sync::AtomicU8::new(0) }; MAPPED_CPUS];
 static NEXT_SLOT: AtomicU32 = AtomicU32::new(FIRST_FREE_SLOT as u32);
 /// Offsets given back by destroyed caches, as a stack threaded through this table.
-static FREE_SLOTS: crate::sync::SpinLock<u16> = crate::sync::SpinLock::new(0);
+static FREE_SLOTS: crate::base::sync::SpinLock<u16> = crate::base::sync::SpinLock::new(0);
 #[place(large_bss)]
 static FREE_LINKS: [AtomicU16; AREA_BYTES / SLOT_BYTES] = [const { AtomicU16::new(0) }; AREA_BYTES / SLOT_BYTES];
 
@@ -175,10 +176,10 @@ impl PerCpu {
 
     /// The node of a CPU.
     #[inline]
-    pub(crate) fn node_of(&self, cpu: CpuId) -> crate::units::NodeId {
+    pub(crate) fn node_of(&self, cpu: CpuId) -> crate::base::units::NodeId {
         let node = CPU_TO_NODE.get(cpu.0 as usize).map_or(0, |n| n.load(Ordering::Relaxed));
         debug_assert!(usize::from(node) < MAX_NODES, "node numbers are dense");
-        crate::units::NodeId(node)
+        crate::base::units::NodeId(node)
     }
 
     /// Every CPU's slot at `offset`, without sheaves.
@@ -187,7 +188,7 @@ impl PerCpu {
             let slot = self.slot(CpuId(cpu), offset).cast::<[usize; 2]>();
             // SAFETY: the slot lies in the committed areas; no cache uses this offset yet or any more, so
             // no critical section touches it.
-            unsafe { slot.write_volatile(crossed(CpuId(cpu), offset, no_sheaves())) };
+            unsafe { slot.write_volatile(side_order(CpuId(cpu), offset, no_sheaves())) };
         }
     }
 

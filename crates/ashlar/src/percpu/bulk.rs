@@ -12,10 +12,10 @@ use core::arch::asm;
 
 use super::area::{AREA_SHIFT, PERCPU};
 use super::sections::{GATE, section_close, section_cpu, section_open};
-use super::sheaf::UNIT_BYTES;
+use super::sheaf::SHEAF_PAGE_BYTES;
 
 /// The bits of a top that say where in its sheaf it is, and the others: of large sheaves, which all caches have that come here.
-const PLACE: usize = UNIT_BYTES - 1;
+const PLACE: usize = SHEAF_PAGE_BYTES - 1;
 const START: isize = !(PLACE as isize);
 
 /// The copy of all bulk sections: words that end at `{$from}` to words that end at `{$to}`; `{i}` holds their number, below zero. Four at a

@@ -12,11 +12,11 @@
 //! Lock: the *drain lock*, outermost: node and zone locks are taken under it.
 #![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
 
-use super::area::{PERCPU, crossed, no_sheaves, null_top};
+use super::area::{PERCPU, no_sheaves, null_top, side_order};
 use super::sheaf::Sheaf;
 use super::{Mode, lock, mode};
-use crate::sync::{AtomicU32, Ordering, SpinLock, Visit};
-use crate::units::CpuId;
+use crate::base::sync::{AtomicU32, Ordering, SpinLock, Visit};
+use crate::base::units::CpuId;
 
 static DRAIN: SpinLock<()> = SpinLock::new(());
 
@@ -40,7 +40,7 @@ fn take_each(cpu: CpuId, offset: u16, tops: [usize; 2], take: &mut impl FnMut(Cp
 }
 
 /// The drain lock, for whoever visits all CPUs by their locks in several steps.
-pub(crate) fn one_at_a_time() -> crate::sync::Guard<'static, ()> {
+pub(crate) fn one_at_a_time() -> crate::base::sync::Guard<'static, ()> {
     DRAIN.lock()
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn after_fork_in_child() {
 /// Empties a slot that nobody else can touch.
 fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(CpuId, u16, [usize; 2])) {
     let slot = PERCPU.slot(cpu, offset);
-    let empty = crossed(cpu, offset, empty);
+    let empty = side_order(cpu, offset, empty);
     // SAFETY: the slot lies in the committed areas, and the caller has it to itself (CPU lock, or all sections
     // stopped); volatile because the sections are assembly.
     let words = unsafe {
@@ -144,7 +144,7 @@ fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(C
         words
     };
     if words != empty {
-        take(cpu, offset, crossed(cpu, offset, words));
+        take(cpu, offset, side_order(cpu, offset, words));
     }
 }
 
@@ -173,12 +173,12 @@ fn visit_each_cpu(
         // SAFETY: reads words of the committed areas.
         let idle = offsets.iter().all(|&o| unsafe {
             let slot = PERCPU.slot(CpuId(cpu), o);
-            [slot.read_volatile(), slot.add(1).read_volatile()] == crossed(CpuId(cpu), o, empty)
+            [slot.read_volatile(), slot.add(1).read_volatile()] == side_order(CpuId(cpu), o, empty)
         });
         if idle {
             continue;
         }
-        let Some(old) = crate::os::pin_to(cpu) else {
+        let Some(old) = crate::base::os::pin_to(cpu) else {
             all = false;
             continue;
         };
@@ -196,7 +196,7 @@ fn visit_each_cpu(
         }
     }
     if let Some(mask) = home {
-        crate::os::unpin(&mask);
+        crate::base::os::unpin(&mask);
     }
     all
 }

@@ -13,7 +13,7 @@ use core::arch::asm;
 
 use super::area::{AREA_SHIFT, PERCPU};
 use super::sections::{GATE, section_close, section_cpu, section_open};
-use crate::slab::state::NO_OBJECT;
+use crate::base::units::NO_OBJECT;
 
 /// What a cache's links look like.
 #[derive(Clone, Copy, Debug)]

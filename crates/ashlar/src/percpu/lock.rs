@@ -7,8 +7,8 @@
 
 use super::area::{LOCK_OFFSET, PERCPU};
 use super::{Mode, mode};
-use crate::sync::{AtomicU32, Held, LockWord, Ordering};
-use crate::units::CpuId;
+use crate::base::sync::{AtomicU32, Held, LockWord, Ordering};
+use crate::base::units::CpuId;
 
 /// Set when a cache exists whose engine takes CPU locks in every mode; never cleared.
 static WANTED: AtomicU32 = AtomicU32::new(0);
@@ -27,7 +27,7 @@ pub(crate) fn in_use() -> bool {
 #[inline]
 pub(crate) fn this_cpu() -> CpuId {
     #[cfg(feature = "os")]
-    let cpu = crate::os::current_cpu();
+    let cpu = crate::base::os::current_cpu();
     #[cfg(not(feature = "os"))]
     let cpu = 0;
     // A CPU beyond the reserved areas shares one: the lock makes that safe.

@@ -36,8 +36,8 @@ pub(crate) mod rseq;
 pub(crate) mod sections;
 pub(crate) mod sheaf;
 
-use crate::sync::{AtomicU8, Ordering};
-use crate::units::CpuId;
+use crate::base::sync::{AtomicU8, Ordering};
+use crate::base::units::CpuId;
 use area::{PERCPU, null_top};
 use core::fmt;
 use sheaf::Sheaf;
@@ -148,7 +148,7 @@ pub(crate) struct View {
 
 impl View {
     fn of(cpu: CpuId, offset: u16, words: [usize; 2]) -> View {
-        let [main, spare] = area::crossed(cpu, offset, words);
+        let [main, spare] = area::side_order(cpu, offset, words);
         View { cpu, main, spare }
     }
 }
@@ -157,6 +157,20 @@ impl View {
 #[inline(always)]
 pub(crate) fn slot0(offset: u16) -> usize {
     PERCPU.base.load(Ordering::Relaxed) + usize::from(offset)
+}
+
+/// Attempts at the slot before an operation does without it; each failure means that another thread on this
+/// CPU made progress.
+pub(crate) const ATTEMPTS: usize = 8;
+
+/// True for the top of an empty sheaf that the view's owner may look at.
+#[inline]
+pub(crate) fn is_empty(top: usize) -> bool {
+    #[expect(unsafe_code, reason = "looks at a sheaf")]
+    // SAFETY: tops point to a word of a sheaf; sheaves are never unmapped, so the worst a stale top can give
+    // is a stale answer, and every use of the answer is checked by the exchange that follows.
+    let word = unsafe { (top as *const usize).read_volatile() };
+    word == 0
 }
 
 /// True for the top of a full sheaf, and for the null sheaf.
@@ -252,13 +266,13 @@ pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
 fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
     let cpu = lock::this_cpu();
     lock::with_slot(cpu, offset, |slot| {
-        let [main, spare] = area::crossed(cpu, offset, *slot);
+        let [main, spare] = area::side_order(cpu, offset, *slot);
         #[expect(unsafe_code, reason = "adopts the slot's sheaf for the length of the lock")]
         // SAFETY: the slot's main word is the top of a sheaf that belongs to this slot; the lock makes this
         // thread its owner until the top is stored back below.
         let mut sheaf = unsafe { Sheaf::from_top(main) };
         let result = f(&mut sheaf);
-        *slot = area::crossed(cpu, offset, [sheaf.into_top(), spare]);
+        *slot = area::side_order(cpu, offset, [sheaf.into_top(), spare]);
         result
     })
 }
@@ -279,8 +293,8 @@ pub(crate) fn read(offset: u16) -> Option<View> {
 /// there. On true the caller owns the sheaves of the view that are not in the new pair.
 #[inline]
 pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> bool {
-    let old = area::crossed(view.cpu, offset, [view.main, view.spare]);
-    let new = area::crossed(view.cpu, offset, [main, spare]);
+    let old = area::side_order(view.cpu, offset, [view.main, view.spare]);
+    let new = area::side_order(view.cpu, offset, [main, spare]);
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
         return sections::exchange(slot0(offset), view.cpu.0, old, new);

@@ -8,7 +8,7 @@
 //! Owns: the lists, in metadata memory, one entry for each CPU that has an area.
 //!
 //! Invariants: a run on a list is free for nobody else (its bits in the block are taken, its class words are
-//! [`crate::page::memmap::ClassWord::FREE`]); all runs of a list are of its CPU's node and order; a list holds at most
+//! [`crate::pages::memmap::ClassWord::FREE`]); all runs of a list are of its CPU's node and order; a list holds at most
 //! [`HIGH_PAGES`] pages.
 //!
 //! Lock: the *page list lock*, one for each CPU. Only fork and [`drain`] wait for it; who finds it taken, because the
@@ -22,10 +22,10 @@
 //! | leaves | all lists: before the zone grows, when the program is idle, when memory ends | the zone |
 
 use super::area::PERCPU;
-use crate::page::meta::META;
-use crate::page::zone::{Place, Run, ZONE};
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
-use crate::units::{CpuId, NodeId, Order, PageIndex};
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
+use crate::base::units::{CpuId, NodeId, Order, PageIndex};
+use crate::pages::meta::META;
+use crate::pages::zone::{PageRun, RunAlign, ZONE};
 
 /// Orders that have a list: those that the kernel does not call costly.
 const ORDERS: usize = 4;
@@ -41,20 +41,20 @@ pub(crate) struct PageLists(SpinLock<[List; ORDERS]>);
 /// Free runs of one order; the last is used first.
 #[derive(Clone, Copy)]
 struct List {
-    runs: [Run; HIGH_PAGES],
+    runs: [PageRun; HIGH_PAGES],
     count: usize,
 }
 
-const NO_RUN: Run = Run { first: PageIndex::NONE, zeroed: false };
+const NO_RUN: PageRun = PageRun { first: PageIndex::NONE, zeroed: false };
 
 impl List {
-    fn pop(&mut self) -> Option<Run> {
+    fn pop(&mut self) -> Option<PageRun> {
         self.count = self.count.checked_sub(1)?;
         Some(self.runs[self.count])
     }
 
     /// Adds a run; false when the list has `most` already.
-    fn push(&mut self, run: Run, most: usize) -> bool {
+    fn push(&mut self, run: PageRun, most: usize) -> bool {
         let room = self.count < most;
         if room {
             self.runs[self.count] = run;
@@ -64,7 +64,7 @@ impl List {
     }
 
     /// Takes the `n` oldest runs.
-    fn take_oldest(&mut self, out: &mut [Run]) -> usize {
+    fn take_oldest(&mut self, out: &mut [PageRun]) -> usize {
         let n = out.len().min(self.count);
         out[..n].copy_from_slice(&self.runs[..n]);
         self.runs.copy_within(n..self.count, 0);
@@ -117,10 +117,10 @@ const fn most(order: Order) -> usize {
 
 /// A run of `order` on `node`, aligned to its size: off this CPU's list, else of the zone.
 #[place(cold)]
-pub(crate) fn alloc(node: NodeId, order: Order) -> Option<Run> {
+pub(crate) fn alloc(node: NodeId, order: Order) -> Option<PageRun> {
     let own = here().filter(|(_, home)| *home == node && usize::from(order.0) < ORDERS);
     let Some((lists, _)) = own else {
-        return ZONE.alloc(node, order.pages(), Place::Aligned);
+        return ZONE.alloc(node, order.pages(), RunAlign::Aligned);
     };
     let list = usize::from(order.0);
     match lists.0.try_lock() {
@@ -129,7 +129,7 @@ pub(crate) fn alloc(node: NodeId, order: Order) -> Option<Run> {
                 return Some(run);
             }
         }
-        None => return ZONE.alloc(node, order.pages(), Place::Aligned),
+        None => return ZONE.alloc(node, order.pages(), RunAlign::Aligned),
     }
     // Not under the lock of the list: the zone may ask everybody for memory, this list too.
     let mut runs = [NO_RUN; BATCH_PAGES];
@@ -152,7 +152,7 @@ pub(crate) fn free(page: PageIndex, order: Order) -> bool {
     let Some(mut lists) = own.and_then(|(lists, _)| lists.0.try_lock()) else {
         return ZONE.free(page, order.pages());
     };
-    let run = Run { first: page, zeroed: false };
+    let run = PageRun { first: page, zeroed: false };
     let list = &mut lists[usize::from(order.0)];
     if list.push(run, most(order)) {
         return false;
@@ -166,7 +166,7 @@ pub(crate) fn free(page: PageIndex, order: Order) -> bool {
 
 /// Gives runs of one node back to the zone; as [`free`].
 #[place(cold)]
-fn to_zone(order: Order, runs: &[Run]) -> bool {
+fn to_zone(order: Order, runs: &[PageRun]) -> bool {
     let mut pages = [(PageIndex::NONE, 0); BATCH_PAGES];
     for (at, run) in pages.iter_mut().zip(runs) {
         *at = (run.first, order.pages());
@@ -218,8 +218,8 @@ mod tests {
     use super::*;
     use std::prelude::rust_2024::*;
 
-    fn run(number: u32) -> Run {
-        Run { first: PageIndex(number), zeroed: false }
+    fn run(number: u32) -> PageRun {
+        PageRun { first: PageIndex(number), zeroed: false }
     }
 
     #[test]

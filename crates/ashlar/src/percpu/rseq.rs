@@ -17,7 +17,7 @@ use syscalls::{Sysno, syscall};
 
 use super::area::PERCPU;
 use super::sections::SIGNATURE;
-use crate::sync::{AtomicU32, Ordering};
+use crate::base::sync::{AtomicU32, Ordering};
 
 // Our own area: 32 bytes of static TLS whose CPU number starts as "uninitialised" (-1). Initial-exec access,
 // so the offset from the thread pointer is one constant for all threads. In the mode `lock` sections store to this
@@ -70,7 +70,7 @@ fn register_own() -> bool {
     if cpu_id(offset) >= 0 {
         return true;
     }
-    let area = crate::os::thread::id().wrapping_add_signed(offset);
+    let area = crate::base::os::thread::id().wrapping_add_signed(offset);
     // SAFETY: the area is 32 aligned bytes of this thread's static TLS, alive until the thread ends; the
     // kernel drops the registration at thread exit.
     unsafe { syscall!(Sysno::rseq, area, OWN_BYTES, 0, SIGNATURE) }.is_ok()
@@ -108,7 +108,8 @@ impl Registration {
     /// something: 32 bytes, then the kernel's feature size (20, 28, 33 by now), and registers that
     /// or 32, whichever is more.
     pub(crate) fn take() -> Option<Registration> {
-        let area = crate::os::thread::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8;
+        let area =
+            crate::base::os::thread::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8;
         let told = of_c_library().map_or(0, |(_, size)| size);
         [told, feature_size(), 0].into_iter().map(|size| size.max(OWN_BYTES)).find_map(|bytes| {
             // SAFETY: the kernel compares the address and the size with those of the registration,
@@ -188,12 +189,12 @@ fn feature_size() -> u32 {
 
 /// Registers the process for [`fence`]; false where the kernel (before 5.10) or a filter refuses.
 pub(crate) fn register_fence() -> bool {
-    crate::os::membarrier(REGISTER_EXPEDITED_RSEQ)
+    crate::base::os::membarrier(REGISTER_EXPEDITED_RSEQ)
 }
 
 /// Aborts every critical section of this process that runs at this moment on any CPU.
 pub(crate) fn fence() -> bool {
-    crate::os::membarrier(EXPEDITED_RSEQ)
+    crate::base::os::membarrier(EXPEDITED_RSEQ)
 }
 
 /// Stack and state of the self-test's helper; the helper is a bare clone that only makes system calls.
@@ -218,7 +219,7 @@ struct Helper {
 /// nothing was shown either way, and the kernel's word is all there is.
 pub(crate) fn self_test() -> bool {
     // The helper has no stack to speak of: no signal handler may run on it.
-    crate::os::with_signals_blocked(self_test_unsignalled)
+    crate::base::os::with_signals_blocked(self_test_unsignalled)
 }
 
 fn self_test_unsignalled() -> bool {
@@ -291,7 +292,7 @@ fn self_test_unsignalled() -> bool {
     let mut waited = 0u32;
     while helper.tid.load(Ordering::Acquire) != 0 {
         waited = waited.saturating_add(1);
-        crate::sync::relax(waited);
+        crate::base::sync::relax(waited);
     }
     aborted
 }

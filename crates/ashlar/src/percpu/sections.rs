@@ -123,7 +123,7 @@ pub(crate) fn cpu() -> Option<u32> {
     unsafe {
         asm!("mov {0:e}, fs:[{1} + 4]", out(reg) cpu, in(reg) rseq_offset(), options(nostack, readonly, preserves_flags));
     }
-    (cpu < PERCPU.cpus.load(crate::sync::Ordering::Relaxed)).then_some(cpu)
+    (cpu < PERCPU.cpus.load(crate::base::sync::Ordering::Relaxed)).then_some(cpu)
 }
 
 /// Where the main sheaf's word lies after CPU 0's slot, on the CPU whose number is in `{t}`: to `{t}`. `{v}` is free for use.

@@ -10,43 +10,43 @@
 //! (the sentinel), and an odd word before it means full: that is the info word, and no object has an odd address. So the fast paths need
 //! no counter, no limit and no size, and a smaller capacity only moves the sentinel.
 //!
-//! A sheaf takes a *unit* of 2 KiB, or a half, a quarter, an eighth of one. The first info word of a unit says which: it is the first word of the
-//! 2 KiB that an address lies in, whatever the sheaf. A unit that was cut stays so, and each size has a pool of its own.
+//! A sheaf takes a *sheaf page* of 2 KiB, or a half, a quarter, an eighth of one. The first info word of a sheaf page says which: it is the first word of the
+//! 2 KiB that an address lies in, whatever the sheaf. A page keeps its size of sheaves, and each size has a pool of its own.
 //!
 //! | bits of the info word | |
 //! |---|---|
 //! | 0 | 1: no object |
-//! | 1..3 | of the first in a unit: its [`Cut`]; constant |
+//! | 1..3 | of the first in a sheaf page: its [`SheafSize`]; constant |
 //! | 8..16 | capacity, plus one |
 //! | 16.. | the next sheaf of a list: its address, divided by that of the smallest sheaf |
 #![allow(unsafe_code, reason = "raw stacks of pointers")]
 
 use core::ptr::NonNull;
-// Not loom's: it protects nothing, but that another sheaf of the unit is looked at while its owner changes the word.
+// Not loom's: it protects nothing, but that another sheaf of the page is looked at while its owner changes the word.
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::sync::prefetch;
-use crate::units::CACHE_LINE;
+use crate::base::sync::prefetch;
+use crate::base::units::CACHE_LINE;
 
 #[cfg(not(ashlar_loom))]
-use crate::page::meta::META;
+use crate::base::sync::{AtomicU32, Ordering, SpinLock};
 #[cfg(not(ashlar_loom))]
-use crate::sync::{AtomicU32, Ordering, SpinLock};
+use crate::pages::meta::META;
 
-/// Bytes of a unit, and its alignment.
-pub(crate) const UNIT_BYTES: usize = 2 << 10;
+/// Bytes of a sheaf page, and its alignment.
+pub(crate) const SHEAF_PAGE_BYTES: usize = 2 << 10;
 const WORD: usize = size_of::<u64>();
 /// Most objects in a sheaf: all words but the info word and the sentinel.
-pub const MAX_SHEAF_CAPACITY: usize = UNIT_BYTES / WORD - 2;
-/// Most objects in a sheaf that is half a unit.
-pub(crate) const HALF_SHEAF_CAPACITY: usize = Cut(1).most();
+pub const MAX_SHEAF_CAPACITY: usize = SHEAF_PAGE_BYTES / WORD - 2;
+/// Most objects in a sheaf that is half a sheaf page.
+pub(crate) const HALF_SHEAF_CAPACITY: usize = SheafSize(1).most();
 /// Set in the word before the top of a full sheaf, and in that of no other.
 pub(crate) const FULL_BIT: usize = 1;
-const CUT_SHIFT: u32 = 1;
-const CUT_BITS: u64 = 3 << CUT_SHIFT;
+const SIZE_SHIFT: u32 = 1;
+const SIZE_BITS: u64 = 3 << SIZE_SHIFT;
 const CAPACITY_SHIFT: u32 = 8;
 const LINK_SHIFT: u32 = 16;
-const SMALLEST_BYTES: usize = Cut::SMALLEST.bytes();
+const SMALLEST_BYTES: usize = SheafSize::SMALLEST.bytes();
 // The sections know it: see `section_room`.
 const _: () = assert!(SMALLEST_BYTES == 256);
 /// The info word of a sheaf without room, which is no part of a list.
@@ -56,26 +56,26 @@ const fn info_of(capacity: usize) -> u64 {
     FULL_BIT as u64 | (capacity as u64 + 1) << CAPACITY_SHIFT
 }
 
-/// Into how many sheaves a unit is cut, as a power of two: so the size of each.
+/// Into how many sheaves a sheaf page is divided, as a power of two: so the size of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut(u32);
+pub(crate) struct SheafSize(u32);
 
-impl Cut {
-    /// A unit that is one sheaf.
-    pub(crate) const WHOLE: Cut = Cut(0);
-    const SMALLEST: Cut = Cut(3);
+impl SheafSize {
+    /// A sheaf page that is one sheaf.
+    pub(crate) const WHOLE: SheafSize = SheafSize(0);
+    const SMALLEST: SheafSize = SheafSize(3);
 
     /// The smallest sheaves that hold `capacity` objects.
-    pub(crate) fn for_capacity(capacity: usize) -> Cut {
-        let mut cut = Cut::SMALLEST;
-        while cut != Cut::WHOLE && cut.most() < capacity {
-            cut.0 -= 1;
+    pub(crate) fn for_capacity(capacity: usize) -> SheafSize {
+        let mut size = SheafSize::SMALLEST;
+        while size != SheafSize::WHOLE && size.most() < capacity {
+            size.0 -= 1;
         }
-        cut
+        size
     }
 
     const fn bytes(self) -> usize {
-        UNIT_BYTES >> self.0
+        SHEAF_PAGE_BYTES >> self.0
     }
 
     /// Most objects that a sheaf has room for: the largest capacity that it can be given.
@@ -110,16 +110,16 @@ impl Sheaf {
 
     #[inline]
     fn base(&self) -> *mut u64 {
-        let bytes = self.cut().bytes();
+        let bytes = self.size().bytes();
         self.0.as_ptr().map_addr(|a| a & !(bytes - 1))
     }
 
-    /// How its unit is cut.
-    pub(crate) fn cut(&self) -> Cut {
-        let unit = self.0.as_ptr().map_addr(|a| a & !(UNIT_BYTES - 1));
-        // SAFETY: the first word of each unit is an info word, which is readable for ever and only accessed atomically.
-        let info = unsafe { &*unit.cast::<AtomicU64>() }.load(Relaxed);
-        Cut(((info & CUT_BITS) >> CUT_SHIFT) as u32)
+    /// The size of the sheaves of its page.
+    pub(crate) fn size(&self) -> SheafSize {
+        let page = self.0.as_ptr().map_addr(|a| a & !(SHEAF_PAGE_BYTES - 1));
+        // SAFETY: the first word of each sheaf page is an info word, which is readable for ever and only accessed atomically.
+        let info = unsafe { &*page.cast::<AtomicU64>() }.load(Relaxed);
+        SheafSize(((info & SIZE_BITS) >> SIZE_SHIFT) as u32)
     }
 
     fn info(&self) -> &AtomicU64 {
@@ -233,9 +233,9 @@ impl Sheaf {
 
     /// Gives an empty sheaf, which is in no list, another capacity: 1 to what its memory has room for.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
-        debug_assert!(capacity <= self.cut().most(), "a sheaf has no room for its capacity");
-        let cut = self.info().load(Relaxed) & CUT_BITS;
-        self.info().store(info_of(capacity) | cut, Relaxed);
+        debug_assert!(capacity <= self.size().most(), "a sheaf has no room for its capacity");
+        let size = self.info().load(Relaxed) & SIZE_BITS;
+        self.info().store(info_of(capacity) | size, Relaxed);
         // SAFETY: the word behind the room belongs to the sheaf, which is ours.
         unsafe { self.base().add(1 + capacity).write(0) };
         self.set_len(0);
@@ -333,14 +333,14 @@ impl SheafList {
     }
 }
 
-/// Sheaves that no cache uses, by [`Cut`]. Lock: the *sheaf pool lock*, one for each size, taken under nothing but the meta lock's callers.
+/// Sheaves that no cache uses, by [`SheafSize`]. Lock: the *sheaf pool lock*, one for each size, taken under nothing but the meta lock's callers.
 #[cfg(not(ashlar_loom))]
-static POOLS: [SpinLock<SheafList>; Cut::SMALLEST.0 as usize + 1] =
-    [const { SpinLock::new(SheafList::new()) }; Cut::SMALLEST.0 as usize + 1];
+static POOLS: [SpinLock<SheafList>; SheafSize::SMALLEST.0 as usize + 1] =
+    [const { SpinLock::new(SheafList::new()) }; SheafSize::SMALLEST.0 as usize + 1];
 
 #[cfg(not(ashlar_loom))]
-fn pool(cut: Cut) -> &'static SpinLock<SheafList> {
-    &POOLS[cut.0 as usize]
+fn pool(size: SheafSize) -> &'static SpinLock<SheafList> {
+    &POOLS[size.0 as usize]
 }
 
 /// Requests for a sheaf that are still to be refused without asking the system: see [`new_sheaf`].
@@ -353,38 +353,38 @@ const REFUSALS_AT_A_TIME: u32 = 1000;
 
 /// An empty sheaf of the given size and capacity, from the pool or from metadata memory.
 #[cfg(not(ashlar_loom))]
-pub(crate) fn new_sheaf(capacity: usize, cut: Cut) -> Option<Sheaf> {
-    let pooled = pool(cut).lock().pop_empty();
+pub(crate) fn new_sheaf(capacity: usize, size: SheafSize) -> Option<Sheaf> {
+    let pooled = pool(size).lock().pop_empty();
     let mut sheaf = match pooled {
         Some(sheaf) => sheaf,
-        None => new_unit(cut)?,
+        None => new_sheaf_page(size)?,
     };
-    sheaf.set_capacity(capacity.clamp(1, cut.most()));
+    sheaf.set_capacity(capacity.clamp(1, size.most()));
     Some(sheaf)
 }
 
-/// A sheaf from metadata memory. The others of its unit go to the pool.
+/// A sheaf from metadata memory. The others of its page go to the pool.
 #[cfg(not(ashlar_loom))]
-fn new_unit(cut: Cut) -> Option<Sheaf> {
+fn new_sheaf_page(size: SheafSize) -> Option<Sheaf> {
     // The count need not be exact, so no read-modify-write.
     let refusals = REFUSALS.load(Ordering::Relaxed);
     if refusals > 0 {
         REFUSALS.store(refusals - 1, Ordering::Relaxed);
         return None;
     }
-    let Some(memory) = META.alloc(UNIT_BYTES, UNIT_BYTES) else {
+    let Some(memory) = META.alloc(SHEAF_PAGE_BYTES, SHEAF_PAGE_BYTES) else {
         REFUSALS.store(REFUSALS_AT_A_TIME, Ordering::Relaxed);
         return None;
     };
-    let unit = memory.as_ptr() as usize;
-    // SAFETY: fresh, zeroed, aligned memory of a unit's size that nobody else knows.
-    let first = unsafe { Sheaf::from_top(unit) };
-    first.info().store(NO_ROOM | u64::from(cut.0) << CUT_SHIFT, Relaxed);
-    for other in (unit..unit + UNIT_BYTES).step_by(cut.bytes()).skip(1) {
-        // SAFETY: a part of the unit, which has just been cut.
+    let page = memory.as_ptr() as usize;
+    // SAFETY: fresh, zeroed, aligned memory of a sheaf page's size that nobody else knows.
+    let first = unsafe { Sheaf::from_top(page) };
+    first.info().store(NO_ROOM | u64::from(size.0) << SIZE_SHIFT, Relaxed);
+    for other in (page..page + SHEAF_PAGE_BYTES).step_by(size.bytes()).skip(1) {
+        // SAFETY: a part of the page, which has just been size.
         let mut other = unsafe { Sheaf::from_top(other) };
-        other.set_capacity(cut.most());
-        pool(cut).lock().push(other);
+        other.set_capacity(size.most());
+        pool(size).lock().push(other);
     }
     Some(first)
 }
@@ -393,12 +393,12 @@ fn new_unit(cut: Cut) -> Option<Sheaf> {
 #[cfg(not(ashlar_loom))]
 pub(crate) fn retire_sheaf(sheaf: Sheaf) {
     debug_assert_eq!(sheaf.len(), 0, "a retired sheaf holds objects");
-    pool(sheaf.cut()).lock().push(sheaf);
+    pool(sheaf.size()).lock().push(sheaf);
 }
 
 /// Visits the pool locks, for a fork.
 #[cfg(not(ashlar_loom))]
-pub(crate) fn for_each_lock(visit: crate::sync::Visit<'_>) {
+pub(crate) fn for_each_lock(visit: crate::base::sync::Visit<'_>) {
     POOLS.iter().for_each(|pool| visit(pool.word()));
 }
 
@@ -407,39 +407,39 @@ mod tests {
     use super::*;
     use std::prelude::rust_2024::*;
 
-    const CUTS: [Cut; 4] = [Cut(0), Cut(1), Cut(2), Cut(3)];
+    const SIZES: [SheafSize; 4] = [SheafSize(0), SheafSize(1), SheafSize(2), SheafSize(3)];
 
     #[test]
     fn a_capacity_gets_the_smallest_sheaf_that_holds_it() {
-        assert_eq!(CUTS.map(Cut::most), [254, 126, 62, 30]);
+        assert_eq!(SIZES.map(SheafSize::most), [254, 126, 62, 30]);
         for capacity in 0..=MAX_SHEAF_CAPACITY {
-            let cut = Cut::for_capacity(capacity);
-            assert!(capacity <= cut.most(), "{capacity}");
-            assert!(cut == Cut::SMALLEST || capacity > Cut(cut.0 + 1).most(), "{capacity}");
+            let size = SheafSize::for_capacity(capacity);
+            assert!(capacity <= size.most(), "{capacity}");
+            assert!(size == SheafSize::SMALLEST || capacity > SheafSize(size.0 + 1).most(), "{capacity}");
         }
     }
 
-    /// The sheaves of a unit side by side, each full of its own objects: whoever wrote over another's words would be found out.
+    /// The sheaves of a sheaf page side by side, each full of its own objects: whoever wrote over another's words would be found out.
     #[test]
     fn the_sheaves_of_a_unit_are_full_and_empty_on_their_own() {
-        for cut in CUTS {
-            let mut sheaves: Vec<Sheaf> = (0..(1 << cut.0)).map(|_| new_sheaf(cut.most(), cut).unwrap()).collect();
+        for size in SIZES {
+            let mut sheaves: Vec<Sheaf> = (0..(1 << size.0)).map(|_| new_sheaf(size.most(), size).unwrap()).collect();
             for (number, sheaf) in sheaves.iter_mut().enumerate() {
-                assert_eq!((sheaf.cut(), sheaf.capacity(), sheaf.len()), (cut, cut.most(), 0));
-                for object in 1..=cut.most() {
-                    assert!(!super::super::is_full(sheaf.0.as_ptr() as usize), "{object} of {}", cut.most());
+                assert_eq!((sheaf.size(), sheaf.capacity(), sheaf.len()), (size, size.most(), 0));
+                for object in 1..=size.most() {
+                    assert!(!super::super::is_full(sheaf.0.as_ptr() as usize), "{object} of {}", size.most());
                     assert!(sheaf.push((number + 1) << 20 | object << 4));
                 }
                 assert!(super::super::is_full(sheaf.0.as_ptr() as usize) && !sheaf.push(16));
             }
             for (number, mut sheaf) in sheaves.into_iter().enumerate() {
                 let objects: Vec<usize> =
-                    (1..=cut.most()).rev().map(|object| (number + 1) << 20 | object << 4).collect();
+                    (1..=size.most()).rev().map(|object| (number + 1) << 20 | object << 4).collect();
                 assert_eq!(sheaf.objects(), objects);
                 for object in objects {
                     assert_eq!(sheaf.pop(), Some(object));
                 }
-                assert_eq!((sheaf.pop(), sheaf.len(), sheaf.free()), (None, 0, cut.most()));
+                assert_eq!((sheaf.pop(), sheaf.len(), sheaf.free()), (None, 0, size.most()));
                 retire_sheaf(sheaf);
             }
         }
@@ -447,13 +447,13 @@ mod tests {
 
     #[test]
     fn a_smaller_capacity_moves_the_sentinel_and_nothing_else() {
-        for cut in CUTS {
-            let mut sheaf = new_sheaf(cut.most(), cut).unwrap();
-            for capacity in [1, 2, cut.most() / 2, cut.most(), 3] {
+        for size in SIZES {
+            let mut sheaf = new_sheaf(size.most(), size).unwrap();
+            for capacity in [1, 2, size.most() / 2, size.most(), 3] {
                 sheaf.set_capacity(capacity);
                 sheaf.room().fill(32);
                 sheaf.set_len(capacity);
-                assert_eq!((sheaf.len(), sheaf.free(), sheaf.cut()), (capacity, 0, cut));
+                assert_eq!((sheaf.len(), sheaf.free(), sheaf.size()), (capacity, 0, size));
                 assert!(super::super::is_full(sheaf.0.as_ptr() as usize));
                 while sheaf.pop().is_some() {}
             }
@@ -468,8 +468,8 @@ mod tests {
         let mut model = Vec::new();
         for round in 0..200usize {
             if round % 5 < 3 {
-                let cut = CUTS[round % 4];
-                let mut sheaf = new_sheaf(1 + round % cut.most(), cut).unwrap();
+                let size = SIZES[round % 4];
+                let mut sheaf = new_sheaf(1 + round % size.most(), size).unwrap();
                 while sheaf.push(64 * (round + 1)) {}
                 model.push((sheaf.base() as usize, sheaf.capacity(), round));
                 list.push(sheaf);

@@ -2,8 +2,8 @@
 //!
 //! Source of every rule: the kernel's `calculate_order`, `calculate_sizes` and `calculate_alignment`.
 
-use crate::error::CreateError;
-use crate::units::{BLOCK_ORDER, BLOCK_SIZE, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
+use crate::base::error::CreateError;
+use crate::base::units::{BLOCK_ORDER, BLOCK_SIZE, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 
 /// Largest object that a cache can hold, in bytes: one huge-page block.
 pub const MAX_OBJECT_SIZE: usize = BLOCK_SIZE;

@@ -19,8 +19,7 @@
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlabState(pub(crate) u64);
 
-/// The freelist head of an empty list.
-pub(crate) const NO_OBJECT: u16 = u16::MAX;
+pub(crate) use crate::base::units::NO_OBJECT;
 
 const FIELD: u64 = 0x7fff;
 const INUSE: u32 = 16;

@@ -8,10 +8,10 @@
 //! its trim threshold by a like rule, up to 64 MiB.
 
 use super::{BUSY, registry};
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, bump};
+use crate::base::units::PAGE_SIZE;
 use crate::engine;
-use crate::page::zone::{Purge, ZONE};
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, bump};
-use crate::units::PAGE_SIZE;
+use crate::pages::zone::{Purge, ZONE};
 
 /// Bytes that may be free and resident at least.
 const LEAST: usize = 8 << 20;
@@ -26,7 +26,7 @@ const SOON_MS: u32 = 1000;
 static BOUND: AtomicUsize = AtomicUsize::new(LEAST);
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 /// The last trim: its time in milliseconds, the pages that it gave back, and
-/// [`crate::page::zone::Zone::cold_pages_taken`] at its end. Only changed by the thread that set
+/// [`crate::pages::zone::Zone::cold_pages_taken`] at its end. Only changed by the thread that set
 /// `BUSY`.
 static TRIMMED_MS: AtomicU32 = AtomicU32::new(0);
 static TRIMMED: AtomicUsize = AtomicUsize::new(0);
@@ -59,7 +59,7 @@ fn give_back(now_ms: u32, bound: usize, barns: bool) {
     }
     adapt(now_ms, bound);
     if barns {
-        registry::try_for_each(engine::release);
+        registry::try_for_each(engine::release_held);
     }
     let (given, _) = ZONE.purge(Purge::All);
     TRIMMED.store(given, Ordering::Relaxed);

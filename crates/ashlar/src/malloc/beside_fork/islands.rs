@@ -4,9 +4,9 @@
 use core::ptr::NonNull;
 
 use super::table::Table;
-use crate::page::zone::ZONE;
-use crate::sync::{AtomicUsize, Ordering};
-use crate::units::{align_up, checked_align_up};
+use crate::base::sync::{AtomicUsize, Ordering};
+use crate::base::units::{align_up, checked_align_up};
+use crate::pages::zone::ZONE;
 
 /// Bytes of an island. Larger blocks have one of their own.
 const BYTES: usize = 256 << 10;

@@ -1,7 +1,7 @@
 //! Addresses that were freed beside a fork.
 
 use super::table::Table;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::base::sync::{AtomicUsize, Ordering};
 
 // SAFETY: an address of 0 is none.
 static PLACES: Table<AtomicUsize, 512, { 1 << 16 }> = unsafe { Table::new([const { AtomicUsize::new(0) }; 512]) };

@@ -18,8 +18,8 @@ mod islands;
 mod left;
 mod table;
 
-use crate::sync::gate::{Gate, Inside};
-use crate::sync::{AtomicUsize, Ordering, relax, thread_id};
+use crate::base::sync::gate::{Gate, Inside};
+use crate::base::sync::{AtomicUsize, Ordering, relax, thread_id};
 pub(super) use islands::{alloc, free, size_of};
 
 /// What the slow paths of malloc pass.

@@ -3,8 +3,8 @@
 
 use core::mem::size_of;
 
-use crate::page::zone::ZONE;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::pages::zone::ZONE;
 
 pub(super) struct Table<T: 'static, const FIRST: usize, const MORE: usize> {
     first: [T; FIRST],

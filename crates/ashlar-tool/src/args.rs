@@ -1,0 +1,104 @@
+//! The command line of the tool.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "ashlar",
+    version,
+    about = "Run programs on the Linux slab allocators, and see what they gain",
+    max_term_width = 80
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program with its malloc on ashlar
+    #[command(after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
+        127 no such program.")]
+    Run(RunArgs),
+    /// Say what a program gains: run it by turns on the system's malloc and on ashlar
+    #[command(
+        after_help = "Standard output and exit code must be those of the system's malloc. Standard input is read anew \
+        for each run if it is a file, and is empty if not. A signal ends the program and prints the complete rounds.\n\
+        Exit code: 0 done; 1 a malloc was left out, because the program does other work on it or does not call it; \
+        2 bad input, or a program that cannot be compared so; 127 no such program; 128 and the number of the signal."
+    )]
+    Compare(CompareArgs),
+}
+
+/// Options of `ashlar compare`.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// Rounds, each of one run on every malloc [default: what fits into 20 seconds, 6 to 30]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: Option<u32>,
+
+    /// Rounds before them that do not count
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) warmup: u32,
+
+    /// More mallocs, separated by commas: mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, the path of a shared
+    /// library, or `all` for those that are found
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+
+    /// An option of ashlar, as in `ASHLAR_OPTIONS`; may be given several times
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    pub(crate) options: Vec<String>,
+
+    /// Do not compare outputs and exit codes, for a program that differs from run to run
+    #[arg(long)]
+    pub(crate) no_check: bool,
+
+    /// Write machine, runs, ratios and intervals as JSON; `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// Options of `ashlar run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The strategy of the caches (option `engine`)
+    #[arg(long, value_name = "ID")]
+    pub(crate) engine: Option<String>,
+
+    /// An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    pub(crate) options: Vec<String>,
+
+    /// Print the caches, resident memory and the mode on standard error when the program ends
+    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    pub(crate) stats: Option<StatsForm>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// Forms of the figures of `ashlar run --stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatsForm {
+    Text,
+    Json,
+}
+
+impl StatsForm {
+    /// Returns the value of `ASHLAR_STATS`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the tool `ashlar` is made of, and what the lab shares with it.
+//!
+//! The tool has two commands of its own. `ashlar run` becomes a program whose malloc is ashlar; `ashlar compare` runs a
+//! program on several mallocs by turns and says which differences it saw. Every other command is the lab's: the tool
+//! becomes the program `ashlar-lab`, if it finds one.
+//!
+//! The modules that are public are those that the lab uses. They are no stable interface for others.
+
+#![deny(unsafe_code)]
+
+mod args;
+mod compare;
+pub mod error;
+mod host;
+pub mod interval;
+mod lab;
+pub mod library;
+pub mod output;
+pub mod preload;
+pub mod program;
+pub mod resources;
+mod run;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use args::{Cli, Command};
+
+/// Runs the tool with these arguments, the program's own name first.
+pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // The lab reads its own arguments, so they must not pass through the tool's parser.
+    let outcome = match lab::forwarded(&args) {
+        Some(words) => Err(lab::become_lab(&words)),
+        None => match parse(args).command {
+            Command::Run(args) => Err(run::become_program(&args)),
+            Command::Compare(args) => compare::run(&args),
+        },
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Reads the tool's own commands; ends the process where clap does: after an error, `--help` or `--version`.
+fn parse(args: Vec<OsString>) -> Cli {
+    Cli::from_arg_matches(&command().get_matches_from(args)).unwrap_or_else(|error| error.exit())
+}
+
+/// Returns the command line of the tool. The lab's commands are in it by name alone: the lab knows their options.
+pub fn command() -> clap::Command {
+    Cli::command().subcommands(lab::COMMANDS.map(|(name, about)| clap::Command::new(name).about(about)))
+}

@@ -1,0 +1,54 @@
+//! Finds `libashlar_malloc.so`, and has Cargo build it where Cargo started the tool.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::ToolError;
+
+/// Names of the library: that of a build or of an installation for developers, and that of one for users.
+const NAMES: [&str; 2] = ["libashlar_malloc.so", "libashlar_malloc.so.0"];
+
+/// Returns the shared library: beside this program, or in the library directories beside the program's own.
+pub fn find() -> Result<PathBuf, ToolError> {
+    let tool = env::current_exe().map_err(|error| ToolError::Failed(format!("cannot find myself: {error}")))?;
+    let dir = tool.parent().unwrap_or(Path::new("/"));
+    build_under_cargo(dir)?;
+    let prefix = dir.parent().unwrap_or(dir);
+    let multiarch = format!("lib/{}-linux-gnu", env::consts::ARCH);
+    let places = [dir.to_owned(), prefix.join("lib"), prefix.join(multiarch), prefix.join("lib64")];
+    let mut files = places.iter().flat_map(|place| NAMES.map(|name| place.join(name)));
+    files.find(|path| path.is_file()).ok_or_else(|| {
+        let places = places.map(|place| place.display().to_string()).join(", ");
+        ToolError::Failed(format!("no {} in {places}: `cargo build --release` makes it", NAMES[0]))
+    })
+}
+
+/// The profile's directory that `dir` is, if Cargo started this program from a package of this workspace.
+pub(crate) fn profile_under_cargo(dir: &Path) -> Option<&str> {
+    let manifest = env::var_os("CARGO_MANIFEST_DIR")?;
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let profile = dir.file_name()?.to_str()?;
+    let built = profile == "release" || profile == "debug";
+    (built && env::var_os("CARGO").is_some() && Path::new(&manifest).parent() == ours).then_some(profile)
+}
+
+/// Builds the library as the tool was built, since `cargo run` and `cargo test` of this package build the tool alone.
+/// (Were the library a dependency, Cargo would build it twice under one name: tests unwind and programs do not.)
+fn build_under_cargo(dir: &Path) -> Result<(), ToolError> {
+    let (Some(profile), Some(cargo), Some(target)) = (profile_under_cargo(dir), env::var_os("CARGO"), dir.parent())
+    else {
+        return Ok(());
+    };
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "-p", "ashlar-malloc"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    build.arg("--target-dir").arg(target);
+    if profile == "release" {
+        build.arg("--release");
+    }
+    match build.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(ToolError::Failed(format!("`cargo build -p ashlar-malloc`: {status}"))),
+        Err(error) => Err(ToolError::Failed(format!("`cargo build -p ashlar-malloc`: {error}"))),
+    }
+}

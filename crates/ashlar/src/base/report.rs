@@ -1,0 +1,251 @@
+//! Reports of invalid use: one line on standard error that names the cache and the address, then the end of
+//! the program. Built on the stack; nothing here allocates, locks, or unwinds.
+
+use core::fmt::{self, Write};
+
+use crate::base::sync::{AtomicU8, Ordering};
+
+/// Room of a line: that of the longest, which lists the keys of the options.
+const ROOM: usize = 512;
+
+/// A line under construction; what does not fit is cut off, at the end of a character.
+pub(crate) struct Line {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl Line {
+    pub(crate) const fn new() -> Line {
+        Line { bytes: [0; ROOM], len: 0 }
+    }
+
+    /// Prints it.
+    pub(crate) fn print(&mut self) {
+        self.end();
+        #[cfg(feature = "os")]
+        crate::base::os::write_stderr(&self.bytes[..self.len]);
+    }
+
+    /// Gives a line that was cut off its line feed, in place of the last character if there is no room.
+    #[place(cold)]
+    fn end(&mut self) {
+        let cut = self.len > ROOM - 4 && self.bytes[self.len - 1] != b'\n';
+        if !cut {
+            return;
+        }
+        if self.len == ROOM {
+            self.len -= 1;
+            while self.bytes[self.len] & 0xC0 == 0x80 {
+                self.len -= 1;
+            }
+        }
+        self.bytes[self.len] = b'\n';
+        self.len += 1;
+    }
+}
+
+#[place(cold)]
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.len() - self.len;
+        let mut take = text.len().min(room);
+        while !text.is_char_boundary(take) {
+            take -= 1;
+        }
+        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
+        self.len += take;
+        Ok(())
+    }
+}
+
+/// Prints `ashlar: ` and the arguments as one line. Not inlined: its callers should not have the line on their stack.
+#[cold]
+#[inline(never)]
+#[place(cold)]
+pub(crate) fn warn(args: fmt::Arguments<'_>) {
+    let mut line = Line::new();
+    let _ = writeln!(line, "ashlar: {args}");
+    line.print();
+}
+
+/// What stands in for the standard library in a library for programs of other languages: its panic handler, and the function that
+/// frames of an unoptimised `core` name for the case that a panic unwinds, which none does. Weak and hidden, since a program in Rust has one.
+#[cfg(feature = "os")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! panic_handler {
+    () => {
+        #[panic_handler]
+        fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+            $crate::panicked(info)
+        }
+
+        core::arch::global_asm!(".weak rust_eh_personality", ".hidden rust_eh_personality", "rust_eh_personality:");
+    };
+}
+
+/// What a panic comes to there: `what` happened as a line on standard error, then the end of the program by SIGABRT.
+#[cfg(feature = "os")]
+#[doc(hidden)]
+#[cold]
+#[place(cold)]
+pub fn panicked(what: &dyn fmt::Display) -> ! {
+    warn(format_args!("{what}"));
+    crate::base::os::abort()
+}
+
+/// What a report does after its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnError {
+    /// Ends the program by SIGABRT: the default.
+    Abort,
+    /// Goes on; the operation is dropped and a corrupt slab is quarantined.
+    Quarantine,
+}
+
+static ON_ERROR: AtomicU8 = AtomicU8::new(0);
+
+pub(crate) fn set_on_error(action: OnError) {
+    ON_ERROR.store(u8::from(action == OnError::Quarantine), Ordering::Relaxed);
+}
+
+#[cold]
+#[place(cold)]
+fn fail(args: fmt::Arguments<'_>) {
+    warn(args);
+    if ON_ERROR.load(Ordering::Relaxed) == 0 {
+        end();
+    }
+}
+
+#[cfg(feature = "os")]
+#[place(cold)]
+fn end() -> ! {
+    crate::base::os::abort()
+}
+#[cfg(not(feature = "os"))]
+#[place(cold)]
+fn end() -> ! {
+    panic!("ashlar: invalid use of the allocator")
+}
+
+/// The function `construct` of the type `what` takes objects of its own cache, each time it is
+/// called.
+#[cold]
+pub(crate) fn endless_construct(what: &str) -> ! {
+    warn(format_args!("construct() of {what} calls itself without end, through its own cache"));
+    end()
+}
+
+/// An object was freed that is free already.
+#[cold]
+#[place(cold)]
+pub(crate) fn double_free(cache: &str, object: usize) {
+    fail(format_args!("cache {cache}: object {object:#x} was freed twice"));
+}
+
+/// A pointer into the middle of an object was freed.
+#[cold]
+#[place(cold)]
+pub(crate) fn misaligned(cache: &str, object: usize) {
+    fail(format_args!("cache {cache}: no object starts at {object:#x}"));
+}
+
+/// An object of something else was freed to a cache.
+#[cold]
+#[place(cold)]
+pub(crate) fn not_of_cache(cache: &str, object: usize) {
+    fail(format_args!("cache {cache}: {object:#x} is no object of this cache"));
+}
+
+/// A free object was written to: its link does not decode.
+#[cold]
+#[place(cold)]
+pub(crate) fn corrupt_link(cache: &str, at: usize) {
+    fail(format_args!("cache {cache}: free link at {at:#x} is corrupt: written to after it was freed?"));
+}
+
+/// A freelist is shorter or longer than the slab's state says.
+#[cold]
+#[place(cold)]
+pub(crate) fn corrupt_freelist(cache: &str, slab: usize) {
+    fail(format_args!("cache {cache}: freelist of the slab at {slab:#x} is corrupt"));
+}
+
+/// `function` was given an address that no allocation starts at.
+#[cold]
+#[place(cold)]
+pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str>) {
+    match cache {
+        Some(cache) => fail(format_args!("{function}({address:#x}): no object of cache {cache} starts there")),
+        None => fail(format_args!("{function}({address:#x}): not an address that was allocated here")),
+    }
+}
+
+/// `function` was given an object that is free already.
+#[cold]
+#[place(cold)]
+pub(crate) fn freed_twice(function: &str, address: usize, cache: &str) {
+    fail(format_args!("{function}({address:#x}): object of cache {cache} is free already"));
+}
+
+/// `function` was given a huge object that is free already.
+#[cold]
+#[place(cold)]
+pub(crate) fn huge_freed_twice(function: &str, address: usize) {
+    fail(format_args!("{function}({address:#x}): huge object is free already"));
+}
+
+/// `function` was given an address inside a large object, which starts elsewhere.
+#[cold]
+#[place(cold)]
+pub(crate) fn inside_large(function: &str, address: usize, start: usize) {
+    fail(format_args!("{function}({address:#x}): inside the large object at {start:#x}"));
+}
+
+/// `function` was given an address of the zone at which nothing is allocated.
+#[cold]
+#[place(cold)]
+pub(crate) fn not_allocated(function: &str, address: usize) {
+    fail(format_args!("{function}({address:#x}): no object there: freed already, or never allocated"));
+}
+
+/// `function` was given an address of neither the zone nor a mapping.
+#[cold]
+#[place(cold)]
+pub(crate) fn foreign(function: &str, address: usize) {
+    fail(format_args!("{function}({address:#x}): not allocated here, or a huge object freed long ago"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::prelude::rust_2024::*;
+
+    fn ended(text: &str) -> String {
+        let mut line = Line::new();
+        let _ = writeln!(line, "{text}");
+        line.end();
+        core::str::from_utf8(&line.bytes[..line.len]).expect("whole characters").to_owned()
+    }
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        for length in [0, 1, ROOM - 5, ROOM - 4, ROOM - 2, ROOM - 1] {
+            let text = "x".repeat(length);
+            assert_eq!(ended(&text), text + "\n");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_is_one_line_of_whole_characters() {
+        for character in ["x", "\u{e4}", "\u{20ac}", "\u{1f600}"] {
+            for ahead in 0..4 {
+                let text = "x".repeat(ahead) + &character.repeat(ROOM);
+                let line = ended(&text);
+                let kept = line.strip_suffix('\n').expect("a line feed");
+                assert!(text.starts_with(kept) && line.len() > ROOM - 5, "{character}: {} bytes", line.len());
+            }
+        }
+    }
+}

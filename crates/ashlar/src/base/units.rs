@@ -1,0 +1,113 @@
+//! Newtypes and constants that every layer speaks in. Lowest layer: imports nothing of the crate.
+//!
+//! A *page* is always 4 KiB of slab space, whatever the page size of the system is. A system page
+//! may hold several of our pages; only [`crate::pages`] ever thinks about that difference.
+
+/// log2 of [`PAGE_SIZE`].
+pub(crate) const PAGE_SHIFT: u32 = 12;
+/// Bytes in a page of slab space (not the system's page size).
+pub(crate) const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
+/// The order of a huge-page block: 2^9 pages are 2 MiB.
+pub(crate) const BLOCK_ORDER: u8 = 9;
+/// Pages in a huge-page block.
+pub(crate) const BLOCK_PAGES: usize = 1 << BLOCK_ORDER;
+/// Bytes in a huge-page block.
+pub(crate) const BLOCK_SIZE: usize = PAGE_SIZE << BLOCK_ORDER;
+/// Bytes of a cache line, as all x86-64 and most aarch64 processors have it.
+pub(crate) const CACHE_LINE: usize = 64;
+/// Most objects that one slab can hold (the kernel's 15-bit `objects` field).
+pub(crate) const MAX_OBJECTS_PER_SLAB: usize = 32767;
+/// Where the index of an object of a slab is expected: none. It ends every freelist.
+pub(crate) const NO_OBJECT: u16 = u16::MAX;
+/// The largest kmalloc size that ever has a cache, in bytes.
+pub(crate) const LARGEST_KMALLOC_CLASS: usize = 65536;
+/// Bytes of addresses that the zone may come to. Each page has a number of 32 bits: see
+/// [`PageIndex`].
+pub(crate) const MAX_ZONE_BYTES: usize = 8 << 40;
+const _: () = assert!(MAX_ZONE_BYTES / PAGE_SIZE < u32::MAX as usize);
+/// Most NUMA nodes, real or fake.
+pub(crate) const MAX_NODES: usize = 64;
+
+/// Size of a run of pages: `2^order` pages of [`PAGE_SIZE`] bytes. Source: the kernel's page allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Order(pub(crate) u8);
+
+impl Order {
+    /// Pages in a run of this order.
+    #[inline]
+    pub(crate) const fn pages(self) -> usize {
+        1 << self.0
+    }
+
+    /// Bytes in a run of this order.
+    #[inline]
+    pub(crate) const fn bytes(self) -> usize {
+        PAGE_SIZE << self.0
+    }
+
+    /// The smallest order that holds `bytes` (the kernel's `get_order`); `bytes` of 0 gives order 0.
+    #[inline]
+    pub(crate) const fn for_bytes(bytes: usize) -> Order {
+        let pages = bytes.div_ceil(PAGE_SIZE);
+        if pages <= 1 {
+            return Order(0);
+        }
+        Order((usize::BITS - (pages - 1).leading_zeros()) as u8)
+    }
+}
+
+/// A CPU number as the operating system counts them; numbers may be sparse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CpuId(pub(crate) u32);
+
+/// A NUMA node, real or fake, counted from 0 without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeId(pub u8);
+
+/// Number of a page inside the zone: (address - zone base) / [`PAGE_SIZE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PageIndex(pub(crate) u32);
+
+impl PageIndex {
+    /// The end mark of lists of pages.
+    pub(crate) const NONE: PageIndex = PageIndex(u32::MAX);
+
+    /// The page `n` after this one.
+    #[inline]
+    pub(crate) const fn add(self, n: usize) -> PageIndex {
+        PageIndex(self.0 + n as u32)
+    }
+}
+
+/// Rounds `value` up to a multiple of `align`, a power of two; `None` on overflow.
+#[inline]
+pub(crate) const fn checked_align_up(value: usize, align: usize) -> Option<usize> {
+    match value.checked_add(align - 1) {
+        Some(v) => Some(v & !(align - 1)),
+        None => None,
+    }
+}
+
+/// Rounds `value` up to a multiple of `align`, a power of two.
+#[inline]
+pub(crate) const fn align_up(value: usize, align: usize) -> usize {
+    (value + align - 1) & !(align - 1)
+}
+
+#[cfg(all(test, not(ashlar_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_is_the_smallest_that_holds() {
+        for (bytes, order) in [(0, 0), (1, 0), (4096, 0), (4097, 1), (8192, 1), (8193, 2), (1 << 21, 9)] {
+            assert_eq!(Order::for_bytes(bytes), Order(order), "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn align_up_checks_overflow() {
+        assert_eq!(checked_align_up(usize::MAX - 2, 4096), None);
+        assert_eq!(checked_align_up(4095, 4096), Some(4096));
+    }
+}

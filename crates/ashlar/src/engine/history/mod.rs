@@ -1,0 +1,14 @@
+//! The engines of history: every other system that the seeds measured, each a folder with the same contract
+//! ([`crate::engine`]).
+//!
+//! | folder | engines | what it is |
+//! |---|---|---|
+//! | [`slub`] | `slub` to `slub-bulk` | SLUB with CPU slabs, 2007 to 2015, in six stages |
+//! | [`slab_queues`] | `slab` | SLAB: queues of objects in front of slabs |
+//! | [`slob`] | `slob` | SLOB: objects of all sizes side by side, under one lock |
+//! | [`slob_pools`] | `slob-seg`, `slob-cache` | SLOB's successors: pages of one size of objects |
+
+pub(crate) mod slab_queues;
+pub(crate) mod slob;
+pub(crate) mod slob_pools;
+pub(crate) mod slub;

@@ -1,0 +1,499 @@
+//! SLAB: queues of objects in front of slabs, as in the kernel from 1996 to 6.7.
+//!
+//! ```text
+//!  CPU:   array cache: a stack of objects          the CPU's lock, at every operation
+//!  node:  alien caches, one a remote node          alien lock, at every free to that node
+//!         shared array                             list_lock, once a batch
+//!         full, partial and free slabs             list_lock, once a batch
+//!  zone:  pages                                    zone lock, once a slab
+//! ```
+//!
+//! An allocation takes the object that came last off its CPU's array. An empty array is refilled by a batch: out of the
+//! shared array, else out of slabs, partial ones first; else a slab is new. A free puts the object on its CPU's array;
+//! when that is at its limit, its oldest batch goes to the shared array, or to slabs where that is full. Objects of another
+//! node never come on an array: they gather in the alien cache of that node, twelve at a time, or go there one
+//! by one with the option `noaliencache`. Free slabs stay until a node has more free objects than its `free_limit`.
+//! The reaper ([`reap`]) empties in small steps what is not in use.
+//!
+//! A slab has no word of links: the indices of its free objects stand in an array ([`lists`]), whose place and the
+//! colours of slabs are the business of [`layout`]. So free objects are never written to, but for the one that holds
+//! the array of a slab of small objects.
+//!
+//! * [`array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]: memory of arrays.
+//! * [`state`]: tunables, nodes.
+//! * [`lists`]: slabs. [`layout`]: geometry. [`reap`]: giving back.
+//! * this file: the contract of engines.
+//!
+//! The kernel disables interrupts around all of it. The stand-in is the lock of the CPU, as in the first stage of SLUB.
+
+mod alien;
+mod array;
+mod here;
+pub(crate) mod layout;
+mod lists;
+pub(crate) mod pool;
+mod reap;
+mod state;
+
+pub(crate) use reap::{reap, round_now, set_walk};
+pub use state::QueueTunables;
+pub(crate) use state::{MAX_LIMIT, MAX_SHARED, QueueOptions, State, close, tune};
+
+use crate::base::report;
+use crate::base::sync::{Ordering, bump};
+use crate::base::units::{NodeId, PageIndex};
+use crate::engine::history::slub::{all_cpus, this_cpu};
+use crate::engine::{Counts, RawCache, Usage};
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::zone::ZONE;
+use crate::percpu::area::PERCPU;
+use crate::percpu::{self, pages};
+use crate::slab::counters::SlowPathStats;
+use crate::slab::geometry::IndexArray;
+use array::ArrayCache;
+use here::{Here, count_lock};
+use lists::After;
+use state::{give_array, queues};
+
+/// Bytes of slabs on a node above which the background thread is woken when they become more.
+const BYTES_WORTH_REAPING: usize = 1 << 20;
+
+/// See [`crate::engine::alloc`]. Not inlined: every engine behind the entry points would pay for its registers.
+#[inline(never)]
+#[place(cold)]
+pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
+    let here = Here::take();
+    if let Some(array) = here.array(cache) {
+        count_lock(array);
+        let object = array.pop();
+        if object != 0 {
+            return object as *mut u8;
+        }
+    }
+    alloc_slow(cache, here)
+}
+
+#[cold]
+#[inline(never)]
+#[place(cold)]
+fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
+    let node = PERCPU.node_of(here.cpu());
+    let mut after = After::NOTHING;
+    let object = match give_array(cache, &here) {
+        Some(array) => {
+            bump(&array.alloc_slow);
+            queues(cache).node(node).lists.lock().refill(cache, array, &mut after);
+            array.pop()
+        }
+        None => take_one(cache, node, &mut after),
+    };
+    drop(here);
+    after.settle(cache);
+    percpu::adopt_thread();
+    reap::tick();
+    if object != 0 {
+        return object as *mut u8;
+    }
+    from_nodes(cache, node)
+}
+
+/// One object out of the slabs of a node; 0 for none.
+#[place(cold)]
+fn take_one(cache: &'static RawCache, node: NodeId, after: &mut After) -> usize {
+    let mut object = 0;
+    queues(cache).node(node).lists.lock().take(cache, 1, |taken| object = taken, after);
+    object
+}
+
+/// One object of a new slab of `home`, or of whatever other node has one; null when memory ends.
+#[place(cold)]
+fn from_nodes(cache: &'static RawCache, home: NodeId) -> *mut u8 {
+    let once = || from_first_node(cache, home);
+    // Stores of other caches may hold the last memory there is.
+    let object = once().or_else(|| ZONE.take_after_all(once));
+    object.unwrap_or(0) as *mut u8
+}
+
+/// One object of a new slab of `home`, or of the first other node that has one. Not part of the closure that calls it, because
+/// closures are not placed.
+#[inline(never)]
+#[place(cold)]
+fn from_first_node(cache: &'static RawCache, home: NodeId) -> Option<usize> {
+    let nodes = queues(cache).nodes.len();
+    (0..nodes).find_map(|i| {
+        let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
+        let mut after = After::NOTHING;
+        let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
+        after.settle(cache);
+        if taken == 0 { grow(cache, node) } else { Some(taken) }
+    })
+}
+
+/// One object of a new slab of `node`. If this CPU is of that node its array gets a batch of others.
+#[place(cold)]
+fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
+    let geometry = &cache.slabs.geometry;
+    let page = pages::alloc(node, geometry.order)?.first;
+    let own = queues(cache).node(node);
+    let colour = own.lists.lock().next_colour(geometry.colours) * geometry.colour_off;
+    let head = MEMMAP.head(page);
+    head.init(core::ptr::from_ref(cache) as usize, geometry.max_objects, geometry.order.0, node.0);
+    head.set_colour(colour);
+    if !lists::open_slab(cache, page) {
+        pages::free(page, geometry.order);
+        return None;
+    }
+    let first = MEMMAP.address_of(page) + colour;
+    for index in 0..usize::from(geometry.max_objects) {
+        cache.slabs.carve(first + index * geometry.stride);
+    }
+    MEMMAP.set_class(page, geometry.order.pages(), cache.slabs.class_word(0), |back| cache.slabs.class_word(back));
+    let entry = &cache.slabs.nodes[usize::from(node.0)];
+    let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
+    if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
+        crate::base::background::wake();
+    }
+    // The thread may be elsewhere by now.
+    let here = Here::take();
+    let array = here.array(cache).filter(|_| PERCPU.node_of(here.cpu()) == node);
+    let more = array.map_or(0, |array| array.batchcount().min(array.room()));
+    let mut object = 0;
+    let mut after = After::NOTHING;
+    let take = |taken| {
+        if object == 0 {
+            object = taken;
+        } else if let Some(array) = array {
+            array.push(taken);
+        }
+    };
+    own.lists.lock().add_slab(cache, page, 1 + more, take, &mut after);
+    drop(here);
+    after.settle(cache);
+    Some(object)
+}
+
+/// See [`crate::engine::alloc_on`].
+#[place(cold)]
+pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+    if PERCPU.node_of(this_cpu()) == node {
+        // Moved meanwhile, it has an object of another node: as when the node has none.
+        return alloc(cache);
+    }
+    percpu::adopt_thread();
+    let mut after = After::NOTHING;
+    let object = take_one(cache, node, &mut after);
+    after.settle(cache);
+    if object != 0 { object as *mut u8 } else { from_nodes(cache, node) }
+}
+
+/// See [`crate::engine::free`].
+#[place(cold)]
+pub(crate) fn free(cache: &'static RawCache, object: usize) {
+    if let Some(page) = MEMMAP.page_of(object) {
+        let class = MEMMAP.class_of(page);
+        let first = PageIndex(page.0.wrapping_sub(class.back()));
+        if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == core::ptr::from_ref(cache) as usize {
+            return free_in(cache, first, object);
+        }
+    }
+    report::not_of_cache(cache.name(), object);
+}
+
+/// See [`crate::engine::free_in`]. Not inlined, as [`alloc`].
+#[inline(never)]
+#[place(cold)]
+pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+    let head = MEMMAP.head(slab);
+    let offset = object.wrapping_sub(MEMMAP.address_of(slab)).wrapping_sub(head.colour());
+    // An offset that wrapped around is none of an object.
+    let index = if offset < cache.slabs.geometry.order.bytes() { cache.slabs.geometry.index_of(offset) } else { None };
+    if index.is_none_or(|index| index >= head.objects()) {
+        return report::misaligned(cache.name(), object);
+    }
+    let here = Here::take();
+    if queues(cache).nodes.len() > 1 && PERCPU.node_of(here.cpu()).0 != head.node() {
+        return free_remote(cache, here, NodeId(head.node()), object);
+    }
+    let Some(array) = here.array(cache) else { return free_slow(cache, here, object) };
+    count_lock(array);
+    if array.top() == object {
+        drop(here);
+        return report::double_free(cache.name(), object);
+    }
+    if !array.push(object) {
+        free_slow(cache, here, object);
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[place(cold)]
+fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
+    let own = queues(cache).node(PERCPU.node_of(here.cpu()));
+    let mut after = After::NOTHING;
+    match give_array(cache, &here) {
+        Some(array) => {
+            if array.room() == 0 {
+                bump(&array.free_slow);
+                own.lists.lock().flush(cache, array, &mut after);
+            }
+            array.push(object);
+        }
+        None => own.lists.lock().free_block(cache, &[object], &mut after),
+    }
+    drop(here);
+    after.settle(cache);
+    percpu::adopt_thread();
+    reap::tick();
+    crate::base::background::settle();
+}
+
+/// A free to another node: into its alien cache, or straight to its slab.
+#[cold]
+#[inline(never)]
+#[place(cold)]
+fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize) {
+    let queues = queues(cache);
+    let own = queues.node(PERCPU.node_of(here.cpu()));
+    let mut after = After::NOTHING;
+    let mut twice = false;
+    if let Some(array) = give_array(cache, &here) {
+        count_lock(array);
+    }
+    if cache.state.slab.noaliencache {
+        queues.node(home).lists.lock().free_block(cache, &[object], &mut after);
+    } else {
+        let mut alien = own.aliens[usize::from(home.0) % own.aliens.len()].lock();
+        twice = !alien.free(cache, &queues.node(home).lists, object, &mut after);
+    }
+    drop(here);
+    after.settle(cache);
+    if twice {
+        report::double_free(cache.name(), object);
+    }
+    percpu::adopt_thread();
+    reap::tick();
+    crate::base::background::settle();
+}
+
+/// See [`crate::engine::alloc_bulk`]: whole runs of objects under one lock, while the CPU's array has them.
+#[place(cold)]
+pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
+    let mut got = 0;
+    while got < out.len() {
+        let here = Here::take();
+        if let Some(array) = here.array(cache) {
+            count_lock(array);
+            while got < out.len() {
+                let object = array.pop();
+                if object == 0 {
+                    break;
+                }
+                out[got] = object;
+                got += 1;
+            }
+        }
+        if got == out.len() {
+            break;
+        }
+        let object = alloc_slow(cache, here);
+        if object.is_null() {
+            free_bulk(cache, &out[..got]);
+            return false;
+        }
+        out[got] = object as usize;
+        got += 1;
+    }
+    true
+}
+
+/// See [`crate::engine::free_bulk`].
+pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
+    objects.iter().for_each(|&object| free(cache, object));
+}
+
+/// See [`crate::engine::drain_cpus`]: arrays of CPUs, alien caches, shared arrays.
+#[place(cold)]
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
+    for cpu in all_cpus() {
+        let mut after = After::NOTHING;
+        let here = Here::of(cpu);
+        if let Some(array) = here.array(cache) {
+            let own = queues(cache).node(PERCPU.node_of(cpu));
+            own.lists.lock().drain(cache, array, usize::MAX, &mut after);
+        }
+        drop(here);
+        after.settle(cache);
+    }
+    drain_nodes(cache);
+    true
+}
+
+/// Brings what alien caches and shared arrays hold back to slabs.
+#[place(cold)]
+fn drain_nodes(cache: &'static RawCache) {
+    let nodes = queues(cache).nodes;
+    for node in nodes {
+        for (home, alien) in node.aliens.iter().enumerate() {
+            let mut after = After::NOTHING;
+            alien.lock().drain(cache, &nodes[home].lists, &mut after);
+            after.settle(cache);
+        }
+    }
+    for node in nodes {
+        let mut after = After::NOTHING;
+        let mut lists = node.lists.lock();
+        if let Some(shared) = lists.shared {
+            lists.drain(cache, shared, usize::MAX, &mut after);
+        }
+        drop(lists);
+        after.settle(cache);
+    }
+}
+
+/// See [`crate::engine::trim`]: free slabs go, however few they are.
+#[place(cold)]
+pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
+    let mut left = 0;
+    for (id, node) in queues(cache).nodes.iter().enumerate() {
+        let mut after = After::NOTHING;
+        node.lists.lock().drop_free(cache, usize::MAX, &mut after);
+        after.settle(cache);
+        left += cache.slabs.nodes[id].counters.slabs();
+    }
+    left
+}
+
+/// See [`crate::engine::usage`].
+#[place(cold)]
+pub(crate) fn usage(cache: &'static RawCache) -> Usage {
+    let mut usage = Usage::default();
+    let mut free = 0;
+    for (id, node) in queues(cache).nodes.iter().enumerate() {
+        usage.cached += node.aliens.iter().map(|alien| alien.lock().avail()).sum::<usize>();
+        let lists = node.lists.lock();
+        usage.partial += lists.partial.count;
+        usage.cached += lists.shared.map_or(0, ArrayCache::avail);
+        free += lists.free_objects;
+        drop(lists);
+        usage.slabs += cache.slabs.nodes[id].counters.slabs();
+        usage.objects += cache.slabs.nodes[id].counters.objects();
+    }
+    for cpu in all_cpus() {
+        let here = Here::of(cpu);
+        usage.cached += here.array(cache).map_or(0, ArrayCache::avail);
+    }
+    usage.live = usage.objects.saturating_sub(free).saturating_sub(usage.cached);
+    usage.bytes = usage.slabs * cache.slabs.geometry.order.bytes();
+    usage
+}
+
+/// See [`crate::engine::held_bytes`]: shared arrays, alien caches and free slabs.
+#[inline(never)]
+#[place(cold)]
+pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
+    let objects = |node: &state::Node| {
+        let aliens: usize = node.aliens.iter().map(|alien| alien.lock().avail()).sum();
+        let lists = node.lists.lock();
+        let slabs = lists.free.count * usize::from(cache.slabs.geometry.max_objects);
+        aliens + lists.shared.map_or(0, ArrayCache::avail) + slabs
+    };
+    queues(cache).nodes.iter().map(objects).sum::<usize>() * cache.slabs.geometry.stride
+}
+
+/// See [`crate::engine::release_held`].
+pub(crate) fn release_held(cache: &'static RawCache) {
+    drain_nodes(cache);
+    trim_slabs(cache);
+}
+
+/// See [`crate::engine::counts`]. An array may be replaced at any time, so each is looked at under its CPU's lock.
+#[place(cold)]
+pub(crate) fn counts(cache: &'static RawCache) -> Counts {
+    let mut sum = Counts::default();
+    for node in queues(cache).nodes {
+        sum.list_locks += node.lists.taken() as u64;
+        sum.alien_locks += node.aliens.iter().map(|alien| alien.taken() as u64).sum::<u64>();
+    }
+    for cpu in all_cpus() {
+        let here = Here::of(cpu);
+        let Some(array) = here.array(cache) else { continue };
+        sum.alloc_slow += array.alloc_slow.load(Ordering::Relaxed) as u64;
+        sum.free_slow += array.free_slow.load(Ordering::Relaxed) as u64;
+        sum.cpu_locks += array.locks.load(Ordering::Relaxed) as u64;
+    }
+    sum
+}
+
+/// See [`crate::engine::list_lock_held`].
+pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
+    queues(cache).nodes.iter().any(|node| node.lists.is_held())
+}
+
+/// See [`crate::engine::slow_path_stats`].
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+    cache.slabs.slow_path_stats()
+}
+
+/// The queues of a cache at one moment: what slabinfo says of a cache of SLAB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueInfo {
+    /// The tunables in force.
+    pub tunables: QueueTunables,
+    /// Where the index arrays of slabs lie.
+    pub array: IndexArray,
+    /// Different offsets of the first object in a slab.
+    pub colours: usize,
+    /// Objects in shared arrays.
+    pub shared_avail: usize,
+    /// Objects in alien caches.
+    pub alien_avail: usize,
+    /// Free objects above which each node gives free slabs back; that of node 0.
+    pub free_limit: usize,
+    /// Slabs without a live or cached object that are kept.
+    pub free_slabs: usize,
+    /// Refills of a CPU's array out of a shared array.
+    pub shared_refills: u64,
+    /// Frees into alien caches.
+    pub alien_frees: u64,
+    /// Times that an alien cache was full.
+    pub alien_overflows: u64,
+    /// Objects that the reaper brought back to slabs.
+    pub reaped: u64,
+}
+
+/// The queues of a cache of this engine.
+#[place(cold)]
+pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
+    let queues = queues(cache);
+    let mut info = QueueInfo {
+        tunables: queues.tunables(),
+        array: cache.slabs.geometry.array,
+        colours: cache.slabs.geometry.colours,
+        shared_avail: 0,
+        alien_avail: 0,
+        free_limit: 0,
+        free_slabs: 0,
+        shared_refills: 0,
+        alien_frees: 0,
+        alien_overflows: 0,
+        reaped: 0,
+    };
+    for (id, node) in queues.nodes.iter().enumerate() {
+        for alien in node.aliens {
+            let alien = alien.lock();
+            info.alien_avail += alien.avail();
+            info.alien_frees += alien.frees;
+            info.alien_overflows += alien.overflows;
+        }
+        let lists = node.lists.lock();
+        info.shared_avail += lists.shared.map_or(0, ArrayCache::avail);
+        info.free_slabs += lists.free.count;
+        info.shared_refills += lists.shared_refills;
+        info.reaped += lists.reaped;
+        if id == 0 {
+            info.free_limit = lists.free_limit;
+        }
+    }
+    info
+}

@@ -1,0 +1,301 @@
+//! What SLAB keeps for a cache beside its slabs: tunables, nodes with their lists and alien caches.
+#![allow(unsafe_code, reason = "fork handlers release locks without a guard")]
+
+use super::alien::{ALIEN_LIMIT, AlienCache};
+use super::array::ArrayCache;
+use super::here::Here;
+use super::lists::{After, Lists};
+use crate::base::error::{CreateError, TuneError};
+use crate::base::sync::{AtomicUsize, Ordering, SpinLock, Visit};
+use crate::base::units::{NodeId, PAGE_SIZE};
+use crate::engine::history::slub::all_cpus;
+use crate::engine::{RawCache, Tunable};
+use crate::pages::meta::meta_slice;
+use crate::pages::zone::ZONE;
+use crate::percpu::area::PERCPU;
+use crate::percpu::{drain, lock};
+use crate::slab::geometry::Geometry;
+
+/// Most objects in a CPU's array.
+pub(crate) const MAX_LIMIT: usize = 8192;
+/// Largest shared factor, and most objects in a shared array.
+pub(crate) const MAX_SHARED: usize = 64;
+const MAX_SHARED_OBJECTS: usize = 1 << 16;
+
+/// The tunables of a cache of the engine `slab`; the columns `limit`, `batchcount` and `sharedfactor` of slabinfo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueTunables {
+    /// Objects in the array of one CPU: 1 to 8192.
+    pub limit: usize,
+    /// Objects that move between an array and the node at a time: 1 to `limit`.
+    pub batchcount: usize,
+    /// Batches in the array that the CPUs of a node share: 0 to 64, and no more than 65536 objects.
+    pub shared: usize,
+}
+
+#[place(cold)]
+impl QueueTunables {
+    /// The kernel's defaults for objects of `stride` bytes on a machine with `cpus` CPUs.
+    pub(super) const fn by_size(stride: usize, cpus: u32) -> QueueTunables {
+        let limit = if stride > 131_072 {
+            1
+        } else if stride > PAGE_SIZE {
+            8
+        } else if stride > 1024 {
+            24
+        } else if stride > 256 {
+            54
+        } else {
+            120
+        };
+        let shared = if stride <= PAGE_SIZE && cpus > 1 { 8 } else { 0 };
+        QueueTunables { limit, batchcount: limit.div_ceil(2), shared }
+    }
+
+    /// The same with the options of the process, each cut to what the others leave it.
+    fn with(self, options: &QueueOptions) -> QueueTunables {
+        let limit = options.limit.unwrap_or(self.limit);
+        let by_limit = if options.limit.is_some() { limit.div_ceil(2) } else { self.batchcount };
+        let batchcount = options.batchcount.unwrap_or(by_limit).min(limit);
+        let shared = options.shared.unwrap_or(self.shared).min(MAX_SHARED_OBJECTS / batchcount);
+        QueueTunables { limit, batchcount, shared }
+    }
+
+    fn check(&self) -> Result<(), TuneError> {
+        if !(1..=MAX_LIMIT).contains(&self.limit) {
+            return Err(TuneError::Range(Tunable::Limit.expected()));
+        }
+        if !(1..=self.limit).contains(&self.batchcount) {
+            return Err(TuneError::Range(Tunable::BatchCount.expected()));
+        }
+        if self.shared > MAX_SHARED || self.shared * self.batchcount > MAX_SHARED_OBJECTS {
+            return Err(TuneError::Range(Tunable::Shared.expected()));
+        }
+        Ok(())
+    }
+}
+
+/// What the options of the process say of queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueOptions {
+    pub(crate) limit: Option<usize>,
+    pub(crate) batchcount: Option<usize>,
+    pub(crate) shared: Option<usize>,
+    /// Objects of other nodes go straight to their slabs.
+    pub(crate) noaliencache: bool,
+}
+
+/// What a cache keeps for one node.
+pub(crate) struct Node {
+    pub(super) lists: SpinLock<Lists>,
+    /// An alien cache for each node, this one's without use; empty on machines with one node.
+    pub(super) aliens: &'static [SpinLock<AlienCache>],
+}
+
+/// What a cache keeps; in metadata memory, and used again by later caches in the same entry of the registry.
+pub(crate) struct Queues {
+    limit: AtomicUsize,
+    batchcount: AtomicUsize,
+    shared: AtomicUsize,
+    pub(super) nodes: &'static [Node],
+}
+
+/// What [`crate::engine::EngineState`] has of it.
+#[derive(Clone, Copy)]
+pub(crate) struct State {
+    /// Place in the per-CPU areas: its first word is the address of the CPU's array, 0 until it has one.
+    pub(super) place: u16,
+    /// The option of the process: no alien caches.
+    pub(super) noaliencache: bool,
+    /// One, or none before a cache of this engine was here.
+    queues: &'static [Queues],
+}
+
+/// The queues of a cache of this engine.
+#[inline]
+pub(super) fn queues(cache: &RawCache) -> &'static Queues {
+    &cache.state.slab.queues[0]
+}
+
+/// CPUs of a node.
+fn cpus_of(node: usize) -> usize {
+    all_cpus().filter(|&cpu| usize::from(PERCPU.node_of(cpu).0) == node).count()
+}
+
+#[place(cold)]
+impl Queues {
+    /// Queues for each node, in metadata memory.
+    fn make() -> Option<&'static [Queues]> {
+        let nodes = ZONE.nodes();
+        let zero = || AtomicUsize::new(0);
+        meta_slice(1, || {
+            let nodes = meta_slice(nodes, || {
+                let aliens = if nodes > 1 { nodes } else { 0 };
+                let aliens = meta_slice(aliens, || Some(SpinLock::new(AlienCache::NEW)))?;
+                Some(Node { lists: SpinLock::new(Lists::NEW), aliens })
+            })?;
+            Some(Queues { limit: zero(), batchcount: zero(), shared: zero(), nodes })
+        })
+    }
+
+    pub(super) fn tunables(&self) -> QueueTunables {
+        let read = |value: &AtomicUsize| value.load(Ordering::Relaxed);
+        QueueTunables { limit: read(&self.limit), batchcount: read(&self.batchcount), shared: read(&self.shared) }
+    }
+
+    fn set(&self, tunables: &QueueTunables) {
+        self.limit.store(tunables.limit, Ordering::Relaxed);
+        self.batchcount.store(tunables.batchcount, Ordering::Relaxed);
+        self.shared.store(tunables.shared, Ordering::Relaxed);
+    }
+
+    /// The entry of a node.
+    #[inline]
+    pub(super) fn node(&self, id: NodeId) -> &'static Node {
+        &self.nodes[usize::from(id.0) % self.nodes.len()]
+    }
+
+    /// Gives a node what follows from the tunables, but for the shared array.
+    fn tune_node(&self, id: usize, geometry: &Geometry) {
+        let tunables = self.tunables();
+        let node = &self.nodes[id];
+        for alien in node.aliens {
+            // Lowered below what is in it, it is full and drains at the next free.
+            alien.lock().limit = if tunables.limit > 1 { ALIEN_LIMIT } else { 1 };
+        }
+        node.lists.lock().free_limit = (1 + cpus_of(id)) * tunables.batchcount + usize::from(geometry.max_objects);
+    }
+}
+
+/// A shared array of the size that the tunables ask for; `Some(None)` where they ask for none.
+fn new_shared(tunables: &QueueTunables) -> Option<Option<&'static ArrayCache>> {
+    match tunables.shared * tunables.batchcount {
+        0 => Some(None),
+        objects => ArrayCache::new(objects, tunables.batchcount).map(Some),
+    }
+}
+
+#[place(cold)]
+impl State {
+    pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
+
+    /// See [`crate::engine::EngineState::open`].
+    #[inline(never)]
+    pub(crate) fn open(&mut self, geometry: &Geometry, options: &QueueOptions) -> Result<(), CreateError> {
+        lock::want();
+        self.noaliencache = options.noaliencache;
+        if self.queues.is_empty() {
+            self.queues = Queues::make().ok_or(CreateError::OutOfMemory)?;
+        }
+        self.place = PERCPU.claim_slot().ok_or(CreateError::TooManyCaches)?;
+        for cpu in all_cpus() {
+            // SAFETY: the place was just claimed, so nobody else knows it; it lies in the committed areas.
+            unsafe { PERCPU.slot(cpu, self.place).cast::<[usize; 2]>().write_volatile([0; 2]) };
+        }
+        let queues = &self.queues[0];
+        let tunables = QueueTunables::by_size(geometry.stride, PERCPU.cpus.load(Ordering::Relaxed)).with(options);
+        queues.set(&tunables);
+        for (id, node) in queues.nodes.iter().enumerate() {
+            *node.lists.lock() = Lists::NEW;
+            for alien in node.aliens {
+                *alien.lock() = AlienCache::NEW;
+                alien.reset_taken();
+            }
+            // A shared array is worth having, but not worth failing for.
+            node.lists.lock().shared = new_shared(&tunables).flatten();
+            queues.tune_node(id, geometry);
+            node.lists.reset_taken();
+        }
+        Ok(())
+    }
+
+    /// Visits all locks in it, for a fork.
+    pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
+        let nodes = || self.queues.iter().flat_map(|queues| queues.nodes);
+        nodes().flat_map(|node| node.aliens).for_each(|alien| visit(alien.word()));
+        nodes().for_each(|node| visit(node.lists.word()));
+    }
+}
+
+/// See [`crate::engine::close`]: no slab and no object is left.
+#[place(cold)]
+pub(crate) fn close(cache: &'static RawCache) {
+    for cpu in all_cpus() {
+        let here = Here::of(cpu);
+        if let Some(array) = here.array(cache) {
+            here.set_array(cache, None);
+            array.retire();
+        }
+    }
+    for node in queues(cache).nodes {
+        if let Some(shared) = node.lists.lock().shared.take() {
+            shared.retire();
+        }
+    }
+    PERCPU.release_slot(cache.state.slab.place);
+}
+
+/// Makes an array for a CPU that has none; `None` when memory ends.
+#[place(cold)]
+pub(super) fn give_array(cache: &'static RawCache, here: &Here) -> Option<&'static ArrayCache> {
+    if let Some(array) = here.array(cache) {
+        return Some(array);
+    }
+    let tunables = queues(cache).tunables();
+    let array = ArrayCache::new(tunables.limit, tunables.batchcount)?;
+    here.set_array(cache, Some(array));
+    Some(array)
+}
+
+/// Sets the tunables of a cache. Objects that do not fit any more go back to their slabs.
+#[place(cold)]
+pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result<(), TuneError> {
+    tunables.check()?;
+    let _one_at_a_time = drain::one_at_a_time();
+    let queues = queues(cache);
+    // Memory first, so that nothing has changed when there is none.
+    let mut shared = [None; crate::base::units::MAX_NODES];
+    let mut had = true;
+    for place in &mut shared[..queues.nodes.len()] {
+        match new_shared(tunables) {
+            Some(array) => *place = array,
+            None => had = false,
+        }
+    }
+    if !had {
+        shared.into_iter().flatten().for_each(ArrayCache::retire);
+        return Err(TuneError::OutOfMemory);
+    }
+    queues.set(tunables);
+    let mut after = After::NOTHING;
+    for (id, new) in shared[..queues.nodes.len()].iter().enumerate() {
+        queues.tune_node(id, &cache.slabs.geometry);
+        let old = queues.nodes[id].lists.lock().replace_shared(cache, *new, &mut after);
+        if let Some(old) = old {
+            old.retire();
+        }
+    }
+    for cpu in all_cpus() {
+        tune_cpu(cache, &Here::of(cpu), tunables, &mut after);
+    }
+    after.settle(cache);
+    Ok(())
+}
+
+/// Gives a CPU's array its new limit, or the CPU a larger array. One that cannot grow keeps what it can hold.
+#[place(cold)]
+fn tune_cpu(cache: &'static RawCache, here: &Here, tunables: &QueueTunables, after: &mut After) {
+    let Some(array) = here.array(cache) else { return };
+    let node = queues(cache).node(PERCPU.node_of(here.cpu()));
+    if array.capacity() < tunables.limit
+        && let Some(larger) = ArrayCache::new(tunables.limit, tunables.batchcount)
+    {
+        larger.take_over(array);
+        here.set_array(cache, Some(larger));
+        array.retire();
+        return;
+    }
+    let limit = tunables.limit.min(array.capacity());
+    node.lists.lock().drain(cache, array, array.avail().saturating_sub(limit), after);
+    array.tune(limit, tunables.batchcount.min(limit));
+}

@@ -1,0 +1,342 @@
+//! The segregated successors of SLOB: `slob-seg` and `slob-cache`. Constant time, bounded memory, small code.
+//!
+//! ```text
+//!  pool, node:  pages with free objects    one list, one lock
+//!  page:        free objects of one size   a linked list, and objects that were never used
+//!  zone:        pages                      when the list is empty; back when a page is, but for one
+//! ```
+//!
+//! All objects of a page have one size, so any free one will do: an allocation takes the first object of the first page of the
+//! list, a free puts its object in front of its page's. Neither contains a loop over anything that grows. Which pages serve a
+//! cache is its *pool* ([`pools`]): in `slob-seg` there is one for each power of two, for all caches of that size;
+//! in `slob-cache` each cache has its own, and caches with objects alike share one, by the kernel's rules of merging.
+//! Source: the two mails of 2021 that proposed them. kmalloc's caches and malloc's have pools of their own, so that `kfree`, which
+//! is told no cache, charges the right one.
+//!
+//! The page is a slab like the default's: state word, links, partial list, head. Its owner is the pool. All changes happen under the
+//! list_lock of the pool's node. The constructor is called for each allocation, as in SLOB.
+//!
+//! ## Double frees
+//! The link of a free object decodes, and allocation clears it; so one look at the place tells whether an object is free
+//! already. Only if it seems so is the freelist walked, to be sure.
+#![allow(unsafe_code, reason = "links and frees objects")]
+
+pub(crate) mod pools;
+
+pub(crate) use pools::{attach, close, for_each_lock, home, open};
+
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{NodeId, PageIndex};
+use crate::engine::{Counts, RawCache, Usage, tally};
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::zone::{RunAlign, ZONE};
+use crate::percpu::{self, area::PERCPU};
+use crate::slab::counters::SlowPathStats;
+use crate::slab::freelist::{read_link, write_link};
+use crate::slab::node::Node;
+use crate::slab::state::{NO_OBJECT, SlabState};
+use pools::{Pool, pool_of};
+
+/// Empty pages that the list of a pool keeps on a node: without one, a program at the edge of a page would take and give back a
+/// page with every object.
+pub(crate) const KEPT: usize = 1;
+
+fn link_at(pages: &RawCache, base: usize, index: u16) -> usize {
+    base + usize::from(index) * pages.slabs.geometry.stride + pages.slabs.geometry.link_offset
+}
+
+/// What a look at the list of a node gave.
+enum Taken {
+    Object(usize),
+    /// No page there has a free object.
+    Nothing,
+    /// The first page is corrupt, and off the list now; the address of the bad link.
+    Corrupt(usize),
+}
+
+/// The first object of the first page of a node's list.
+#[place(cold)]
+fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Taken {
+    let mut list = pages.slabs.nodes[node].list.lock();
+    let page = list.first();
+    if page == PageIndex::NONE {
+        return Taken::Nothing;
+    }
+    let head = MEMMAP.head(page);
+    let base = MEMMAP.address_of(page);
+    let state = SlabState(head.state.load(Ordering::Relaxed));
+    let (index, new) = if state.head() == NO_OBJECT {
+        (state.carved(), state.carved_one())
+    } else {
+        // SAFETY: a free object of a listed page, under its list_lock; its index was checked when it was decoded.
+        match unsafe { read_link(link_at(pages, base, state.head()), pages.slabs.secret, head.objects()) } {
+            Ok(next) => (state.head(), state.popped(next)),
+            Err(bad) => {
+                list.unlink(&MEMMAP, page);
+                head.state.store(state.freeze().0, Ordering::Relaxed);
+                return Taken::Corrupt(bad.at);
+            }
+        }
+    };
+    head.state.store(new.0, Ordering::Relaxed);
+    if new.inuse() == head.objects() {
+        list.unlink(&MEMMAP, page);
+    }
+    cache.state.tallies[node].count_alloc();
+    drop(list);
+    // SAFETY: the object is ours. What stands there must not look like a link when it is freed.
+    unsafe { (link_at(pages, base, index) as *mut u64).write(0) };
+    Taken::Object(base + usize::from(index) * pages.slabs.geometry.stride)
+}
+
+/// The first object of a new page.
+#[place(cold)]
+fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
+    let geometry = &pages.slabs.geometry;
+    let id = NodeId(node as u8);
+    let take =
+        |order: crate::base::units::Order| ZONE.alloc(id, order.pages(), RunAlign::Aligned).map(|run| (run, order));
+    let (run, order) = take(geometry.order).or_else(|| take(geometry.min_order))?;
+    let objects = pages.slabs.open_slab(run.first, order, id, |_| SlabState::carved_from_fresh(1));
+    let entry = &pages.slabs.nodes[node];
+    entry.counters.count_taken(1, usize::from(objects));
+    let base = MEMMAP.address_of(run.first);
+    // SAFETY: as in `take`.
+    unsafe { (link_at(pages, base, 0) as *mut u64).write(0) };
+    let mut list = entry.list.lock();
+    cache.state.tallies[node].count_alloc();
+    if objects > 1 {
+        list.push_front(&MEMMAP, run.first);
+    }
+    Some(base)
+}
+
+/// An object of `home`'s pages, of a new page, or of another node's.
+#[place(cold)]
+fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) -> Option<usize> {
+    let nodes = pages.slabs.nodes.len();
+    (0..nodes).find_map(|i| {
+        let node = (usize::from(home.0) + i) % nodes;
+        loop {
+            match take(cache, pages, node) {
+                Taken::Object(object) => return Some(object),
+                Taken::Nothing => return take_new(cache, pages, node),
+                // Each time a page less: this ends.
+                Taken::Corrupt(at) => report::corrupt_link(cache.name(), at),
+            }
+        }
+    })
+}
+
+/// See [`crate::engine::alloc`].
+#[inline(never)]
+#[place(cold)]
+pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
+    let home = if ZONE.nodes() > 1 { PERCPU.node_of(percpu::this_cpu()) } else { NodeId(0) };
+    alloc_on(cache, home)
+}
+
+/// See [`crate::engine::alloc_on`].
+#[place(cold)]
+pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+    let pages = &pool_of(cache).pages;
+    let take = || take_any(cache, pages, node);
+    match take().or_else(|| ZONE.take_after_all(take)) {
+        Some(object) => cache.slabs.carve(object) as *mut u8,
+        None => core::ptr::null_mut(),
+    }
+}
+
+/// See [`crate::engine::free`].
+#[inline(never)]
+#[place(cold)]
+pub(crate) fn free(cache: &'static RawCache, object: usize) {
+    if let Some(page) = MEMMAP.page_of(object) {
+        let class = MEMMAP.class_of(page);
+        let first = PageIndex(page.0.wrapping_sub(class.back()));
+        let owner = core::ptr::from_ref(&pool_of(cache).pages) as usize;
+        if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == owner {
+            return free_in(cache, first, object);
+        }
+    }
+    report::not_of_cache(cache.name(), object);
+}
+
+/// What a free came to.
+enum Freed {
+    Kept,
+    /// The page is empty and on no list: it goes back.
+    Discard,
+    Twice,
+}
+
+/// See [`crate::engine::free_in`]. `cache` may be the pool's own, which `kfree` finds as the owner of the page: then the object is charged to
+/// the only cache of the pool, or, where there are several, to none of them.
+#[place(cold)]
+pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+    let pool = pool_of(cache);
+    let pages = &pool.pages;
+    let of_nobody = core::ptr::eq(cache, pages);
+    let charged = if of_nobody { pool.only_member().unwrap_or(cache) } else { cache };
+    let base = MEMMAP.address_of(slab);
+    let head = MEMMAP.head(slab);
+    let Some(index) = pages.slabs.geometry.index_of(object.wrapping_sub(base)).filter(|&index| index < head.objects())
+    else {
+        return report::misaligned(reported(cache, pool).name(), object);
+    };
+    let node = usize::from(head.node()) % pages.slabs.nodes.len();
+    let entry = &pages.slabs.nodes[node];
+    match free_to(charged, pages, entry, node, slab, index) {
+        Freed::Kept => {}
+        Freed::Discard => {
+            crate::slab::discard::discard(entry, &[slab]);
+            crate::base::background::settle();
+        }
+        Freed::Twice => report::double_free(reported(cache, pool).name(), object),
+    }
+}
+
+/// The cache that a report names: for the pool's own the one that opened the pool.
+#[place(cold)]
+fn reported(cache: &'static RawCache, pool: &'static Pool) -> &'static RawCache {
+    if core::ptr::eq(cache, &pool.pages) { pool.home().unwrap_or(cache) } else { cache }
+}
+
+#[place(cold)]
+fn free_to(
+    charged: &'static RawCache,
+    pages: &'static RawCache,
+    entry: &Node,
+    node: usize,
+    slab: PageIndex,
+    index: u16,
+) -> Freed {
+    let head = MEMMAP.head(slab);
+    let base = MEMMAP.address_of(slab);
+    let mut list = entry.list.lock();
+    let state = SlabState(head.state.load(Ordering::Relaxed));
+    if state.inuse() == 0 || index >= state.carved() || is_listed(pages, base, state, index, head.objects()) {
+        return Freed::Twice;
+    }
+    charged.state.tallies[node].count_free();
+    // SAFETY: the object is the caller's to free, and the page's list is ours.
+    unsafe { write_link(link_at(pages, base, index), pages.slabs.secret, state.head()) };
+    let new = state.pushed(index, 1);
+    if state.frozen() {
+        head.state.store(new.0, Ordering::Relaxed);
+        return Freed::Kept;
+    }
+    let (was_full, empties) = (state.inuse() == head.objects(), new.inuse() == 0);
+    head.state.store(if empties { new.reset().0 } else { new.0 }, Ordering::Relaxed);
+    match (was_full, empties) {
+        (true, true) => return Freed::Discard,
+        (true, false) => list.push_front(&MEMMAP, slab),
+        (false, true) if list.count > charged.slabs.min_partial() => {
+            list.unlink(&MEMMAP, slab);
+            return Freed::Discard;
+        }
+        _ => {}
+    }
+    Freed::Kept
+}
+
+/// True if the object is on its page's freelist. One look where it is not, unless the program wrote the very value there.
+#[inline]
+fn is_listed(pages: &RawCache, base: usize, state: SlabState, index: u16, limit: u16) -> bool {
+    // SAFETY: inside an object of the page. It may hold anything.
+    unsafe { read_link(link_at(pages, base, index), pages.slabs.secret, limit) }.is_ok()
+        && walk(pages, base, state, index, limit)
+}
+
+#[cold]
+#[inline(never)]
+#[place(cold)]
+fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16) -> bool {
+    let mut at = state.head();
+    for _ in 0..state.linked() {
+        if at == wanted {
+            return true;
+        }
+        if at >= limit {
+            break;
+        }
+        // SAFETY: as in `is_listed`, of an index below the number of objects.
+        match unsafe { read_link(link_at(pages, base, at), pages.slabs.secret, limit) } {
+            Ok(next) => at = next,
+            Err(_) => break,
+        }
+    }
+    false
+}
+
+/// See [`crate::engine::alloc_bulk`]: one by one.
+pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
+    crate::engine::alloc_one_by_one(cache, out)
+}
+
+/// See [`crate::engine::free_bulk`].
+pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
+    objects.iter().for_each(|&object| free(cache, object));
+}
+
+/// See [`crate::engine::drain_cpus`]: nothing is cached.
+pub(crate) fn drain_cpus(_cache: &'static RawCache) -> bool {
+    true
+}
+
+/// See [`crate::engine::trim`]. Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
+/// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
+pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
+    let pool = pool_of(cache);
+    let left = pool.pages.slabs.trim();
+    if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
+}
+
+/// See [`crate::engine::usage`]. The pages of a pool stand at one of its caches, so that sums are right.
+#[place(cold)]
+pub(crate) fn usage(cache: &'static RawCache) -> Usage {
+    let pool = pool_of(cache);
+    let is_home = pool.is_home(cache);
+    let pages = Usage::of_slabs(&pool.pages.slabs, 0);
+    let live = match (tally::live(cache.state.tallies), pool.unknown()) {
+        (live, 0) => live,
+        (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
+        // So many at most; `kfree` was not told of which cache the others were.
+        (live, _) => live.min(pages.live),
+    };
+    if is_home {
+        return Usage { live, ..pages };
+    }
+    Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
+}
+
+/// See [`crate::engine::reap`].
+pub(crate) fn reap(cache: &'static RawCache) -> bool {
+    let calls = tally::calls(cache.state.tallies) as u32;
+    cache.looked.swap(calls, Ordering::Relaxed) != calls
+}
+
+/// See [`crate::engine::held_bytes`].
+pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
+    0
+}
+
+/// See [`crate::engine::release_held`].
+pub(crate) fn release_held(_cache: &'static RawCache) {}
+
+/// See [`crate::engine::counts`].
+pub(crate) fn counts(cache: &'static RawCache) -> Counts {
+    tally::counts(cache.state.tallies)
+}
+
+/// See [`crate::engine::list_lock_held`]; here that is the lock of the pool's pages.
+pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
+    pool_of(cache).pages.slabs.list_lock_held()
+}
+
+/// See [`crate::engine::slow_path_stats`].
+pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+    let pool: &Pool = pool_of(cache);
+    if pool.is_home(cache) { pool.pages.slabs.slow_path_stats() } else { Default::default() }
+}

@@ -1,0 +1,94 @@
+//! Bulk operations of the stage of 2015: the CPU's whole freelist at once, and detached freelists.
+
+use super::local::{self, NO_SLAB, exchange, read};
+use super::{Chain, Freed, Node, Outcome, feed, finish_free, push_chain, switches};
+use crate::base::units::PageIndex;
+use crate::engine::RawCache;
+use crate::pages::memmap::MEMMAP;
+use crate::slab::freelist::read_link;
+use crate::slab::return_objects::{Sink, return_objects_to};
+use crate::slab::state::NO_OBJECT;
+
+/// Fills `out` from this CPU's freelist; how many were had.
+#[place(cold)]
+pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
+    let place = cache.state.places.slab;
+    let Some(view) = read(cache, place) else { return 0 };
+    let [head, base] = view.words;
+    // Taken whole, the list is ours before it is followed.
+    if head >= usize::from(NO_OBJECT) || !exchange(cache, place, &view, [NO_SLAB[0], base]) {
+        return 0;
+    }
+    let Some(page) = MEMMAP.page_of(base) else { return 0 };
+    let objects = MEMMAP.head(page).objects();
+    let (mut at, mut got) = (head as u16, 0);
+    while got < out.len() && at < objects {
+        // SAFETY: the list was taken off its CPU, so its objects are ours.
+        match unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, objects) } {
+            Ok(next) => {
+                out[got] = base + usize::from(at) * cache.slabs.geometry.stride;
+                got += 1;
+                at = next;
+            }
+            Err(_) => break,
+        }
+    }
+    let emptied = local::Words { words: [NO_SLAB[0], base], ..view };
+    if at != NO_OBJECT && !exchange(cache, place, &emptied, [usize::from(at), base]) {
+        feed::give_back(cache, switches(cache), page, at);
+    }
+    got
+}
+
+/// Frees objects as detached freelists, one compare-and-swap a slab.
+pub(super) fn free(cache: &'static RawCache, objects: &[usize]) {
+    return_objects_to(&cache.slabs, objects, &mut ToSlabs(cache));
+}
+
+/// Where the groups of objects go: each to its slab.
+struct ToSlabs(&'static RawCache);
+
+/// Puts a chain on this CPU's freelist, if that is of the chain's slab: what the fast path is for one object. The freelist may
+/// change between the look and the exchange and be the same again in between: the chain's last link is to its first object, and
+/// that is all the chain says of it.
+#[place(cold)]
+fn push_local(cache: &'static RawCache, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> bool {
+    let (place, base) = (cache.state.places.slab, MEMMAP.address_of(page));
+    if !local::is_cpu_slab(cache, base) {
+        return false;
+    }
+    while let Some(view) = read(cache, place) {
+        let [head, own] = view.words;
+        if own != base {
+            return false;
+        }
+        link(head as u16);
+        if exchange(cache, place, &view, [usize::from(chain.head), base]) {
+            return true;
+        }
+    }
+    false
+}
+
+#[place(cold)]
+impl Sink for ToSlabs {
+    fn first_on_cpu(&self, page: PageIndex) -> Option<u16> {
+        let base = MEMMAP.address_of(page);
+        let view = local::is_cpu_slab(self.0, base).then(|| read(self.0, self.0.state.places.slab)).flatten()?;
+        (view.words[1] == base).then_some(view.words[0] as u16)
+    }
+
+    fn push_chain(&mut self, _node: &Node, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> Freed {
+        if push_local(self.0, page, chain, &mut link) {
+            return Freed::Kept;
+        }
+        match push_chain(self.0, switches(self.0), page, chain, link) {
+            Outcome::Freed(freed) => freed,
+            frozen => {
+                let first = MEMMAP.address_of(page) + usize::from(chain.head) * self.0.slabs.geometry.stride;
+                finish_free(self.0, local::FreedObject::new(self.0, page, chain.head, first), frozen);
+                Freed::Kept
+            }
+        }
+    }
+}

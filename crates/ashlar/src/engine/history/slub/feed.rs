@@ -1,0 +1,398 @@
+//! Where a CPU's next slab comes from, and how it gives one up.
+//!
+//! In order: what others freed to the slab it has; one of its partial slabs; one of the node's, and more of them for its
+//! partial slabs; a new slab; then the same of other nodes.
+
+use super::local::{self, NO_SLAB, Words, exchange, read};
+use super::slabs::{self, Thawed};
+use super::stage::Switches;
+use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
+use crate::base::report;
+use crate::base::sync::Ordering;
+use crate::base::units::{CpuId, NodeId, PageIndex};
+use crate::engine::{RawCache, defrags_now, tunable};
+use crate::pages::memmap::MEMMAP;
+use crate::percpu::area::PERCPU;
+use crate::percpu::pages;
+use crate::slab::freelist::{read_link, write_link};
+use crate::slab::state::{NO_OBJECT, SlabState};
+
+/// Attempts at this CPU's words before an operation does without them.
+const ATTEMPTS: usize = 8;
+/// Where the tag of the words of partial slabs starts; what is below counts free objects.
+const TAG: u32 = 32;
+
+/// A slab that is frozen for the caller, and the freelist that it was taken with.
+#[derive(Clone, Copy)]
+struct Fed {
+    page: PageIndex,
+    base: usize,
+    head: u16,
+}
+
+/// One object by way of a slab for this CPU; null when memory ends.
+#[place(cold)]
+pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
+    let switches = switches(cache);
+    local::count_alloc(cache, local::this_cpu());
+    for _ in 0..ATTEMPTS {
+        // Nothing is read when the gate is closed, and on an abort, which does not last.
+        let Some(view) = read(cache, cache.state.places.slab) else { continue };
+        let [head, base] = view.words;
+        if head < usize::from(NO_OBJECT) {
+            let object = local::pop(cache, switches.fast);
+            if object != 0 {
+                return object as *mut u8;
+            }
+            // Not empty, and yet nothing to be had: others were faster, or its link is corrupt.
+            drop_if_corrupt(cache, &view);
+            continue;
+        }
+        let mut own = None;
+        if base != 0 {
+            // Only a slab that no CPU has any more may be looked at: as long as it is the CPU's, another thread of
+            // this CPU may give it up.
+            if !exchange(cache, cache.state.places.slab, &view, NO_SLAB) {
+                continue;
+            }
+            own = refreeze(cache, switches, base);
+            if own.is_none() {
+                give_up(cache, switches, [head, base], true);
+            }
+        }
+        let Some(fed) = own.or_else(|| next_slab(cache, switches, PERCPU.node_of(view.cpu))) else {
+            return core::ptr::null_mut();
+        };
+        let Some((object, rest)) = first_of(cache, fed) else { continue };
+        let none = Words { words: NO_SLAB, ..view };
+        if !exchange(cache, cache.state.places.slab, &none, [usize::from(rest), fed.base]) {
+            // Somebody else on this CPU has found a slab, or this thread is elsewhere.
+            give_up(cache, switches, [usize::from(rest), fed.base], true);
+        }
+        return object as *mut u8;
+    }
+    without_cpu(cache, PERCPU.node_of(local::this_cpu()))
+}
+
+/// One object of a slab that is given up at once: of `node`, or of another if that has none.
+#[place(cold)]
+pub(super) fn without_cpu(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+    let switches = switches(cache);
+    for _ in 0..ATTEMPTS {
+        let Some(fed) = of_nodes(cache, switches, node) else { return core::ptr::null_mut() };
+        let Some((object, rest)) = first_of(cache, fed) else { continue };
+        give_up(cache, switches, [usize::from(rest), fed.base], true);
+        return object as *mut u8;
+    }
+    core::ptr::null_mut()
+}
+
+/// What others freed to a slab that was the CPU's and is the caller's now.
+fn refreeze(cache: &'static RawCache, switches: &Switches, base: usize) -> Option<Fed> {
+    let page = MEMMAP.page_of(base)?;
+    let _guard = interrupts_off(cache, switches);
+    let chain = slabs::take_freelist(MEMMAP.head(page), protection(switches));
+    (chain.count > 0).then_some(Fed { page, base, head: chain.head })
+}
+
+/// The first object of a freelist that is ours, and the index of the next. `None`, after a report, when its link is
+/// corrupt: the slab then stays frozen for ever.
+#[place(cold)]
+fn first_of(cache: &'static RawCache, fed: Fed) -> Option<(usize, u16)> {
+    let objects = MEMMAP.head(fed.page).objects();
+    if fed.head >= objects {
+        report::corrupt_freelist(cache.name(), fed.base);
+        return None;
+    }
+    // SAFETY: the freelist was taken off its slab by us, so its objects are ours.
+    match unsafe { read_link(local::link_at(cache, fed.base, fed.head), cache.slabs.secret, objects) } {
+        Ok(next) => Some((fed.base + usize::from(fed.head) * cache.slabs.geometry.stride, next)),
+        Err(bad) => {
+            report::corrupt_link(cache.name(), bad.at);
+            None
+        }
+    }
+}
+
+/// Takes the CPU's slab away from it, for ever, if the first link of its freelist is corrupt.
+#[cold]
+#[place(cold)]
+fn drop_if_corrupt(cache: &'static RawCache, view: &Words) {
+    let [head, base] = view.words;
+    let Some(page) = MEMMAP.page_of(base) else { return };
+    let objects = MEMMAP.head(page).objects();
+    let at = local::link_at(cache, base, head as u16);
+    // SAFETY: a link of a slab, which is never unmapped; the value is only looked at.
+    let is_bad = || head >= usize::from(objects) || unsafe { read_link(at, cache.slabs.secret, objects) }.is_err();
+    let place = cache.state.places.slab;
+    if !is_bad() || !exchange(cache, place, view, NO_SLAB) {
+        return;
+    }
+    // Another thread of this CPU may have had the object when we looked. Now the list is ours.
+    if is_bad() {
+        report::corrupt_link(cache.name(), at);
+    } else if !exchange(cache, place, &Words { words: NO_SLAB, ..*view }, view.words) {
+        give_up(cache, switches(cache), view.words, true);
+    }
+}
+
+/// A slab with free objects for a CPU of `node`, frozen for the caller.
+#[place(cold)]
+fn next_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
+    if switches.cpu_partial
+        && let Some(fed) = take_cpu_partial(cache, switches)
+    {
+        return Some(fed);
+    }
+    of_nodes(cache, switches, node)
+}
+
+/// A slab with free objects, frozen for the caller: of `node`, or of another.
+#[place(cold)]
+fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
+    let nodes = cache.slabs.nodes.len();
+    let home = usize::from(node.0) % nodes;
+    if nodes > 1 && defrags_now(cache) {
+        let own = from_partial(cache, switches, &cache.slabs.nodes[home]);
+        let others = (1..nodes).map(|next| &cache.slabs.nodes[(home + next) % nodes]);
+        let mut others = others.filter(|node| node.has_to_spare(cache.slabs.min_partial()));
+        let fed = own.or_else(|| others.find_map(|node| from_partial(cache, switches, node)));
+        if fed.is_some() {
+            return fed;
+        }
+    }
+    (0..nodes).find_map(|i| {
+        let id = (home + i) % nodes;
+        from_partial(cache, switches, &cache.slabs.nodes[id]).or_else(|| new_slab(cache, NodeId(id as u8)))
+    })
+}
+
+/// A slab of the node's partial list; more go to the CPU's partial slabs, half of what it may have.
+#[place(cold)]
+fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> Option<Fed> {
+    let protection = protection(switches);
+    let (page, chain) = slabs::freeze_partial(&node.list, &MEMMAP, protection, true)?;
+    if switches.cpu_partial {
+        let mut had = 0;
+        while cpu_partial(cache) > 0 && had <= cpu_partial(cache) / 2 {
+            let Some((page, chain)) = slabs::freeze_partial(&node.list, &MEMMAP, protection, false) else { break };
+            had += usize::from(chain.count).max(1);
+            put_cpu_partial(cache, page);
+        }
+    }
+    Some(Fed { page, base: MEMMAP.address_of(page), head: chain.head })
+}
+
+/// A new slab, linked from end to end.
+#[place(cold)]
+fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
+    let geometry = &cache.slabs.geometry;
+    let entry = &cache.slabs.nodes[usize::from(node.0)];
+    let mut order = geometry.order;
+    let mut run = pages::alloc(node, order);
+    if run.is_none() && order != geometry.min_order {
+        order = geometry.min_order;
+        run = pages::alloc(node, order);
+        entry.counters.count_fallback(usize::from(run.is_some()));
+    }
+    let page = run?.first;
+    let all_carved = |objects| SlabState::carved_from_fresh(objects).freeze();
+    let objects = cache.slabs.open_slab(page, order, node, all_carved);
+    let base = MEMMAP.address_of(page);
+    for index in 0..objects {
+        cache.slabs.carve(base + usize::from(index) * geometry.stride);
+        let next = if index + 1 < objects { index + 1 } else { NO_OBJECT };
+        // SAFETY: the slab is fresh and nobody else's.
+        unsafe { write_link(local::link_at(cache, base, index), cache.slabs.secret, next) };
+    }
+    entry.counters.count_taken(1, usize::from(objects));
+    Some(Fed { page, base, head: 0 })
+}
+
+/// A freelist that is ours, counted and checked: its chain and its last object. `None`, after a report, for one that is
+/// corrupt.
+#[place(cold)]
+fn chain_of(cache: &'static RawCache, page: PageIndex, head: u16) -> Option<(Chain, u16)> {
+    let base = MEMMAP.address_of(page);
+    let limit = MEMMAP.head(page).objects();
+    let mut seen = [0u64; 8];
+    let (mut count, mut twice) = (0, None);
+    let last = walk(cache, base, head, limit, |index| {
+        count += 1;
+        if let Some(word) = seen.get_mut(usize::from(index) / 64) {
+            let bit = 1u64 << (index % 64);
+            if *word & bit != 0 {
+                twice.get_or_insert(index);
+            }
+            *word |= bit;
+        }
+    });
+    if let Some(index) = twice {
+        report::double_free(cache.name(), base + usize::from(index) * cache.slabs.geometry.stride);
+        return None;
+    }
+    match last {
+        Some(last) => Some((Chain { head, count }, last)),
+        None => {
+            report_walk(cache, base, head, limit);
+            None
+        }
+    }
+}
+
+/// Says what is wrong with a freelist that does not end.
+#[cold]
+#[place(cold)]
+fn report_walk(cache: &'static RawCache, base: usize, head: u16, limit: u16) {
+    let mut at = head;
+    for _ in 0..=limit {
+        if at >= limit {
+            break;
+        }
+        // SAFETY: as in `walk`.
+        match unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, limit) } {
+            Ok(next) => at = next,
+            Err(bad) => return report::corrupt_link(cache.name(), bad.at),
+        }
+    }
+    report::corrupt_freelist(cache.name(), base);
+}
+
+/// Gives up the CPU slab of `words`, which nobody else knows any more, with what is left of its freelist. `lock` says whether
+/// slab_lock needs a CPU lock yet.
+#[place(cold)]
+pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usize; 2], lock: bool) {
+    let [head, base] = words;
+    if base == 0 {
+        return;
+    }
+    let Some(page) = MEMMAP.page_of(base) else { return };
+    // A corrupt freelist leaves the slab frozen: quarantine.
+    let Some((chain, last)) = chain_of(cache, page, head as u16) else { return };
+    let guard = if lock { interrupts_off(cache, switches) } else { None };
+    let node = node_of(cache, page);
+    let min_partial = cache.slabs.min_partial();
+    let link = |prior| {
+        // SAFETY: the chain is ours until it is published.
+        unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
+    };
+    let outcome = slabs::thaw(&node.list, &MEMMAP, page, chain, min_partial, protection(switches), link);
+    drop(guard);
+    if outcome == Thawed::Discard {
+        crate::slab::discard::discard_one(node, page);
+    }
+}
+
+/// Frees what is left of a freelist to its slab, of which it is not known who has it.
+#[place(cold)]
+pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: PageIndex, head: u16) {
+    if head == NO_OBJECT {
+        return;
+    }
+    let base = MEMMAP.address_of(page);
+    let Some((chain, last)) = chain_of(cache, page, head) else { return };
+    let guard = interrupts_off(cache, switches);
+    let outcome = super::push_chain(cache, switches, page, chain, |prior| {
+        // SAFETY: the chain is ours until it is published.
+        unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
+    });
+    drop(guard);
+    let first = local::FreedObject::new(cache, page, head, base + usize::from(head) * cache.slabs.geometry.stride);
+    super::finish_free(cache, first, outcome);
+}
+
+/// Free objects that a CPU's partial slabs may have.
+pub(super) fn cpu_partial(cache: &RawCache) -> usize {
+    tunable(&cache.cpu_partial)
+}
+
+/// Makes a slab that is frozen for the caller one of this CPU's partial slabs. When they have enough free objects already,
+/// all of them go to their nodes first.
+#[place(cold)]
+pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
+    let switches = switches(cache);
+    let place = cache.state.places.partial;
+    let linked = usize::from(SlabState(MEMMAP.head(page).state.load(Ordering::Relaxed)).linked());
+    for _ in 0..ATTEMPTS {
+        let Some(view) = read(cache, place) else { continue };
+        let [first, counted] = view.words;
+        let tag = (counted >> TAG).wrapping_add(1) << TAG;
+        let objects = counted & ((1 << TAG) - 1);
+        if first != 0 && objects > cpu_partial(cache) {
+            if exchange(cache, place, &view, [0, tag]) {
+                give_up_partial(cache, switches, view.words);
+            }
+            continue;
+        }
+        let next = if first == 0 { PageIndex::NONE } else { PageIndex(first as u32 - 1) };
+        MEMMAP.head(page).set_next(next);
+        if exchange(cache, place, &view, [page.0 as usize + 1, tag | (objects + linked)]) {
+            return;
+        }
+    }
+    give_up(cache, switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
+}
+
+/// Takes the first of this CPU's partial slabs, with its freelist.
+#[place(cold)]
+fn take_cpu_partial(cache: &'static RawCache, switches: &Switches) -> Option<Fed> {
+    let place = cache.state.places.partial;
+    for _ in 0..ATTEMPTS {
+        let Some(view) = read(cache, place) else { continue };
+        let [first, counted] = view.words;
+        let page = PageIndex(u32::try_from(first.checked_sub(1)?).ok()?);
+        let head = MEMMAP.head(page);
+        // The tag tells if this slab left and came back meanwhile, with another one behind it.
+        let next = head.next();
+        let linked = usize::from(SlabState(head.state.load(Ordering::Relaxed)).linked());
+        let objects = (counted & ((1 << TAG) - 1)).saturating_sub(linked);
+        let tag = (counted >> TAG).wrapping_add(1) << TAG;
+        let (word, objects) = if next == PageIndex::NONE { (0, 0) } else { (next.0 as usize + 1, objects) };
+        if exchange(cache, place, &view, [word, tag | objects]) {
+            let chain = slabs::take_freelist(head, protection(switches));
+            if chain.count > 0 {
+                return Some(Fed { page, base: MEMMAP.address_of(page), head: chain.head });
+            }
+            give_up(cache, switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
+        }
+    }
+    None
+}
+
+/// Gives up all partial slabs of a CPU, whose words nobody else has any more.
+#[place(cold)]
+pub(super) fn give_up_partial(cache: &'static RawCache, switches: &Switches, words: [usize; 2]) {
+    let mut next = words[0].checked_sub(1).map(|page| PageIndex(page as u32));
+    while let Some(page) = next {
+        let after = MEMMAP.head(page).next();
+        next = (after != PageIndex::NONE).then_some(after);
+        give_up(cache, switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
+    }
+}
+
+/// Free objects in the slabs of one CPU; a racy look.
+#[place(cold)]
+pub(super) fn free_on(cache: &'static RawCache, cpu: CpuId) -> usize {
+    /// No CPU has more partial slabs; a list that changes under our eyes may seem to.
+    const MOST: usize = 1 << 16;
+    let places = cache.state.places;
+    let word = |place, at| local::word(cpu, place, at).load(Ordering::Acquire);
+    let of_slab = |page: PageIndex| {
+        let head = MEMMAP.head(page);
+        usize::from(SlabState(head.state.load(Ordering::Relaxed)).linked())
+    };
+    let mut free = 0;
+    let (head, base) = (word(places.slab, 0), word(places.slab, 1));
+    if let Some(page) = MEMMAP.page_of(base).filter(|_| base != 0) {
+        free += of_slab(page);
+        walk(cache, base, head as u16, MEMMAP.head(page).objects(), |_| free += 1);
+    }
+    let mut next = word(places.partial, 0).checked_sub(1).map(|page| PageIndex(page as u32));
+    for _ in 0..MOST {
+        let Some(page) = next else { break };
+        free += of_slab(page);
+        let after = MEMMAP.head(page).next();
+        next = (after != PageIndex::NONE).then_some(after);
+    }
+    free
+}

@@ -1,0 +1,155 @@
+//! The stages of SLUB as values: what each switches on. No mechanism here.
+
+use crate::base::units::PAGE_SIZE;
+use crate::slab::OrderRule;
+
+/// A stage in the history of SLUB with CPU slabs. docs/engines.md says which kernel mechanism each stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Linux 2.6.24-rc1: interrupts are off (here: a lock of the CPU) around every operation.
+    Plain,
+    /// The same, with `cmpxchg_local` emulated under that lock.
+    Emulated,
+    /// 2007, patched: `cmpxchg_local` (here: a restartable sequence) in the fast path.
+    Plus,
+    /// The same with slabs of up to 8 pages and at least 20 objects.
+    PlusOrder,
+    /// 2010: frees to other slabs than the CPU's without a lock.
+    Lockless,
+    /// 2015: partial slabs on CPUs, and bulk operations with detached freelists.
+    Bulk,
+}
+
+/// What protects the CPU slab's freelist on the fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fast {
+    /// The CPU's lock, for the whole operation.
+    Lock,
+    /// The CPU's lock, for a compare and exchange in the middle of it.
+    Emulated,
+    /// A restartable sequence.
+    Rseq,
+}
+
+/// What protects a slab that is not the CPU's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slow {
+    /// slab_lock, released by an atomic instruction.
+    SlabLock,
+    /// slab_lock, released by a plain store.
+    SlabLockPlainUnlock,
+    /// One compare-and-swap of the state word.
+    Lockless,
+}
+
+/// The switches of a stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Switches {
+    pub(crate) fast: Fast,
+    pub(crate) slow: Slow,
+    /// A slab that a free empties stays, if its node has few; else it always goes.
+    pub(crate) keeps_empty: bool,
+    /// CPUs keep partial slabs of their own.
+    pub(crate) cpu_partial: bool,
+    /// Bulk operations take and give whole freelists.
+    pub(crate) bulk: bool,
+}
+
+const PLAIN: Switches =
+    Switches { fast: Fast::Lock, slow: Slow::SlabLock, keeps_empty: false, cpu_partial: false, bulk: false };
+const PLUS: Switches = Switches { fast: Fast::Rseq, slow: Slow::SlabLockPlainUnlock, ..PLAIN };
+const LOCKLESS: Switches = Switches { slow: Slow::Lockless, ..PLUS };
+
+impl Switches {
+    /// Whether the CPU's lock is taken in every mode: on the fast path, or around slab_lock.
+    pub(crate) const fn takes_cpu_locks(&self) -> bool {
+        !matches!((self.fast, self.slow), (Fast::Rseq, Slow::Lockless))
+    }
+
+    pub(crate) const fn lockless(&self) -> bool {
+        matches!(self.slow, Slow::Lockless)
+    }
+}
+
+#[place(cold)]
+impl Stage {
+    pub(crate) const fn switches(self) -> Switches {
+        match self {
+            Stage::Plain => PLAIN,
+            Stage::Emulated => Switches { fast: Fast::Emulated, ..PLAIN },
+            Stage::Plus | Stage::PlusOrder => PLUS,
+            Stage::Lockless => LOCKLESS,
+            Stage::Bulk => Switches { keeps_empty: true, cpu_partial: true, bulk: true, ..LOCKLESS },
+        }
+    }
+
+    /// True for the stages of 2007.
+    const fn is_2007(self) -> bool {
+        !matches!(self, Stage::Lockless | Stage::Bulk)
+    }
+
+    /// The largest kmalloc size that has a cache: in 2007, what takes half a page; later two pages.
+    pub(crate) const fn kmalloc_max_cache(self) -> usize {
+        if self.is_2007() { PAGE_SIZE / 2 } else { 2 * PAGE_SIZE }
+    }
+
+    /// The order rule, where `rule` is that of the process: its kernel's own defaults stand in for values that the
+    /// process left at their defaults.
+    pub(crate) const fn order_rule(self, rule: OrderRule) -> OrderRule {
+        let (max_order, min_objects) = match self {
+            Stage::PlusOrder => (3, 20),
+            _ if self.is_2007() => (1, 4),
+            _ => (OrderRule::DEFAULT.max_order, OrderRule::DEFAULT.min_objects),
+        };
+        OrderRule {
+            min_order: rule.min_order,
+            max_order: if rule.max_order != OrderRule::DEFAULT.max_order {
+                rule.max_order
+            } else if max_order < rule.min_order {
+                rule.min_order
+            } else {
+                max_order
+            },
+            min_objects: if rule.min_objects == OrderRule::DEFAULT.min_objects {
+                min_objects
+            } else {
+                rule.min_objects
+            },
+        }
+    }
+
+    /// Empty slabs that a node keeps by default: 2 in 2007, by size later.
+    pub(crate) const fn min_partial(self, by_size: usize) -> usize {
+        if self.is_2007() { 2 } else { by_size }
+    }
+}
+
+/// Free objects in the partial slabs of a CPU above which they go to the node, by object size: the kernel's numbers of
+/// 2015, when `cpu_partial` counted objects.
+#[place(cold)]
+pub(crate) const fn cpu_partial(stride: usize) -> usize {
+    match stride {
+        4096.. => 2,
+        1024.. => 6,
+        256.. => 13,
+        _ => 30,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_the_process_win_over_the_rule_of_the_stage() {
+        let rule = OrderRule::DEFAULT;
+        assert_eq!(Stage::Plain.order_rule(rule), OrderRule { min_order: 0, max_order: 1, min_objects: 4 });
+        assert_eq!(Stage::PlusOrder.order_rule(rule), OrderRule { min_order: 0, max_order: 3, min_objects: 20 });
+        assert_eq!(Stage::Bulk.order_rule(rule), rule);
+        let rule = OrderRule { min_order: 2, ..rule };
+        assert_eq!(Stage::Plus.order_rule(rule), OrderRule { min_order: 2, max_order: 2, min_objects: 4 });
+        let rule = OrderRule { min_order: 0, max_order: 5, min_objects: 9 };
+        assert_eq!(Stage::Plus.order_rule(rule), rule);
+    }
+}

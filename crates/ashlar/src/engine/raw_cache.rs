@@ -1,0 +1,93 @@
+//! [`RawCache`]: everything about a cache that an engine needs.
+
+use super::{CacheSpec, Engine, EngineState, Merge, Policy};
+use crate::base::sync::{AtomicU16, AtomicU32, AtomicUsize};
+use crate::pages::zone::ZONE;
+use crate::slab::cache::CacheSlabs;
+use crate::slab::geometry::Geometry;
+
+/// A cache, as engines see it. Lives in metadata memory for ever; reused after destroy.
+#[repr(C)]
+pub(crate) struct RawCache {
+    /// The first field: the owner word of a slab is the address of both.
+    pub(crate) slabs: CacheSlabs,
+    /// Offset of this cache's slot in every per-CPU area.
+    pub(crate) slot: u16,
+    pub(crate) engine: Engine,
+    pub(crate) policy: &'static Policy,
+    /// How readily partial slabs of other nodes are taken before a slab is new, in thousandths.
+    pub(crate) defrag_ratio: AtomicU16,
+    /// What the reaper saw when it looked last, cut to its low half, for engines that tell their use by their counts.
+    pub(crate) looked: AtomicU32,
+    /// Objects in a sheaf; 0: no sheaves.
+    pub(crate) sheaf_capacity: AtomicUsize,
+    /// Full sheaves that a barn may hold.
+    pub(crate) barn_limit: AtomicUsize,
+    /// Free objects that a CPU's partial slabs may have; 0: it keeps none. Of one stage of SLUB.
+    pub(crate) cpu_partial: AtomicUsize,
+    /// What the engines keep for it.
+    pub(crate) state: EngineState,
+    /// What other caches must be like to share its slabs.
+    pub(crate) merge: Merge,
+    /// Handles that the program has of it, its aliases' among them. Changed under the registry lock.
+    pub(crate) refcount: AtomicU32,
+    /// Creation number; 0 while the entry is free.
+    pub(crate) serial: AtomicU32,
+}
+
+const _: () = assert!(core::mem::offset_of!(RawCache, slabs) == 0);
+// Metadata memory comes in lines, and a small arena has little of it.
+const _: () = assert!(size_of::<RawCache>() <= 5 * crate::base::units::CACHE_LINE);
+
+impl core::fmt::Debug for RawCache {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} ({} bytes)", self.name(), self.object_size())
+    }
+}
+
+impl RawCache {
+    /// A cache by its specification. `geometry` is that of its pages, `slot` its place in the areas of CPUs, `secret` the key of its
+    /// free links.
+    pub(crate) fn new(
+        spec: &CacheSpec<'_>,
+        geometry: Geometry,
+        state: EngineState,
+        slot: u16,
+        secret: u64,
+        serial: u32,
+    ) -> RawCache {
+        debug_assert_eq!(
+            spec.policy.sided,
+            crate::percpu::area::is_sided(slot),
+            "sided slots are those of sided caches"
+        );
+        // Frees must look at the node, or at the map, first, where those matter; and the engine may have no sheaves.
+        let fast = ZONE.nodes() == 1 && !spec.policy.tracked && spec.engine.has_sheaves();
+        let class_slot = if fast { slot } else { 0 };
+        RawCache {
+            slabs: CacheSlabs::new(spec.name, geometry, secret, spec.ctor, state.nodes, spec.min_partial, class_slot),
+            slot,
+            engine: spec.engine,
+            policy: spec.policy,
+            sheaf_capacity: AtomicUsize::new(spec.sheaf_capacity),
+            barn_limit: AtomicUsize::new(spec.barn_limit),
+            cpu_partial: AtomicUsize::new(spec.cpu_partial),
+            defrag_ratio: AtomicU16::new(spec.defrag_ratio),
+            looked: AtomicU32::new(0),
+            state,
+            merge: spec.merge,
+            refcount: AtomicU32::new(1),
+            serial: AtomicU32::new(serial),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.slabs.name()
+    }
+
+    /// Bytes of an object that the user may use.
+    #[inline]
+    pub(crate) fn object_size(&self) -> usize {
+        self.slabs.object_size()
+    }
+}

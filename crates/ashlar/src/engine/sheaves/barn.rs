@@ -1,0 +1,259 @@
+//! A barn: a store of full and empty sheaves of one cache. A node has one for each CPU; see [`super::exchange`].
+//!
+//! A barn may hold many full sheaves: its bound is generous and in bytes of objects, not in sheaves. What keeps it
+//! small is use: at each look the reaper takes away as many sheaves as the barn never went below since the last look
+//! (the depot working set of Bonwick and Adams, 2001), and before the zone grows, barns that hold a large share of it
+//! are emptied first.
+//! Lock: the *barn lock*, one a barn, held for a few instructions; nothing is taken under it.
+
+use crate::base::sync::SpinLock;
+use crate::percpu::sheaf::{Sheaf, SheafList};
+
+/// Empty sheaves that a barn keeps; more go to the pool. The kernel keeps 10; here a barn may keep what it works
+/// with, since a sheaf that goes through the pool comes back from another CPU's caches. The reaper clears idle barns.
+const MAX_EMPTY: usize = 1024;
+/// Most sheaves that a CPU takes out of another's barn at a time. Each look there costs both CPUs the line of the barn; one that frees for
+/// the other does not have to lend it for every sheaf.
+pub(crate) const ROBBED_AT_ONCE: usize = 8;
+
+/// What happened at a barn; each line counts since the cache was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BarnStats {
+    /// Full sheaves taken.
+    pub get: u64,
+    /// Times that no full sheaf was there.
+    pub get_fail: u64,
+    /// Full sheaves put in.
+    pub put: u64,
+    /// Times that a full sheaf was not taken in: the barn was full, or the objects were scattered.
+    pub put_fail: u64,
+    /// Full sheaves taken by CPUs whose own barn was empty.
+    pub robbed: u64,
+}
+
+impl BarnStats {
+    /// Adds these figures to `sum`.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn add_to(&self, sum: &mut BarnStats) {
+        sum.get += self.get;
+        sum.get_fail += self.get_fail;
+        sum.put += self.put;
+        sum.put_fail += self.put_fail;
+        sum.robbed += self.robbed;
+    }
+}
+
+struct Inner {
+    full: SheafList,
+    /// Objects in them; sheaves differ in their capacity.
+    objects: usize,
+    empty: SheafList,
+    stats: BarnStats,
+    /// Used since the reaper looked last.
+    touched: bool,
+    /// Fewest full sheaves since the reaper looked last.
+    low: usize,
+}
+
+impl Inner {
+    fn pop_full(&mut self) -> Option<Sheaf> {
+        let (sheaf, objects) = self.full.pop_full()?;
+        self.objects -= objects;
+        self.low = self.low.min(self.full.len());
+        Some(sheaf)
+    }
+
+    const NEW: Inner = Inner {
+        full: SheafList::new(),
+        objects: 0,
+        empty: SheafList::new(),
+        stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0, robbed: 0 },
+        touched: false,
+        low: 0,
+    };
+}
+
+/// See the module. Aligned so that no two CPUs' barns share a cache line, nor a pair that is fetched together.
+#[repr(align(128))]
+pub(crate) struct Barn {
+    inner: SpinLock<Inner>,
+    /// Allocations and frees of this barn's CPU that came here or further than their sheaf.
+    #[cfg(not(ashlar_loom))]
+    alloc_slow: crate::base::sync::AtomicUsize,
+    #[cfg(not(ashlar_loom))]
+    free_slow: crate::base::sync::AtomicUsize,
+}
+
+impl Barn {
+    #[cfg(not(ashlar_loom))]
+    pub(crate) const fn new() -> Self {
+        use crate::base::sync::AtomicUsize;
+        Barn { inner: SpinLock::new(Inner::NEW), alloc_slow: AtomicUsize::new(0), free_slow: AtomicUsize::new(0) }
+    }
+
+    /// Counts an allocation that found its sheaf empty.
+    #[cfg(not(ashlar_loom))]
+    #[inline]
+    pub(crate) fn count_alloc(&self) {
+        crate::base::sync::bump(&self.alloc_slow);
+    }
+
+    /// Counts a free that found its sheaf full.
+    #[cfg(not(ashlar_loom))]
+    #[inline]
+    pub(crate) fn count_free(&self) {
+        crate::base::sync::bump(&self.free_slow);
+    }
+
+    /// Adds this barn's counts to `sum`.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn add_to(&self, sum: &mut crate::engine::Counts) {
+        use crate::base::sync::Ordering;
+        sum.alloc_slow += self.alloc_slow.load(Ordering::Relaxed) as u64;
+        sum.free_slow += self.free_slow.load(Ordering::Relaxed) as u64;
+        sum.barn_locks += self.inner.taken() as u64;
+    }
+
+    #[cfg(ashlar_loom)]
+    pub(crate) fn new() -> Self {
+        Barn { inner: SpinLock::new(Inner::NEW) }
+    }
+
+    /// A full sheaf, if there is one.
+    pub(crate) fn get_full(&self) -> Option<Sheaf> {
+        let mut barn = self.inner.lock();
+        barn.touched = true;
+        let sheaf = barn.pop_full();
+        if sheaf.is_some() {
+            barn.stats.get += 1;
+        } else {
+            barn.stats.get_fail += 1;
+        }
+        sheaf
+    }
+
+    /// Stores a full sheaf unless there would be more than `limit` objects; then gives it back.
+    /// On success, the number of objects now here.
+    pub(crate) fn put_full(&self, sheaf: Sheaf, limit: usize) -> Result<usize, Sheaf> {
+        let mut barn = self.inner.lock();
+        barn.touched = true;
+        if barn.objects + sheaf.len() > limit {
+            barn.stats.put_fail += 1;
+            return Err(sheaf);
+        }
+        barn.stats.put += 1;
+        barn.objects += sheaf.len();
+        barn.full.push(sheaf);
+        Ok(barn.objects)
+    }
+
+    /// Full sheaves for another CPU than this barn's: up to `most`, and half of those here.
+    pub(crate) fn rob_full(&self, most: usize) -> SheafList {
+        let mut robbed = SheafList::new();
+        let mut barn = self.inner.lock();
+        for _ in 0..barn.full.len().div_ceil(2).min(most) {
+            let Some(sheaf) = barn.pop_full() else { break };
+            robbed.push(sheaf);
+        }
+        if robbed.len() > 0 {
+            barn.touched = true;
+            barn.stats.robbed += robbed.len() as u64;
+        }
+        robbed
+    }
+
+    /// Stores full sheaves that were robbed elsewhere; the barn was empty a moment ago.
+    pub(crate) fn keep_full(&self, mut robbed: SheafList) {
+        let mut barn = self.inner.lock();
+        while let Some((sheaf, objects)) = robbed.pop_full() {
+            barn.objects += objects;
+            barn.full.push(sheaf);
+        }
+    }
+
+    /// An empty sheaf, if there is one.
+    pub(crate) fn get_empty(&self) -> Option<Sheaf> {
+        self.inner.lock().empty.pop_empty()
+    }
+
+    /// Stores an empty sheaf, or gives it back when there are enough.
+    pub(crate) fn put_empty(&self, sheaf: Sheaf) -> Result<(), Sheaf> {
+        let mut barn = self.inner.lock();
+        if barn.empty.len() >= MAX_EMPTY {
+            return Err(sheaf);
+        }
+        barn.empty.push(sheaf);
+        Ok(())
+    }
+
+    /// Empty sheaves for another CPU than this barn's: up to `most`, and half of those here.
+    pub(crate) fn rob_empty(&self, most: usize) -> SheafList {
+        let mut robbed = SheafList::new();
+        let mut barn = self.inner.lock();
+        for _ in 0..barn.empty.len().div_ceil(2).min(most) {
+            let Some(sheaf) = barn.empty.pop_empty() else { break };
+            robbed.push(sheaf);
+        }
+        robbed
+    }
+
+    /// Up to `most` empty sheaves, for the barn that so many full ones were robbed from.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn give_empty(&self, most: usize) -> SheafList {
+        let mut given = SheafList::new();
+        let mut barn = self.inner.lock();
+        for _ in 0..most {
+            let Some(sheaf) = barn.empty.pop_empty() else { break };
+            given.push(sheaf);
+        }
+        given
+    }
+
+    /// Stores empty sheaves that come from elsewhere.
+    pub(crate) fn keep_empty(&self, mut robbed: SheafList) {
+        let mut barn = self.inner.lock();
+        while let Some(sheaf) = robbed.pop_empty() {
+            barn.empty.push(sheaf);
+        }
+    }
+
+    /// What the reaper sees: whether the barn was used since it looked last, and how many full sheaves were not.
+    pub(crate) fn take_surplus(&self) -> (bool, usize) {
+        let mut barn = self.inner.lock();
+        let unused = barn.low;
+        barn.low = barn.full.len();
+        (core::mem::take(&mut barn.touched), unused)
+    }
+
+    /// Full sheaves here.
+    #[cfg(ashlar_loom)]
+    pub(crate) fn full_sheaves(&self) -> usize {
+        self.inner.lock().full.len()
+    }
+
+    /// Objects in the full sheaves.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn full_objects(&self) -> usize {
+        self.inner.lock().objects
+    }
+
+    /// Starts the counts from zero, for a new cache in an old place.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn reset_stats(&self) {
+        use crate::base::sync::Ordering;
+        self.inner.lock().stats = BarnStats::default();
+        self.inner.reset_taken();
+        self.alloc_slow.store(0, Ordering::Relaxed);
+        self.free_slow.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stats(&self) -> BarnStats {
+        self.inner.lock().stats
+    }
+
+    /// The barn lock, for a fork.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn lock_word(&self) -> &crate::base::sync::LockWord {
+        self.inner.word()
+    }
+}

@@ -1,0 +1,67 @@
+//! What the default engine has for one cache and node: barns, and evicted objects.
+//!
+//! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
+//! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
+//! other's, as a consumer that frees feeds a producer that allocates (`remote_free`).
+
+use super::barn::Barn;
+use super::evicted::Evicted;
+use crate::base::sync::{Ordering, Visit};
+use crate::base::units::{CpuId, NodeId};
+use crate::engine::RawCache;
+use crate::pages::meta::meta_slice;
+use crate::percpu::area::PERCPU;
+use crate::slab::node::Node;
+
+/// Most barns of a node and cache; CPUs beyond that share.
+pub(crate) const MAX_BARNS: usize = 16;
+/// The sheaves of one cache on one node.
+pub(crate) struct SheafNode {
+    /// The slabs of the same node.
+    pub(crate) slabs: &'static Node,
+    pub(crate) barns: &'static [Barn],
+    pub(super) evicted: Evicted,
+}
+
+impl SheafNode {
+    /// The barn of a CPU.
+    #[inline]
+    pub(super) fn barn(&self, cpu: CpuId) -> &Barn {
+        &self.barns[cpu.0 as usize % self.barns.len()]
+    }
+}
+
+/// See [`crate::engine::EngineState::open`]. `slabs` are the nodes of the same entry of the registry, which it keeps for ever.
+pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> Option<()> {
+    if nodes.is_empty() {
+        let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
+        let barns = cpus.clamp(1, MAX_BARNS);
+        let mut of_node = slabs.iter();
+        *nodes = meta_slice(slabs.len(), || {
+            let barns = meta_slice(barns, || Some(Barn::new()))?;
+            Some(SheafNode { slabs: of_node.next()?, barns, evicted: Evicted::new() })
+        })?;
+    }
+    nodes.iter().flat_map(|node| node.barns).for_each(Barn::reset_stats);
+    Some(())
+}
+
+/// The barns of all nodes.
+pub(super) fn barns_of(cache: &RawCache) -> impl Iterator<Item = &'static Barn> {
+    cache.state.sheaf_nodes.iter().flat_map(|node| node.barns)
+}
+
+/// The node entry of a CPU.
+#[inline]
+pub(super) fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static SheafNode) {
+    let node = PERCPU.node_of(cpu);
+    (node, &cache.state.sheaf_nodes[usize::from(node.0) % cache.state.sheaf_nodes.len()])
+}
+
+/// Visits the locks of node entries, for a fork.
+pub(crate) fn for_each_lock(nodes: &[SheafNode], visit: Visit<'_>) {
+    for node in nodes {
+        node.barns.iter().for_each(|barn| visit(barn.lock_word()));
+        visit(node.evicted.lock_word());
+    }
+}

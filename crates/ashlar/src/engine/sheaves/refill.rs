@@ -1,0 +1,259 @@
+//! Refill: from slabs to an array of object addresses.
+//!
+//! First the node's partial slabs, whole freelists at a time under one list_lock; then other nodes' partial
+//! slabs; then evicted objects (`evicted`); then new slabs. Freelists are walked after the lock is gone, so that a cold object never
+//! lengthens the time under it, those of several slabs side by side, and handed out by address (`locality`). Carving a
+//! fresh slab touches no object at all.
+#![allow(unsafe_code, reason = "walks freelists and calls constructors")]
+
+use super::node::SheafNode;
+use super::{locality, sparse};
+use crate::base::report;
+use crate::base::sync::prefetch;
+use crate::base::units::{NodeId, Order, PageIndex};
+use crate::engine::{RawCache, defrags_now};
+use crate::pages::memmap::MEMMAP;
+use crate::pages::zone::{PageRun, ZONE};
+use crate::slab::discard::discard;
+use crate::slab::freelist::{CorruptLink, read_link, write_link};
+use crate::slab::partial::{Chain, Freed, Taken};
+use crate::slab::state::{NO_OBJECT, SlabState};
+
+/// Slabs handled in one go.
+const BATCH: usize = 16;
+
+/// Objects that a CPU may take for a sheaf. Where the policy has a share, no more than that of what the slabs of the cache have, but a
+/// slab's worth: a program that uses dozens of caches at once would else have slabs for a whole sheaf of each on each CPU, and one that
+/// hands objects from CPU to CPU would open more before the first come back.
+pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
+    let Some(share) = cache.policy.refill_share else { return usize::MAX };
+    let slab = usize::from(cache.slabs.geometry.objects(cache.slabs.geometry.order)).max(1);
+    slab.max(node.slabs.counters.objects() / share)
+}
+
+/// Fills `out` from its start with objects for CPUs of `node`; how many were had.
+pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
+    let nodes = cache.state.sheaf_nodes.len();
+    let home = usize::from(node.0) % nodes;
+    cache.state.sheaf_nodes[home].slabs.counters.count_refill();
+    let mut got = from_partial(cache, &cache.state.sheaf_nodes[home], out);
+    if got == 0 && nodes > 1 && defrags_now(cache) {
+        let others = (1..nodes).map(|next| &cache.state.sheaf_nodes[(home + next) % nodes]);
+        got = others
+            .filter(|node| node.slabs.has_to_spare(cache.slabs.min_partial()))
+            .map(|node| from_partial(cache, node, out))
+            .find(|&n| n > 0)
+            .unwrap_or(0);
+    }
+    got += sparse::refill(&cache.state.sheaf_nodes[home], &mut out[got..]);
+    if got < out.len() {
+        let used = got;
+        got += from_new_slabs(cache, NodeId(home as u8), &mut out[used..]);
+        // What another CPU's refill left of its last slab comes last: it shares lines, of memory and of the object map, with what that
+        // CPU works on, and the first objects of a sheaf are those in use most.
+        out[..got].rotate_left(used);
+    }
+    // Memory of other nodes is better than none; only then, so that objects stay local.
+    let mut next = 1;
+    while got == 0 && next < nodes {
+        let other = (home + next) % nodes;
+        got = from_partial(cache, &cache.state.sheaf_nodes[other], out);
+        if got == 0 {
+            got = sparse::refill(&cache.state.sheaf_nodes[other], out);
+        }
+        if got == 0 {
+            got = from_new_slabs(cache, NodeId(other as u8), out);
+        }
+        next += 1;
+    }
+    got
+}
+
+fn from_partial(cache: &'static RawCache, node: &'static SheafNode, out: &mut [usize]) -> usize {
+    let mut got = 0;
+    while got < out.len() {
+        let mut taken = [Taken::NOTHING; BATCH];
+        let (slabs, _) = node.slabs.list.take(&MEMMAP, out.len() - got, &mut taken);
+        if slabs == 0 {
+            break;
+        }
+        got += gather(cache, node, &taken[..slabs], &mut out[got..]);
+    }
+    got
+}
+
+/// The way along one slab's freelist.
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    cache: &'a RawCache,
+    base: usize,
+    limit: u16,
+    /// The next object, and how many there are from it on.
+    rest: Chain,
+    /// Where its objects go in the array, from the first one to behind the last so far.
+    from: usize,
+    to: usize,
+    is_corrupt: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(cache: &'a RawCache, taken: &Taken, from: usize) -> Self {
+        let base = MEMMAP.address_of(taken.page);
+        let limit = MEMMAP.head(taken.page).objects();
+        let walk = Self { cache, base, limit, rest: taken.chain, from, to: from, is_corrupt: false };
+        if walk.rest.count > 0 {
+            prefetch(walk.link_at(walk.rest.head));
+        }
+        walk
+    }
+
+    fn link_at(&self, index: u16) -> usize {
+        self.base + usize::from(index) * self.cache.slabs.geometry.stride + self.cache.slabs.geometry.link_offset
+    }
+
+    fn next_of(&self, index: u16) -> Result<u16, CorruptLink> {
+        // SAFETY: the freelist was taken with its slab's state word, so its objects are ours; each index was
+        // checked against the slab's number of objects when its link was decoded.
+        unsafe { read_link(self.link_at(index), self.cache.slabs.secret, self.limit) }
+    }
+
+    /// Takes one object; reports what is none.
+    fn step(&mut self, out: &mut [usize]) {
+        let index = self.rest.head;
+        if index >= self.limit {
+            report::corrupt_freelist(self.cache.name(), self.base);
+            return self.end();
+        }
+        out[self.to] = self.base + usize::from(index) * self.cache.slabs.geometry.stride;
+        self.to += 1;
+        match self.next_of(index) {
+            Ok(next) => {
+                self.rest = Chain { head: next, count: self.rest.count - 1 };
+                if self.rest.count > 0 {
+                    prefetch(self.link_at(next));
+                }
+            }
+            Err(bad) => {
+                report::corrupt_link(self.cache.name(), bad.at);
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.rest.count = 0;
+        self.is_corrupt = true;
+    }
+}
+
+/// Turns what was taken from slabs into addresses, in ascending order for each slab; how many. What does not fit goes back to its slab.
+/// The freelists are followed side by side: their objects are mostly cold, and each says only where the next one is.
+fn gather(cache: &'static RawCache, node: &SheafNode, taken: &[Taken], out: &mut [usize]) -> usize {
+    let mut walks =
+        [Walk { cache, base: 0, limit: 0, rest: Taken::NOTHING.chain, from: 0, to: 0, is_corrupt: false }; BATCH];
+    let mut from = 0;
+    for (walk, taken) in walks.iter_mut().zip(taken) {
+        *walk = Walk::new(cache, taken, from);
+        from += usize::from(taken.chain.count + taken.fresh);
+    }
+    let walks = &mut walks[..taken.len()];
+    loop {
+        let mut ended = true;
+        for walk in &mut *walks {
+            if walk.rest.count > 0 && walk.to < out.len() {
+                walk.step(out);
+                ended = false;
+            }
+        }
+        if ended {
+            break;
+        }
+    }
+    let mut got = 0;
+    for (walk, taken) in walks.iter().zip(taken) {
+        // Nothing moves but after a corrupt freelist.
+        out.copy_within(walk.from..walk.to, got);
+        let len = walk.to - walk.from;
+        locality::sort(&cache.slabs.geometry, walk.base, &mut out[got..got + len]);
+        got += len;
+        if walk.is_corrupt {
+            node.slabs.list.quarantine(&MEMMAP, taken.page);
+            continue;
+        }
+        if walk.rest.count > 0 {
+            give_back(node, taken.page, walk);
+        }
+        for fresh in taken.first_fresh..taken.first_fresh + taken.fresh {
+            out[got] = cache.slabs.carve(walk.base + usize::from(fresh) * cache.slabs.geometry.stride);
+            got += 1;
+        }
+    }
+    got
+}
+
+/// Puts the end of a freelist, which is linked already, back in front of its slab's freelist.
+fn give_back(node: &SheafNode, page: PageIndex, walk: &Walk<'_>) {
+    let (cache, chain) = (walk.cache, walk.rest);
+    let link = |prior: u16| {
+        let mut last = chain.head;
+        for _ in 1..chain.count {
+            match walk.next_of(last) {
+                Ok(next) if next != NO_OBJECT => last = next,
+                _ => return report::corrupt_freelist(cache.name(), walk.base),
+            }
+        }
+        // SAFETY: `last` is a free object of the chain, which is ours until it is published.
+        unsafe { write_link(walk.link_at(last), cache.slabs.secret, prior) };
+    };
+    let min_partial = cache.slabs.min_partial();
+    let outcome = node.slabs.list.give_back(&MEMMAP, page, chain, min_partial, cache.slabs.ctor.is_none(), link);
+    if outcome == Freed::Discard {
+        discard(node.slabs, &[page]);
+    }
+}
+
+fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
+    let mut got = 0;
+    while got < out.len() {
+        let per_slab = usize::from(cache.slabs.geometry.objects(cache.slabs.geometry.order)).max(1);
+        let want = (out.len() - got).div_ceil(per_slab).min(BATCH);
+        let mut runs = [PageRun { first: PageIndex::NONE, zeroed: false }; BATCH];
+        let mut order = cache.slabs.geometry.order;
+        let mut slabs = ZONE.alloc_many(node, order, want, &mut runs);
+        if slabs == 0 && cache.slabs.geometry.min_order != order {
+            order = cache.slabs.geometry.min_order;
+            slabs = ZONE.alloc_many(node, order, 1, &mut runs);
+        }
+        if slabs == 0 {
+            break;
+        }
+        for run in &runs[..slabs] {
+            let first = got;
+            got += open_slab(cache, node, run.first, order, &mut out[got..]);
+            debug_assert!(got > first, "a slab holds an object");
+        }
+        let entry = &cache.slabs.nodes[usize::from(node.0)];
+        if order != cache.slabs.geometry.order {
+            entry.counters.count_fallback(slabs);
+        }
+        entry.counters.count_taken(slabs, slabs * usize::from(cache.slabs.geometry.objects(order)));
+    }
+    got
+}
+
+/// Makes a run of pages a slab and carves from it what fits into `out`.
+fn open_slab(cache: &'static RawCache, node: NodeId, page: PageIndex, order: Order, out: &mut [usize]) -> usize {
+    let wanted = out.len();
+    let carved_of = |objects: u16| usize::from(objects).min(wanted) as u16;
+    let carved_now = |objects| SlabState::carved_from_fresh(carved_of(objects));
+    let objects = cache.slabs.open_slab(page, order, node, carved_now);
+    let carved = carved_of(objects);
+    let base = MEMMAP.address_of(page);
+    for (index, place) in out[..usize::from(carved)].iter_mut().enumerate() {
+        *place = cache.slabs.carve(base + index * cache.slabs.geometry.stride);
+    }
+    if carved < objects {
+        cache.slabs.nodes[usize::from(node.0)].list.add_new(&MEMMAP, page);
+    }
+    usize::from(carved)
+}

@@ -1,0 +1,146 @@
+//! The head entry of a run of pages: the user-space `struct page` / `struct slab`.
+
+use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::base::units::PageIndex;
+
+const LISTED: u32 = 1;
+/// Where the colour starts in `listed`, and what its unit is: 8 bytes.
+const COLOUR: u32 = 14;
+/// Where the number of evicted objects starts in `listed`, and all of its bits; the colour of a slab of 2 MiB fits above.
+const EVICTED: u32 = 1;
+const EVICTED_BITS: u32 = (1 << COLOUR) - (1 << EVICTED);
+const COLOUR_SHIFT: u32 = 3;
+
+/// Metadata of one slab or one large object, 32 bytes, kept apart from the memory it describes.
+///
+/// | field | written by | when |
+/// |---|---|---|
+/// | `state` | anyone, by compare-and-swap | see [`crate::slab`] |
+/// | `next`, `prev` | holder of the node's list_lock | while the slab stands on a partial list |
+/// | `owner` | owner of the run | between allocation from the zone and publication; constant after |
+/// | `shape` | owner of the run | as `owner` |
+#[repr(C)]
+pub(crate) struct PageHead {
+    /// The slab's packed state word; pages of a large object.
+    pub(crate) state: AtomicU64,
+    next: AtomicU32,
+    prev: AtomicU32,
+    /// Address of the cache.
+    owner: AtomicU64,
+    /// Objects (bits 0..16), order (16..24), node (24..32).
+    shape: AtomicU32,
+    /// Bit 0: the slab stands on a list of its node; bits 1..14: how many of its objects are evicted, of the default engine; both guarded by
+    /// list_lock. Above: the colour, constant like `shape`.
+    listed: AtomicU32,
+}
+
+impl PageHead {
+    #[cfg(ashlar_loom)]
+    pub(crate) fn new() -> Self {
+        PageHead {
+            state: AtomicU64::new(0),
+            next: AtomicU32::new(0),
+            prev: AtomicU32::new(0),
+            owner: AtomicU64::new(0),
+            shape: AtomicU32::new(0),
+            listed: AtomicU32::new(0),
+        }
+    }
+
+    /// Fills the entry of a fresh run.
+    pub(crate) fn init(&self, owner: usize, objects: u16, order: u8, node: u8) {
+        self.owner.store(owner as u64, Ordering::Relaxed);
+        let shape = u32::from(objects) | u32::from(order) << 16 | u32::from(node) << 24;
+        self.shape.store(shape, Ordering::Relaxed);
+        self.listed.store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn owner(&self) -> usize {
+        self.owner.load(Ordering::Relaxed) as usize
+    }
+
+    #[inline]
+    pub(crate) fn objects(&self) -> u16 {
+        self.shape.load(Ordering::Relaxed) as u16
+    }
+
+    #[inline]
+    pub(crate) fn order(&self) -> u8 {
+        (self.shape.load(Ordering::Relaxed) >> 16) as u8
+    }
+
+    #[inline]
+    pub(crate) fn node(&self) -> u8 {
+        (self.shape.load(Ordering::Relaxed) >> 24) as u8
+    }
+
+    #[inline]
+    pub(crate) fn next(&self) -> PageIndex {
+        PageIndex(self.next.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn prev(&self) -> PageIndex {
+        PageIndex(self.prev.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn set_next(&self, page: PageIndex) {
+        self.next.store(page.0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set_prev(&self, page: PageIndex) {
+        self.prev.store(page.0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn listed(&self) -> bool {
+        self.listed.load(Ordering::Relaxed) & LISTED != 0
+    }
+
+    #[inline]
+    pub(crate) fn set_listed(&self, listed: bool) {
+        let rest = self.listed.load(Ordering::Relaxed) & !LISTED;
+        self.listed.store(rest | u32::from(listed), Ordering::Relaxed);
+    }
+
+    /// Objects that are evicted; read under list_lock.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn evicted(&self) -> usize {
+        ((self.listed.load(Ordering::Relaxed) & EVICTED_BITS) >> EVICTED) as usize
+    }
+
+    /// Counts `count` more evicted objects, under list_lock.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn add_evicted(&self, count: usize) {
+        self.set_evicted(self.evicted() + count);
+    }
+
+    /// Counts `count` fewer.
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn remove_evicted(&self, count: usize) {
+        debug_assert!(count <= self.evicted(), "more objects leave than are evicted");
+        self.set_evicted(self.evicted().saturating_sub(count));
+    }
+
+    #[cfg(not(ashlar_loom))]
+    fn set_evicted(&self, count: usize) {
+        let rest = self.listed.load(Ordering::Relaxed) & !EVICTED_BITS;
+        self.listed.store(rest | (count as u32) << EVICTED, Ordering::Relaxed);
+    }
+
+    /// Bytes before the first object: of engines that colour their slabs, else 0.
+    #[inline]
+    #[cfg_attr(ashlar_loom, expect(dead_code, reason = "models have no objects"))]
+    pub(crate) fn colour(&self) -> usize {
+        ((self.listed.load(Ordering::Relaxed) >> COLOUR) as usize) << COLOUR_SHIFT
+    }
+
+    /// Sets the colour of a fresh run, a multiple of 8 bytes.
+    #[cfg_attr(ashlar_loom, expect(dead_code, reason = "models have no objects"))]
+    pub(crate) fn set_colour(&self, bytes: usize) {
+        self.listed.store(((bytes >> COLOUR_SHIFT) as u32) << COLOUR, Ordering::Relaxed);
+    }
+}

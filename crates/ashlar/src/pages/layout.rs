@@ -1,0 +1,284 @@
+//! Where the allocator's own ranges of addresses lie.
+//!
+//! ```text
+//!  open:      heads | class words | blocks | owners | empties | per-CPU areas | metadata | zone ........
+//!  reserved:  zone | heads | class words | blocks | owners | empties      per-CPU areas      metadata
+//! ```
+//!
+//! *Open* is what Linux has: addresses are chosen and not reserved, and memory comes to them in
+//! steps. So what counts against `RLIMIT_AS`, `mlockall` and a core file is what is used. All parts
+//! lie close together, for few pages of page tables. Where such a choice fails (an emulator with
+//! few addresses, 39 bits of them) or is not offered (a fixed arena), the ranges are reserved at
+//! the start, and the zone is as large as that.
+//!
+//! The tables have an entry for each block of the zone; they grow with it.
+#![allow(unsafe_code, reason = "commits ranges of the page source")]
+
+use core::ops::Range;
+use core::ptr::NonNull;
+
+use crate::base::source::{PageSource, Refusal};
+use crate::base::units::{BLOCK_SIZE, MAX_ZONE_BYTES, align_up};
+
+/// Most bytes of metadata.
+const META_BYTES: usize = 16 << 30;
+/// Proposals that are tried before ranges are reserved.
+const PROPOSALS: usize = 8;
+/// Below this a zone is not worth having: 64 KiB.
+const SMALLEST_ZONE: usize = 64 << 10;
+
+/// The tables of the zone, with the bytes of each for so many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// Page heads.
+    Heads,
+    /// Class words.
+    Class,
+    /// States of blocks.
+    Blocks,
+    /// The node of each block, a byte.
+    Owners,
+    /// A bit for each block that is wholly free.
+    Empties,
+}
+
+impl Table {
+    pub(crate) const ALL: [Table; 5] = [Table::Heads, Table::Class, Table::Blocks, Table::Owners, Table::Empties];
+
+    /// Bytes of the table for `blocks` blocks.
+    pub(crate) fn bytes(self, blocks: usize) -> usize {
+        use super::zone::{BLOCK_HEADS_BYTES, BLOCK_STATE_BYTES};
+        match self {
+            Table::Heads => blocks * BLOCK_HEADS_BYTES,
+            Table::Class => blocks * (crate::base::units::BLOCK_PAGES * 4),
+            Table::Blocks => blocks * BLOCK_STATE_BYTES,
+            Table::Owners => blocks,
+            Table::Empties => blocks.div_ceil(64) * 8,
+        }
+    }
+}
+
+/// How memory comes to the ranges.
+#[derive(Clone, Copy)]
+pub(crate) struct Supply {
+    source: &'static dyn PageSource,
+    /// The ranges are reserved; else they are open.
+    reserved: bool,
+}
+
+impl Supply {
+    /// Commits the addresses `from..to`, multiples of the page size.
+    ///
+    /// # Safety
+    /// They lie in a range of the layout. If the ranges are open, they were not committed before.
+    pub(crate) unsafe fn commit(&self, from: usize, to: usize) -> Result<(), Refusal> {
+        let Some(at) = NonNull::new(from as *mut u8) else { return Err(Refusal::NoMemory) };
+        if !self.reserved {
+            return self.source.commit_open(at, to - from);
+        }
+        // SAFETY: the caller's range, which is reserved.
+        if unsafe { self.source.commit(at, to - from) } { Ok(()) } else { Err(Refusal::NoMemory) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn reserved(source: &'static dyn PageSource) -> Supply {
+        Supply { source, reserved: true }
+    }
+
+    pub(crate) fn source(&self) -> &'static dyn PageSource {
+        self.source
+    }
+
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.reserved
+    }
+}
+
+/// Where everything lies.
+#[derive(Clone)]
+pub(crate) struct Layout {
+    pub(crate) supply: Supply,
+    /// Addresses of slab space. Reserved ranges need not begin or end at a block.
+    pub(crate) zone: Range<usize>,
+    /// Starts of the tables, in the order of [`Table::ALL`].
+    pub(crate) tables: [usize; 5],
+    /// Start of the per-CPU areas, which are committed.
+    pub(crate) percpu: usize,
+    /// Addresses of metadata.
+    pub(crate) meta: Range<usize>,
+}
+
+impl Layout {
+    /// Lays everything out, with `percpu` bytes of per-CPU areas and a zone of at most `most`
+    /// bytes, for all nodes. `None` when not even the smallest zone can be had.
+    pub(crate) fn new(source: &'static dyn PageSource, percpu: usize, most: usize) -> Option<Layout> {
+        let percpu = align_up(percpu, source.page_size());
+        Layout::open(source, percpu, most).or_else(|| Layout::reserved(source, percpu, most))
+    }
+
+    fn open(source: &'static dyn PageSource, percpu: usize, most: usize) -> Option<Layout> {
+        let supply = Supply { source, reserved: false };
+        let zone_bytes = most.min(MAX_ZONE_BYTES) & !(BLOCK_SIZE - 1);
+        if zone_bytes == 0 {
+            return None;
+        }
+        let blocks = zone_bytes / BLOCK_SIZE;
+        let page = source.page_size();
+        // Each begins at a page; what is large comes first, so that all others lie near the zone.
+        let mut bytes = 0;
+        let mut take = |range: usize| {
+            let start = bytes;
+            bytes += align_up(range, page);
+            start
+        };
+        let tables = Table::ALL.map(|table| take(table.bytes(blocks)));
+        let areas = take(percpu);
+        let meta = take(META_BYTES);
+        let zone = align_up(bytes, BLOCK_SIZE);
+        for _ in 0..PROPOSALS {
+            let base = source.propose(zone + zone_bytes, BLOCK_SIZE)?;
+            // SAFETY: in the range that was just proposed, where nothing was committed.
+            match unsafe { supply.commit(base + areas, base + areas + percpu) } {
+                Ok(()) => {
+                    return Some(Layout {
+                        supply,
+                        zone: base + zone..base + zone + zone_bytes,
+                        tables: tables.map(|start| base + start),
+                        percpu: base + areas,
+                        meta: base + meta..base + meta + META_BYTES,
+                    });
+                }
+                Err(Refusal::Taken) => {}
+                Err(Refusal::NoMemory) => return None,
+            }
+        }
+        None
+    }
+
+    fn reserved(source: &'static dyn PageSource, percpu: usize, most: usize) -> Option<Layout> {
+        let supply = Supply { source, reserved: true };
+        let page = source.page_size();
+        let mut zone_bytes = source.zone_bytes().min(most) & !(page - 1);
+        let (zone, tables) = loop {
+            if zone_bytes < SMALLEST_ZONE {
+                return None;
+            }
+            match Layout::reserve_zone(source, zone_bytes) {
+                Some(found) => break found,
+                // Whole blocks as long as there are some; an arena may be smaller than one.
+                None => {
+                    let unit = if zone_bytes > 2 * BLOCK_SIZE { BLOCK_SIZE } else { page };
+                    zone_bytes = (zone_bytes / 2) & !(unit - 1);
+                }
+            }
+        };
+        let areas = source.reserve(percpu, page)?.as_ptr() as usize;
+        // SAFETY: the whole range was just reserved.
+        unsafe { supply.commit(areas, areas + percpu) }.ok()?;
+        let meta_bytes = align_up((zone_bytes / 32).clamp(64 << 10, META_BYTES), page);
+        let meta = source.reserve(meta_bytes, page)?.as_ptr() as usize;
+        Some(Layout { supply, zone, tables, percpu: areas, meta: meta..meta + meta_bytes })
+    }
+
+    /// One reservation for the zone and its tables, so that a refusal leaves nothing behind.
+    fn reserve_zone(source: &dyn PageSource, bytes: usize) -> Option<(Range<usize>, [usize; 5])> {
+        let page = source.page_size();
+        // One block more than fits: an arena need neither start nor end on a block.
+        let blocks = bytes.div_ceil(BLOCK_SIZE) + 1;
+        let sizes = Table::ALL.map(|table| align_up(table.bytes(blocks), page));
+        let align = if bytes.is_multiple_of(BLOCK_SIZE) { BLOCK_SIZE } else { page };
+        let start = source.reserve(bytes + sizes.iter().sum::<usize>(), align)?.as_ptr() as usize;
+        let mut next = start + bytes;
+        let tables = sizes.map(|size| {
+            next += size;
+            next - size
+        });
+        Some((start..start + bytes, tables))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sync::{AtomicUsize, Ordering};
+    use crate::base::units::{NodeId, PAGE_SIZE};
+    use std::prelude::rust_2024::*;
+
+    /// A source that has addresses and no memory: what it commits must not be touched.
+    struct Addresses {
+        /// Times that a proposal turns out to be taken.
+        taken: AtomicUsize,
+        proposes: bool,
+        most: usize,
+    }
+
+    // SAFETY: nothing is ever touched.
+    unsafe impl PageSource for Addresses {
+        fn page_size(&self) -> usize {
+            4096
+        }
+        fn zone_bytes(&self) -> usize {
+            self.most
+        }
+        fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+            (bytes <= 2 * self.most).then(|| NonNull::new(align_up(1 << 44, align) as *mut u8)).flatten()
+        }
+        fn propose(&self, _bytes: usize, _align: usize) -> Option<usize> {
+            self.proposes.then_some(1 << 45)
+        }
+        fn commit_open(&self, _at: NonNull<u8>, _bytes: usize) -> Result<(), Refusal> {
+            let one_less = |taken: usize| taken.checked_sub(1);
+            match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) {
+                Ok(_) => Err(Refusal::Taken),
+                Err(_) => Ok(()),
+            }
+        }
+        unsafe fn commit(&self, _at: NonNull<u8>, _bytes: usize) -> bool {
+            true
+        }
+        unsafe fn release(&self, _at: NonNull<u8>, _bytes: usize) -> bool {
+            false
+        }
+        unsafe fn bind(&self, _at: NonNull<u8>, _bytes: usize, _node: NodeId) {}
+        fn map_direct(&self, _bytes: usize) -> Option<NonNull<u8>> {
+            None
+        }
+        unsafe fn unmap_direct(&self, _at: NonNull<u8>, _bytes: usize) {}
+    }
+
+    fn layout(taken: usize, proposes: bool, most: usize, wanted: usize) -> Option<Layout> {
+        Layout::new(Box::leak(Box::new(Addresses { taken: AtomicUsize::new(taken), proposes, most })), 3 << 16, wanted)
+    }
+
+    /// All ranges, with the tables for a whole zone.
+    fn ranges(layout: &Layout) -> Vec<Range<usize>> {
+        let blocks = (layout.zone.end - layout.zone.start) / BLOCK_SIZE;
+        let tables = Table::ALL.into_iter().zip(layout.tables).map(|(table, at)| at..at + table.bytes(blocks));
+        let mut all: Vec<_> = tables.collect();
+        all.extend([layout.percpu..layout.percpu + (3 << 16), layout.meta.clone(), layout.zone.clone()]);
+        all.sort_by_key(|range| range.start);
+        all
+    }
+
+    #[test]
+    fn ranges_do_not_overlap_and_every_page_has_a_number_whatever_the_machine() {
+        // A machine of 12 TiB asks for 24.
+        for (wanted, zone) in [(MAX_ZONE_BYTES, MAX_ZONE_BYTES), (24 << 40, MAX_ZONE_BYTES), (64 << 20, 64 << 20)] {
+            let layout = layout(0, true, 1 << 40, wanted).expect("addresses");
+            assert!(!layout.supply.is_reserved());
+            let all = ranges(&layout);
+            assert!(all.windows(2).all(|pair| pair[0].end <= pair[1].start), "{all:x?}");
+            assert_eq!(layout.zone.len(), zone);
+            assert!(u32::try_from(layout.zone.len() / PAGE_SIZE).is_ok_and(|pages| pages < u32::MAX));
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_taken_is_left_for_another_and_then_for_a_reservation() {
+        assert!(!layout(PROPOSALS - 1, true, 1 << 30, 1 << 40).expect("addresses").supply.is_reserved());
+        for (taken, proposes) in [(PROPOSALS, true), (0, false)] {
+            let layout = layout(taken, proposes, 1 << 30, 1 << 40).expect("addresses");
+            assert!(layout.supply.is_reserved() && layout.zone.len() == 1 << 30);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Layer 1, pages: where slab space comes from.
+//!
+//! * [`layout`] chooses where everything lies.
+//! * [`zone`] cuts one range into nodes and 2 MiB blocks and hands out runs of pages.
+//! * [`memmap`] answers "which cache" for every page of the zone; [`head`] is one entry of it.
+//! * [`direct`] keeps the few objects that are too large for the zone.
+//! * [`objmap`] answers "which live object of malloc" for every address of the zone.
+//! * [`meta`] is the memory of the allocator's own structures.
+//! * [`arena`] is a page source over a fixed range, for machines without an operating system and for tests.
+//!
+//! Lock order inside the layer: growth lock, zone lock, direct lock, meta lock.
+
+#[cfg(not(ashlar_loom))]
+pub(crate) mod arena;
+#[cfg(not(ashlar_loom))]
+mod block;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod direct;
+pub(crate) mod head;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod layout;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod memmap;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod meta;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod objmap;
+#[cfg(not(ashlar_loom))]
+pub(crate) mod zone;

@@ -1,0 +1,135 @@
+//! Which blocks a node has: stretches of numbers, in order.
+//!
+//! A zone of one node has one stretch, unless another mapping stood in the way of its growth. Nodes
+//! that grow by turns have a stretch for each time; stretches that meet become one.
+
+use crate::pages::meta::META;
+
+/// Blocks whose numbers follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+impl Stretch {
+    pub(super) fn len(self) -> u32 {
+        self.end - self.start
+    }
+
+    pub(super) fn numbers(self) -> core::ops::Range<u32> {
+        self.start..self.end
+    }
+}
+
+/// See the module. The array is metadata memory, which is never given back.
+pub(super) struct Extents {
+    /// Room for stretches; none at first.
+    room: Option<&'static mut [Stretch]>,
+    count: usize,
+    blocks: u32,
+}
+
+/// Room for stretches that a node begins with.
+const LEAST: usize = 8;
+
+impl Extents {
+    pub(super) const NONE: Extents = Extents { room: None, count: 0, blocks: 0 };
+
+    /// Blocks in all.
+    pub(super) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    fn all(&self) -> &[Stretch] {
+        self.room.as_deref().map_or(&[], |room| &room[..self.count])
+    }
+
+    /// The stretches, by rising numbers.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Stretch> + '_ {
+        self.all().iter().copied()
+    }
+
+    /// The numbers of all blocks, rising.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.iter().flat_map(Stretch::numbers)
+    }
+
+    /// The stretch that a block lies in.
+    pub(super) fn around(&self, number: u32) -> Option<Stretch> {
+        let at = self.all().partition_point(|stretch| stretch.end <= number);
+        self.all().get(at).copied().filter(|stretch| stretch.start <= number)
+    }
+
+    /// How many stretches more [`Self::add`] needs room for first; 0 if there is room for one.
+    pub(super) fn room_wanted(&self) -> usize {
+        let room = self.room.as_deref().map_or(0, <[Stretch]>::len);
+        if self.count < room { 0 } else { (2 * self.count).max(LEAST) }
+    }
+
+    /// Takes over a larger array.
+    #[cold]
+    #[inline(never)]
+    #[place(background)]
+    pub(super) fn move_to(&mut self, larger: &'static mut [Stretch]) {
+        if larger.len() > self.count {
+            larger[..self.count].copy_from_slice(self.all());
+            self.room = Some(larger);
+        }
+    }
+
+    /// Adds blocks whose numbers are above all others. There is room for a stretch.
+    pub(super) fn add(&mut self, more: Stretch) {
+        let Some(room) = self.room.as_deref_mut() else { return };
+        self.blocks += more.len();
+        match room[..self.count].last_mut() {
+            Some(last) if last.end == more.start => last.end = more.end,
+            _ => {
+                room[self.count] = more;
+                self.count += 1;
+            }
+        }
+    }
+}
+
+/// Memory for `count` stretches.
+#[cold]
+#[inline(never)]
+#[place(background)]
+pub(super) fn array(count: usize) -> Option<&'static mut [Stretch]> {
+    let place = META.alloc(count * size_of::<Stretch>(), align_of::<Stretch>())?.cast::<Stretch>();
+    #[expect(unsafe_code, reason = "makes an array of metadata memory")]
+    // SAFETY: fresh zeroed memory of that size and alignment, for ever; zeros are stretches.
+    Some(unsafe { core::slice::from_raw_parts_mut(place.as_ptr(), count) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::prelude::rust_2024::*;
+
+    #[test]
+    fn stretches_that_meet_become_one_and_each_block_is_found_in_its_own() {
+        let mut extents = Extents::NONE;
+        assert!(extents.room_wanted() == LEAST && extents.around(0).is_none());
+        extents.move_to(vec![Stretch { start: 0, end: 0 }; LEAST].leak());
+        for (start, end) in [(3, 5), (5, 6), (10, 12), (12, 13), (20, 21)] {
+            extents.add(Stretch { start, end });
+        }
+        let all: Vec<_> = extents.iter().map(|s| (s.start, s.end)).collect();
+        assert_eq!((all, extents.blocks()), (vec![(3, 6), (10, 13), (20, 21)], 7));
+        assert_eq!(extents.numbers().collect::<Vec<_>>(), [3, 4, 5, 10, 11, 12, 20]);
+        for number in 0..30 {
+            let around = extents.around(number).map(|s| s.start);
+            let expected = [(3, 6), (10, 13), (20, 21)].into_iter().find(|s| (s.0..s.1).contains(&number));
+            assert_eq!(around, expected.map(|s| s.0), "{number}");
+        }
+        for n in 0..LEAST as u32 {
+            if extents.room_wanted() > 0 {
+                extents.move_to(vec![Stretch { start: 0, end: 0 }; extents.room_wanted()].leak());
+            }
+            extents.add(Stretch { start: 100 + 2 * n, end: 101 + 2 * n });
+        }
+        assert_eq!((extents.iter().count(), extents.blocks()), (3 + LEAST, 7 + LEAST as u32));
+    }
+}

@@ -1,0 +1,567 @@
+//! The zone: one range of addresses, cut into 2 MiB blocks, each of which belongs to a node.
+//!
+//! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has a run
+//! large enough, so that others drain and become empty; a long run goes where it fits most closely, across
+//! blocks; one that has to start at a block takes whole blocks; one above
+//! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see [`super::direct`]).
+//!
+//! The zone grows at its end, block by block. Where the addresses are open (see [`super::layout`])
+//! another mapping may stand in the way: then the zone goes on behind it, and the blocks between
+//! belong to no node. With several nodes each node has a stretch of block numbers set aside at a
+//! time.
+//!
+//! ## Locks
+//! *Growth lock*: one, taken before any zone lock, by threads that need blocks. System calls that
+//! commit memory are made under it. *Zone lock*: one a node. It is the innermost lock of the
+//! allocator but for that of metadata. It covers the node's blocks and lists, and no system call is
+//! made under it. The reaper takes pages out of their block, releases them, and puts them back.
+//!
+//! ## States of a page
+//!
+//! | state | free bit | dirty bit | class word |
+//! |---|---|---|---|
+//! | never used, or given back | 1 | 0 | 0 |
+//! | free, may be resident | 1 | 1 | 0 |
+//! | in use | 0 | 0 | kind != 0 on slab pages and heads |
+//!
+//! ## Files
+//! [`grow`]: where blocks come from; [`lists`]: blocks by fullness; [`fit`]: long runs;
+//! [`empties`]: blocks that are wholly free; [`purge`]: giving memory back; [`objects`]: the memory
+//! of the object map; here: handing out and taking back.
+#![allow(unsafe_code, reason = "blocks live in memory of the page source")]
+
+mod empties;
+mod extents;
+mod fit;
+mod grow;
+mod lists;
+mod objects;
+mod purge;
+
+use super::block::{Block, LEVELS};
+use super::layout::{Supply, Table};
+use super::memmap::MEMMAP;
+use crate::base::source::PageSource;
+use crate::base::sync::{AtomicU8, AtomicU32, AtomicUsize, BootCell, Guard, Ordering, SpinLock, Visit};
+use crate::base::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
+use extents::Extents;
+use fit::LONG_RUN;
+use grow::Frontier;
+pub(crate) use purge::Purge;
+
+/// Requests above this many bytes are mapped directly.
+pub(crate) const DIRECT_BYTES: usize = 32 << 20;
+/// Bytes of the page heads of a block.
+pub(crate) const BLOCK_HEADS_BYTES: usize = BLOCK_PAGES * size_of::<super::head::PageHead>();
+/// Bytes of the state of a block.
+pub(crate) const BLOCK_STATE_BYTES: usize = size_of::<Block>();
+const NO_BLOCK: u32 = u32::MAX;
+/// How often memory is asked for again before a request fails.
+const ATTEMPTS: usize = 8;
+/// Free resident pages above which the reaper is woken: 2 MiB.
+const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;
+
+/// A run of pages handed out by the zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageRun {
+    pub(crate) first: PageIndex,
+    /// Every byte reads as zero.
+    pub(crate) zeroed: bool,
+}
+
+/// Pages of a run that may not read as zeros, as ranges of pages counted from its start. Where
+/// there are more ranges than have a place here, the last one reaches to the end of the last of
+/// them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DirtyParts {
+    ranges: [(u32, u32); 16],
+    count: usize,
+}
+
+impl DirtyParts {
+    /// All of a run.
+    pub(crate) fn all(pages: usize) -> DirtyParts {
+        let mut parts = DirtyParts::default();
+        parts.add(0, pages);
+        parts
+    }
+
+    /// Adds a range behind all others.
+    fn add(&mut self, start: usize, end: usize) {
+        let (start, end) = (start as u32, end as u32);
+        let full = self.count == self.ranges.len();
+        match self.ranges[..self.count].last_mut() {
+            Some(last) if last.1 == start || full => last.1 = end,
+            _ => {
+                self.ranges[self.count] = (start, end);
+                self.count += 1;
+            }
+        }
+    }
+
+    /// The ranges, in bytes from the start of the run.
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = core::ops::Range<usize>> + '_ {
+        self.ranges[..self.count].iter().map(|&(start, end)| start as usize * PAGE_SIZE..end as usize * PAGE_SIZE)
+    }
+}
+
+/// The blocks of one node.
+struct NodeBlocks {
+    /// Which they are.
+    extents: Extents,
+    /// Lists of blocks by largest free run (one more than its order) and fullness.
+    lists: [[u32; LEVELS]; 11],
+    /// For each level, a bit for each largest run whose list is not empty.
+    nonempty: [u16; LEVELS],
+    /// The blocks with dirty pages, in order of their stamps, and how many they are.
+    oldest: u32,
+    youngest: u32,
+    dirty_blocks: usize,
+    free_pages: usize,
+    dirty_pages: usize,
+}
+
+/// Where a run of pages may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunAlign {
+    /// At a multiple of its size rounded up to a power of two, of 2 MiB at most.
+    Aligned,
+    /// At any page: packed closely, for large objects that ask for no alignment.
+    Anywhere,
+}
+
+/// Figures of the zone, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneStats {
+    /// Pages committed: backed by address space that may be touched.
+    pub committed: usize,
+    /// Committed pages that nobody uses.
+    pub free: usize,
+    /// Free pages that may still be resident and go back to the system after the decay time.
+    pub dirty: usize,
+}
+
+/// The zone of the process.
+pub(crate) struct Zone {
+    supply: BootCell<Supply>,
+    nodes: AtomicU32,
+    /// Starts of the tables, in the order of [`Table::ALL`].
+    tables: [AtomicUsize; Table::ALL.len()],
+    /// The object map; 0 while there is none.
+    objects: AtomicUsize,
+    /// First usable byte and end of a zone that does not start or end on a block.
+    usable_from: AtomicUsize,
+    usable_to: AtomicUsize,
+    frontier: SpinLock<Frontier>,
+    node: [SpinLock<NodeBlocks>; MAX_NODES],
+    /// Runs that purges have in hand at this moment: see [`Zone::take_after_all`].
+    in_hand: AtomicU32,
+    /// Free pages that may be resident, over all nodes; a look at one moment, without a lock.
+    dirty: AtomicUsize,
+    /// Pages handed out so far that were not resident; wraps around.
+    cold_taken: AtomicUsize,
+    /// Reaper ticks so far; stamps blocks.
+    pub(crate) tick: AtomicU32,
+    /// What to ask for memory before fresh memory is taken: a [`BeforeGrowth`], or 0.
+    before_growth: AtomicUsize,
+}
+
+/// Why the layers above are asked for memory they could do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Only fresh memory would do, beside so many bytes that the node has.
+    Growth(usize),
+    /// A request is about to fail. The thread that asks holds no lock.
+    Last,
+}
+
+/// Makes memory free; true if there was some.
+pub(crate) type BeforeGrowth = fn(Need) -> bool;
+
+/// The one zone of the process.
+#[place(large_data)]
+pub(crate) static ZONE: Zone = Zone::new();
+
+impl Zone {
+    const fn new() -> Zone {
+        Zone {
+            supply: BootCell::new(),
+            nodes: AtomicU32::new(0),
+            tables: [const { AtomicUsize::new(0) }; Table::ALL.len()],
+            objects: AtomicUsize::new(0),
+            usable_from: AtomicUsize::new(0),
+            usable_to: AtomicUsize::new(usize::MAX),
+            frontier: SpinLock::new(Frontier::NEW),
+            node: [const {
+                SpinLock::new(NodeBlocks {
+                    extents: Extents::NONE,
+                    lists: [[NO_BLOCK; LEVELS]; 11],
+                    nonempty: [0; LEVELS],
+                    oldest: NO_BLOCK,
+                    youngest: NO_BLOCK,
+                    dirty_blocks: 0,
+                    free_pages: 0,
+                    dirty_pages: 0,
+                })
+            }; MAX_NODES],
+            in_hand: AtomicU32::new(0),
+            dirty: AtomicUsize::new(0),
+            cold_taken: AtomicUsize::new(0),
+            tick: AtomicU32::new(1),
+            before_growth: AtomicUsize::new(0),
+        }
+    }
+
+    /// The page source; `None` before `init`.
+    pub(crate) fn source(&self) -> Option<&'static dyn PageSource> {
+        self.supply.get().map(|supply| supply.source())
+    }
+
+    /// Nodes of the zone.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.load(Ordering::Relaxed) as usize
+    }
+
+    /// Registers what is asked for memory before the zone grows.
+    pub(crate) fn set_before_growth(&self, ask: BeforeGrowth) {
+        self.before_growth.store(ask as usize, Ordering::Release);
+    }
+
+    /// Asks the layers above for memory they could do without; true when it is worth looking again.
+    #[cold]
+    fn ask_above(&self, node: NodeId) -> bool {
+        let committed = self.node[usize::from(node.0)].lock().extents.blocks() as usize * BLOCK_SIZE;
+        self.ask(Need::Growth(committed))
+    }
+
+    /// What `take` finds after it found nothing: asks the layers above for everything they could do without, waits for what a purge has
+    /// in hand, and takes again. Once in any case, since what others gave back meanwhile is for everybody; then for as long as
+    /// something comes back, of which a thread that was quicker may have taken more than it needs. Before every request fails.
+    #[cold]
+    #[place(cold)]
+    pub(crate) fn take_after_all<T>(&self, mut take: impl FnMut() -> Option<T>) -> Option<T> {
+        for _ in 0..ATTEMPTS {
+            let asked = self.ask(Need::Last);
+            let more = self.wait_for_purge() || asked;
+            let taken = take();
+            if taken.is_some() || !more {
+                return taken;
+            }
+        }
+        None
+    }
+
+    fn ask(&self, need: Need) -> bool {
+        let ask = self.before_growth.load(Ordering::Acquire);
+        if ask == 0 {
+            return false;
+        }
+        // SAFETY: only `set_before_growth` stores here, and only values of this function type.
+        let ask = unsafe { core::mem::transmute::<*const (), BeforeGrowth>(core::ptr::with_exposed_provenance(ask)) };
+        ask(need)
+    }
+
+    /// Takes `pages` pages in a run placed as `align` asks.
+    pub(crate) fn alloc(&self, node: NodeId, pages: usize, align: RunAlign) -> Option<PageRun> {
+        self.alloc_noting(node, pages, align, None)
+    }
+
+    /// As [`Self::alloc`], and notes which pages of the run are dirty.
+    pub(crate) fn alloc_noting(
+        &self,
+        node: NodeId,
+        pages: usize,
+        align: RunAlign,
+        mut dirty: Option<&mut DirtyParts>,
+    ) -> Option<PageRun> {
+        let mut take = |blocks: &mut NodeBlocks| {
+            let first = self.find(blocks, pages, align)?;
+            if let Some(dirty) = dirty.as_deref_mut() {
+                self.note_dirty(first, pages, dirty);
+            }
+            Some(self.take_run(blocks, first, pages))
+        };
+        let mut run = None;
+        self.take_or_grow(node, &|blocks| self.blocks_wanted(blocks, pages, align), &mut |blocks| {
+            run = take(blocks);
+            run.is_some()
+        });
+        run
+    }
+
+    /// Calls `take` with the blocks of a node until it is true: after the layers above gave what
+    /// they could do without, and after the node got as many blocks as `wanted` says. False without
+    /// memory.
+    #[inline(never)]
+    fn take_or_grow(
+        &self,
+        node: NodeId,
+        wanted: &dyn Fn(&NodeBlocks) -> usize,
+        take: &mut dyn FnMut(&mut NodeBlocks) -> bool,
+    ) -> bool {
+        let Some(lock) = self.node.get(usize::from(node.0)) else { return false };
+        if take(&mut lock.lock()) || (self.ask_above(node) && take(&mut lock.lock())) {
+            return true;
+        }
+        // Other threads may be quicker to take what this one's growth brought.
+        for _ in 0..ATTEMPTS {
+            let (want, seen) = {
+                let blocks = lock.lock();
+                (wanted(&blocks), blocks.extents.blocks())
+            };
+            let Some(mut blocks) = self.grow(node, want, seen) else { return false };
+            if take(&mut blocks) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Notes the dirty ones of free pages. The caller holds the zone lock.
+    fn note_dirty(&self, first: usize, pages: usize, dirty: &mut DirtyParts) {
+        for (number, at, count) in parts(first, first + pages) {
+            let block = self.block(number);
+            let from_run = (number as usize * BLOCK_PAGES).wrapping_sub(first);
+            let mut from = at;
+            while let Some((start, length)) = block.dirty_among(from..at + count) {
+                from = start + length;
+                dirty.add(from_run.wrapping_add(start), from_run.wrapping_add(from));
+            }
+        }
+    }
+
+    /// Takes runs of `order` until there are `want` or memory ends, under one lock; returns the
+    /// number taken.
+    #[inline(never)]
+    pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [PageRun]) -> usize {
+        let want = want.min(out.len());
+        let mut got = 0;
+        if want > 0 {
+            // Fresh memory only for a thread that would go away with nothing.
+            self.take_or_grow(node, &|_| 1, &mut |blocks| {
+                got = self.fill(blocks, order, &mut out[..want]);
+                got > 0
+            });
+        }
+        got
+    }
+
+    /// Fills `out` from its start with runs of `order`, as far as there are some; returns the
+    /// number.
+    fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [PageRun]) -> usize {
+        let mut got = 0;
+        for run in out {
+            let Some(first) = self.find(blocks, order.pages(), RunAlign::Aligned) else { break };
+            *run = self.take_run(blocks, first, order.pages());
+            got += 1;
+        }
+        got
+    }
+
+    /// The first page of a free run placed as `align` asks.
+    fn find(&self, blocks: &NodeBlocks, pages: usize, align: RunAlign) -> Option<usize> {
+        if align == RunAlign::Anywhere && pages >= LONG_RUN {
+            self.fit(blocks, pages)
+        } else if pages > BLOCK_PAGES {
+            self.whole_blocks(blocks, pages)
+        } else if align == RunAlign::Anywhere
+            && let Some((number, first)) = blocks.pick_run(self, pages)
+        {
+            Some(number as usize * BLOCK_PAGES + first)
+        } else {
+            let order = Order::for_bytes(pages * PAGE_SIZE).0;
+            let number = blocks.pick(order)?;
+            Some(number as usize * BLOCK_PAGES + self.block(number).find(order)?)
+        }
+    }
+
+    /// Blocks that the node must get for a run that it has no place for.
+    fn blocks_wanted(&self, blocks: &NodeBlocks, pages: usize, align: RunAlign) -> usize {
+        let pages = if align == RunAlign::Anywhere && pages >= LONG_RUN {
+            pages.saturating_sub(self.free_at_end(blocks))
+        } else {
+            pages
+        };
+        pages.div_ceil(BLOCK_PAGES).max(1)
+    }
+
+    /// Takes free pages from `page` on, in as many blocks as they lie in.
+    #[inline(never)]
+    fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> PageRun {
+        let mut dirty = 0;
+        for (number, at, count) in parts(page, page + pages) {
+            dirty += self.take_in_block(blocks, number, at, count);
+        }
+        self.cold_taken.fetch_add(pages - dirty, Ordering::Relaxed);
+        PageRun { first: PageIndex(page as u32), zeroed: dirty == 0 }
+    }
+
+    /// Takes free pages of one block; returns how many were dirty.
+    #[inline(never)]
+    fn take_in_block(&self, blocks: &mut NodeBlocks, number: u32, at: usize, count: usize) -> usize {
+        let dirty = self.block(number).take(at, count);
+        blocks.free_pages -= count;
+        blocks.dirty_pages -= dirty;
+        self.dirty.fetch_sub(dirty, Ordering::Relaxed);
+        self.relist(blocks, number);
+        dirty
+    }
+
+    /// Makes a run of `old` pages from `first` one of `new`, if the pages behind it are free.
+    pub(crate) fn extend(&self, first: PageIndex, old: usize, new: usize) -> bool {
+        let Some(lock) = self.node.get(usize::from(self.node_of(first).0)) else { return false };
+        let mut blocks = lock.lock();
+        let (start, end) = (first.0 as usize + old, first.0 as usize + new);
+        // The run and all that follows must lie in one stretch of the node's blocks.
+        let stretch = blocks.extents.around(first.0 / BLOCK_PAGES as u32);
+        if stretch.is_none_or(|stretch| end > stretch.end as usize * BLOCK_PAGES) {
+            return false;
+        }
+        if !parts(start, end).all(|(number, at, count)| self.block(number).is_free(at, count)) {
+            return false;
+        }
+        self.take_run(&mut blocks, start, new - old);
+        true
+    }
+
+    /// Gives pages back; true when enough free memory is resident to be worth the reaper's while.
+    pub(crate) fn free(&self, first: PageIndex, pages: usize) -> bool {
+        self.free_many(&[(first, pages)])
+    }
+
+    /// Gives several runs of one node back under one lock; as [`Self::free`].
+    #[inline(never)]
+    pub(crate) fn free_many(&self, runs: &[(PageIndex, usize)]) -> bool {
+        let Some(&(first, _)) = runs.first() else { return false };
+        let node = self.node_of(first);
+        let mut blocks = self.node[usize::from(node.0)].lock();
+        for &(first, pages) in runs {
+            self.put_locked(&mut blocks, first, pages, true);
+        }
+        blocks.dirty_pages >= DIRTY_WORTH_REAPING
+    }
+
+    #[inline(never)]
+    fn put_locked(&self, blocks: &mut NodeBlocks, first: PageIndex, pages: usize, dirty: bool) {
+        let page = first.0 as usize;
+        for (number, at, count) in parts(page, page + pages) {
+            self.block(number).put(at, count, dirty);
+            blocks.free_pages += count;
+            if dirty {
+                blocks.dirty_pages += count;
+                self.dirty.fetch_add(count, Ordering::Relaxed);
+            }
+            self.relist(blocks, number);
+        }
+    }
+
+    /// The node that owns a page.
+    #[inline]
+    pub(crate) fn node_of(&self, page: PageIndex) -> NodeId {
+        if self.nodes() <= 1 {
+            return NodeId(0);
+        }
+        NodeId(self.owner(page.0 / BLOCK_PAGES as u32).load(Ordering::Relaxed))
+    }
+
+    /// The table entry that holds the node of a block.
+    fn owner(&self, block: u32) -> &AtomicU8 {
+        let table = self.tables[Table::Owners as usize].load(Ordering::Relaxed) as *const AtomicU8;
+        // SAFETY: the table is committed for every block whose number is below the end of the zone
+        // as memmap knows it, and pages in circulation lie in such blocks.
+        unsafe { &*table.add(block as usize) }
+    }
+
+    /// Figures over all nodes.
+    pub(crate) fn stats(&self) -> ZoneStats {
+        let mut stats = ZoneStats::default();
+        for node in &self.node[..self.nodes()] {
+            let blocks = node.lock();
+            stats.committed += blocks.extents.blocks() as usize * BLOCK_PAGES;
+            stats.free += blocks.free_pages;
+            stats.dirty += blocks.dirty_pages;
+        }
+        stats
+    }
+
+    /// Free pages that may be resident, without a lock.
+    #[cfg(feature = "os")]
+    pub(crate) fn dirty_pages(&self) -> usize {
+        self.dirty.load(Ordering::Relaxed)
+    }
+
+    /// Pages handed out so far that were not resident before; wraps around.
+    #[cfg(feature = "os")]
+    pub(crate) fn cold_pages_taken(&self) -> usize {
+        self.cold_taken.load(Ordering::Relaxed)
+    }
+
+    /// How often zone locks were taken.
+    pub(crate) fn locks_taken(&self) -> usize {
+        self.node[..self.nodes()].iter().map(SpinLock::taken).sum()
+    }
+
+    /// Whether the lock of any node is held at this moment.
+    pub(crate) fn lock_held(&self) -> bool {
+        self.node[..self.nodes()].iter().any(SpinLock::is_held)
+    }
+
+    /// Visits the growth lock and every zone lock, for a fork.
+    pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
+        visit(self.frontier.word());
+        self.node[..self.nodes()].iter().for_each(|node| visit(node.word()));
+    }
+
+    /// The state of a block.
+    #[expect(clippy::mut_from_ref, reason = "the zone lock of the block's node makes the reference unique")]
+    fn block(&self, number: u32) -> &mut Block {
+        let table = self.tables[Table::Blocks as usize].load(Ordering::Relaxed) as *mut Block;
+        // SAFETY: callers hold the zone lock of the block's node, whose extents have the block, so
+        // its entry is committed and no other reference to it is alive; no caller keeps the
+        // reference across another call of `block` for the same number that it then uses.
+        unsafe { &mut *table.add(number as usize) }
+    }
+
+    /// Brings all lists and tables that know of a block up to date after its pages changed.
+    fn relist(&self, blocks: &mut NodeBlocks, number: u32) {
+        let block = self.block(number);
+        if block.is_empty() != block.in_empties {
+            block.in_empties = !block.in_empties;
+            self.note_empty(number, block.in_empties);
+        }
+        let dirty = block.dirty_count() > 0;
+        if dirty != block.in_dirty {
+            if dirty {
+                block.stamp = self.tick.load(Ordering::Relaxed);
+                blocks.link_youngest(self, number);
+            } else {
+                blocks.unlink_dirty(self, number);
+            }
+        }
+        let block = self.block(number);
+        let level = block.fullness_level();
+        let key = (block.max_order, level);
+        let old = (block.level >> 4, block.level & 0xf);
+        if block.level != u8::MAX {
+            if old == key {
+                return;
+            }
+            blocks.unlink(self, number, old);
+        }
+        let block = self.block(number);
+        block.level = key.0 << 4 | key.1;
+        blocks.link(self, number, key);
+    }
+}
+
+/// The parts of the pages `from..to` that lie in one block each: number of the block, first page in it, pages.
+fn parts(from: usize, to: usize) -> impl Iterator<Item = (u32, usize, usize)> {
+    let mut page = from;
+    core::iter::from_fn(move || {
+        let at = page % BLOCK_PAGES;
+        let count = (BLOCK_PAGES - at).min(to - page);
+        let part = (count > 0).then_some(((page / BLOCK_PAGES) as u32, at, count));
+        page += count;
+        part
+    })
+}

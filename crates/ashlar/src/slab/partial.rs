@@ -1,0 +1,403 @@
+//! A node's partial slabs, and every change of a slab's state that involves them.
+//!
+//! ## Slab states
+//!
+//! | state | freelist or uncarved objects | on the partial list | who may change it |
+//! |---|---|---|---|
+//! | full | none | no | a free makes it partial (under list_lock) or, all at once, empty (no lock: nobody else knows it) |
+//! | partial | some | yes | frees push without a lock; refill takes everything under list_lock |
+//! | empty | all | kept up to `min_partial`, else no | the free that makes it empty decides, under list_lock |
+//! | frozen | any | no | frees are counted; nothing is ever taken: quarantine of a corrupt slab |
+//!
+//! Invariant, for slabs that are not frozen: whenever list_lock is free, a slab is listed exactly if it is
+//! partial, or empty and kept. So every change between full and not full, and every change to empty of a slab
+//! that was not full, happens under list_lock; all other frees are one compare-and-swap without a lock. This
+//! is the partially lockless slow free of seed 003, with the counter inside the word, so that it cannot lag.
+//!
+//! ## list_lock
+//! One a node and cache. Covers the list links, `listed` and the count. Taken after the drain lock, never
+//! together with another list_lock or a barn lock; the zone lock is not taken under it. Objects are not touched
+//! under it: refill only takes slabs' freelists, and walks them after.
+
+use crate::base::sync::{Guard, Ordering, SpinLock};
+use crate::base::units::PageIndex;
+use crate::pages::head::PageHead;
+use crate::slab::state::{NO_OBJECT, SlabState};
+
+/// Finds head entries: the memmap, or a small array in models.
+pub(crate) trait Heads {
+    fn head(&self, page: PageIndex) -> &PageHead;
+}
+
+/// A chain of free objects of one slab, linked already or linkable by its owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    /// Index of the first object.
+    pub(crate) head: u16,
+    pub(crate) count: u16,
+}
+
+/// What became of a slab that objects were freed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// It lives on.
+    Kept,
+    /// It is empty and on no list: the caller owns its pages and gives them back.
+    Discard,
+    /// More objects were freed than are in use: something was freed twice. Nothing was changed.
+    Corrupt,
+}
+
+/// What refill took from one slab.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) page: PageIndex,
+    /// Its whole freelist.
+    pub(crate) chain: Chain,
+    /// Objects `first_fresh..first_fresh + fresh`, carved just now.
+    pub(crate) first_fresh: u16,
+    pub(crate) fresh: u16,
+}
+
+impl Taken {
+    /// No slab.
+    pub(crate) const NOTHING: Taken =
+        Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
+}
+
+/// The list itself; guarded by list_lock.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    head: PageIndex,
+    tail: PageIndex,
+    /// Slabs on the list.
+    pub(crate) count: usize,
+}
+
+/// The partial list of one node, behind its list_lock.
+pub(crate) struct NodeList {
+    lock: SpinLock<Partial>,
+}
+
+impl NodeList {
+    #[cfg(not(ashlar_loom))]
+    pub(crate) const fn new() -> Self {
+        NodeList { lock: SpinLock::new(Partial::EMPTY) }
+    }
+
+    #[cfg(ashlar_loom)]
+    pub(crate) fn new() -> Self {
+        NodeList { lock: SpinLock::new(Partial::EMPTY) }
+    }
+
+    /// Takes list_lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, Partial> {
+        self.lock.lock()
+    }
+
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn raw(&self) -> &SpinLock<Partial> {
+        &self.lock
+    }
+
+    /// Frees a chain to its slab.
+    ///
+    /// `link(prior)` writes the chain's links, the last one to `prior`; it is called before each attempt to
+    /// publish them, and not at all when the chain empties a slab that `reset` lets forget its freelist.
+    #[place(background)]
+    pub(crate) fn push_chain(
+        &self,
+        heads: &impl Heads,
+        page: PageIndex,
+        chain: Chain,
+        min_partial: usize,
+        reset: bool,
+        mut link: impl FnMut(u16),
+    ) -> Freed {
+        let head = heads.head(page);
+        let objects = head.objects();
+        let mut guard = None;
+        let mut state = SlabState(head.state.load(Ordering::Acquire));
+        loop {
+            if state.inuse() < chain.count {
+                return Freed::Corrupt;
+            }
+            let empties = state.inuse() == chain.count;
+            let was_full = state.inuse() == objects;
+            if empties != was_full && !state.frozen() && guard.is_none() {
+                guard = Some(self.lock());
+                state = SlabState(head.state.load(Ordering::Acquire));
+                continue;
+            }
+            let new = if empties && reset && !state.frozen() {
+                state.reset()
+            } else {
+                link(state.head());
+                state.pushed(chain.head, chain.count)
+            };
+            match head.state.compare_exchange_weak(state.0, new.0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {}
+                Err(now) => {
+                    state = SlabState(now);
+                    continue;
+                }
+            }
+            if state.frozen() {
+                return Freed::Kept;
+            }
+            return match (was_full, empties) {
+                (true, true) => Freed::Discard,
+                (true, false) => {
+                    if let Some(list) = &mut guard {
+                        list.push_back(heads, page);
+                    }
+                    Freed::Kept
+                }
+                (false, true) => match &mut guard {
+                    Some(list) if head.listed() && list.count > min_partial => {
+                        list.unlink(heads, page);
+                        Freed::Discard
+                    }
+                    _ => Freed::Kept,
+                },
+                (false, false) => Freed::Kept,
+            };
+        }
+    }
+
+    /// Frees a chain that is linked already and ends in [`NO_OBJECT`]: what a refill took too much.
+    ///
+    /// `relink(prior)` makes the chain's last object point to `prior`. It is called only when it does not point
+    /// there already: the first attempt mostly finds an empty freelist, and costs no touch of the chain.
+    pub(crate) fn give_back(
+        &self,
+        heads: &impl Heads,
+        page: PageIndex,
+        chain: Chain,
+        min_partial: usize,
+        reset: bool,
+        mut relink: impl FnMut(u16),
+    ) -> Freed {
+        let mut end = NO_OBJECT;
+        self.push_chain(heads, page, chain, min_partial, reset, |prior| {
+            if prior != end {
+                relink(prior);
+                end = prior;
+            }
+        })
+    }
+
+    /// Takes objects of partial slabs, at least `need` if the list has them, into `out`. Returns how many
+    /// slabs were taken from and how many objects those are: whole freelists, so perhaps more than `need`.
+    pub(crate) fn take(&self, heads: &impl Heads, need: usize, out: &mut [Taken]) -> (usize, usize) {
+        let mut list = self.lock();
+        let (mut slabs, mut total) = (0, 0);
+        while total < need && slabs < out.len() && list.head != PageIndex::NONE {
+            let page = list.head;
+            let taken = take_from(heads.head(page), page, need - total);
+            total += usize::from(taken.chain.count) + usize::from(taken.fresh);
+            out[slabs] = taken;
+            slabs += 1;
+            if is_full(heads.head(page)) {
+                list.unlink(heads, page);
+            }
+        }
+        (slabs, total)
+    }
+
+    /// Takes the freelists of slabs that are `sparse`, and nothing that is not carved, into `out`; how many slabs. It looks at as many as `left`
+    /// says, which it counts down, and at some at a time; those stand at the end of the list then.
+    pub(crate) fn take_sparse(
+        &self,
+        heads: &impl Heads,
+        left: &mut usize,
+        sparse: impl Fn(&PageHead) -> bool,
+        out: &mut [Taken],
+    ) -> usize {
+        /// Slabs looked at under one lock.
+        const LOOKS: usize = 256;
+        let mut list = self.lock();
+        let (mut page, mut slabs) = (list.head, 0);
+        let enough = left.saturating_sub(LOOKS);
+        while page != PageIndex::NONE && slabs < out.len() && *left > enough {
+            *left -= 1;
+            let head = heads.head(page);
+            let next = head.next();
+            if sparse(head) {
+                out[slabs] = take_from(head, page, 0);
+                slabs += 1;
+                if is_full(head) {
+                    list.unlink(heads, page);
+                }
+            }
+            page = next;
+        }
+        if page == PageIndex::NONE {
+            *left = 0;
+        } else {
+            list.rotate_to_front(heads, page);
+        }
+        slabs
+    }
+
+    /// Puts a new slab, part of which was carved, at the front of the list.
+    pub(crate) fn add_new(&self, heads: &impl Heads, page: PageIndex) {
+        self.lock().push_front(heads, page);
+    }
+
+    /// Takes up to `out.len()` empty slabs off the list; how many.
+    pub(crate) fn take_empty(&self, heads: &impl Heads, out: &mut [PageIndex]) -> usize {
+        let mut list = self.lock();
+        let mut page = list.head;
+        let mut taken = 0;
+        while page != PageIndex::NONE && taken < out.len() {
+            let head = heads.head(page);
+            let next = head.next();
+            if SlabState(head.state.load(Ordering::Acquire)).inuse() == 0 {
+                list.unlink(heads, page);
+                out[taken] = page;
+                taken += 1;
+            }
+            page = next;
+        }
+        taken
+    }
+
+    /// Quarantines a slab whose freelist is corrupt: off the list, never refilled from again.
+    pub(crate) fn quarantine(&self, heads: &impl Heads, page: PageIndex) {
+        let mut list = self.lock();
+        let head = heads.head(page);
+        let mut state = SlabState(head.state.load(Ordering::Acquire));
+        while let Err(now) = head.state.compare_exchange(state.0, state.freeze().0, Ordering::AcqRel, Ordering::Acquire)
+        {
+            state = SlabState(now);
+        }
+        if head.listed() {
+            list.unlink(heads, page);
+        }
+    }
+}
+
+fn is_full(head: &PageHead) -> bool {
+    SlabState(head.state.load(Ordering::Acquire)).inuse() == head.objects()
+}
+
+/// Takes a listed slab's whole freelist and up to `need` objects in all; the caller holds list_lock.
+fn take_from(head: &PageHead, page: PageIndex, need: usize) -> Taken {
+    let objects = head.objects();
+    let mut state = SlabState(head.state.load(Ordering::Acquire));
+    loop {
+        let linked = state.linked();
+        let room = objects - state.carved();
+        let fresh = need.saturating_sub(usize::from(linked)).min(usize::from(room)) as u16;
+        let new = state.taken(fresh);
+        // Only frees compete: they push to the freelist, so a failure means more to take.
+        match head.state.compare_exchange_weak(state.0, new.0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                return Taken {
+                    page,
+                    chain: Chain { head: state.head(), count: linked },
+                    first_fresh: state.carved(),
+                    fresh,
+                };
+            }
+            Err(now) => state = SlabState(now),
+        }
+    }
+}
+
+impl Partial {
+    /// No slab.
+    pub(crate) const EMPTY: Partial = Partial { head: PageIndex::NONE, tail: PageIndex::NONE, count: 0 };
+
+    /// Makes `page`, which is on the list, its first, and those that were before it its last, in their order.
+    pub(crate) fn rotate_to_front(&mut self, heads: &impl Heads, page: PageIndex) {
+        let last = heads.head(page).prev();
+        if last == PageIndex::NONE {
+            return;
+        }
+        heads.head(self.tail).set_next(self.head);
+        heads.head(self.head).set_prev(self.tail);
+        heads.head(last).set_next(PageIndex::NONE);
+        heads.head(page).set_prev(PageIndex::NONE);
+        (self.head, self.tail) = (page, last);
+    }
+
+    /// The first slab of the list.
+    pub(crate) fn first(&self) -> PageIndex {
+        self.head
+    }
+
+    /// The last slab of the list.
+    pub(crate) fn last(&self) -> PageIndex {
+        self.tail
+    }
+
+    pub(crate) fn push_back(&mut self, heads: &impl Heads, page: PageIndex) {
+        let head = heads.head(page);
+        head.set_next(PageIndex::NONE);
+        head.set_prev(self.tail);
+        if self.tail == PageIndex::NONE {
+            self.head = page;
+        } else {
+            heads.head(self.tail).set_next(page);
+        }
+        self.tail = page;
+        head.set_listed(true);
+        self.count += 1;
+    }
+
+    pub(crate) fn push_front(&mut self, heads: &impl Heads, page: PageIndex) {
+        let head = heads.head(page);
+        head.set_prev(PageIndex::NONE);
+        head.set_next(self.head);
+        if self.head == PageIndex::NONE {
+            self.tail = page;
+        } else {
+            heads.head(self.head).set_prev(page);
+        }
+        self.head = page;
+        head.set_listed(true);
+        self.count += 1;
+    }
+
+    pub(crate) fn unlink(&mut self, heads: &impl Heads, page: PageIndex) {
+        let head = heads.head(page);
+        let (next, prev) = (head.next(), head.prev());
+        if prev == PageIndex::NONE {
+            self.head = next;
+        } else {
+            heads.head(prev).set_next(next);
+        }
+        if next == PageIndex::NONE {
+            self.tail = prev;
+        } else {
+            heads.head(next).set_prev(prev);
+        }
+        head.set_listed(false);
+        self.count -= 1;
+    }
+
+    /// Orders the list so that the fullest slabs come first (the kernel's shrink does the same): objects
+    /// gather there, and the others drain. `PROMOTE` buckets by number of free objects; fuller slabs than that stay
+    /// behind in their order.
+    pub(crate) fn promote_fullest(&mut self, heads: &impl Heads) {
+        const PROMOTE: u16 = 32;
+        for free in (1..=PROMOTE).rev() {
+            let mut page = self.head;
+            let mut left = self.count;
+            while page != PageIndex::NONE && left > 0 {
+                let head = heads.head(page);
+                let next = head.next();
+                let state = SlabState(head.state.load(Ordering::Acquire));
+                if head.objects() - state.inuse() == free {
+                    self.unlink(heads, page);
+                    self.push_front(heads, page);
+                }
+                page = next;
+                left -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Flush: from object addresses back to slabs, grouped so that each slab costs one compare-and-swap.
+//!
+//! A group is the kernel's *detached freelist*. Groups form in a small direct-mapped table, so objects of a
+//! slab find each other however the array is mixed, without sorting and without touching the objects. The
+//! links are written when the group is published; not at all when the group empties its slab.
+#![allow(unsafe_code, reason = "writes free links")]
+
+use super::cache::CacheSlabs;
+use super::discard::discard;
+use super::node::Node;
+use super::partial::{Chain, Freed};
+use crate::base::report;
+use crate::base::sync::{Ordering, prefetch};
+use crate::base::units::PageIndex;
+use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::slab::freelist::write_link;
+use crate::slab::state::SlabState;
+
+/// Objects handled in one go: as many as one sheaf.
+const BATCH: usize = 256;
+const GROUPS: usize = 32;
+const END: u8 = u8::MAX;
+/// How many objects ahead of its turn an object's free link and its slab's head are asked for: they are mostly cold,
+/// and many misses at a time cost little more than one.
+const AHEAD: usize = 12;
+/// Slabs given back to the zone under one lock.
+const DISCARDS: usize = 16;
+
+#[derive(Clone, Copy)]
+struct Group {
+    page: PageIndex,
+    /// Position of the group's latest object; the others follow through `Batch::next`.
+    first: u8,
+    count: u16,
+}
+
+const EMPTY: Group = Group { page: PageIndex::NONE, first: END, count: 0 };
+
+/// Where groups of objects of one slab go, as detached freelists.
+pub(crate) trait Sink {
+    /// The first free object of the slab that the CPU of this thread has, if that is `page`.
+    fn first_on_cpu(&self, _page: PageIndex) -> Option<u16> {
+        None
+    }
+
+    /// Frees a chain to its slab, of `node`. `link(prior)` writes the chain's links, the last one to `prior`.
+    fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed;
+}
+
+/// Straight to their slabs: that of caches with sheaves.
+struct ToSlabs(&'static CacheSlabs);
+
+impl Sink for ToSlabs {
+    #[inline]
+    fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
+        let (min_partial, reset) = (self.0.min_partial(), self.0.ctor.is_none());
+        node.list.push_chain(&MEMMAP, page, chain, min_partial, reset, link)
+    }
+}
+
+struct Batch<'a, S> {
+    sink: &'a mut S,
+    cache: &'static CacheSlabs,
+    objects: &'a [usize],
+    next: [u8; BATCH],
+    /// Empty slabs to give back, all of one node.
+    discards: [PageIndex; DISCARDS],
+    nr_discards: usize,
+    discard_node: u8,
+}
+
+/// Frees objects of `cache` to their slabs.
+pub(crate) fn return_objects(cache: &'static CacheSlabs, objects: &[usize]) {
+    return_objects_to(cache, objects, &mut ToSlabs(cache));
+}
+
+/// Frees objects of `cache`, grouped by slab, to `sink`.
+pub(crate) fn return_objects_to(cache: &'static CacheSlabs, objects: &[usize], sink: &mut impl Sink) {
+    for part in objects.chunks(BATCH - 1) {
+        cache.nodes[0].counters.count_flush();
+        let mut batch = Batch {
+            sink,
+            cache,
+            objects: part,
+            next: [END; BATCH],
+            discards: [PageIndex::NONE; DISCARDS],
+            nr_discards: 0,
+            discard_node: 0,
+        };
+        batch.return_all();
+    }
+}
+
+impl<S: Sink> Batch<'_, S> {
+    fn return_all(&mut self) {
+        let mut groups = [EMPTY; GROUPS];
+        // A bit for each group that has an object.
+        let mut filled = 0u32;
+        let order = self.cache.geometry.order.0;
+        for (position, &object) in self.objects.iter().enumerate() {
+            if let Some(&later) = self.objects.get(position + AHEAD) {
+                self.prefetch(later);
+            }
+            let Some(page) = self.slab_of(object) else { continue };
+            let slot = (page.0 >> order) as usize % GROUPS;
+            if groups[slot].page != page {
+                if groups[slot].count > 0 {
+                    self.push_group(groups[slot]);
+                }
+                groups[slot] = Group { page, ..EMPTY };
+            }
+            let group = &mut groups[slot];
+            filled |= 1 << slot;
+            self.next[position] = group.first;
+            group.first = position as u8;
+            group.count += 1;
+        }
+        while filled != 0 {
+            self.push_group(groups[filled.trailing_zeros() as usize]);
+            filled &= filled - 1;
+        }
+        self.discard_all();
+    }
+
+    fn prefetch(&self, object: usize) {
+        prefetch(object + self.cache.geometry.link_offset);
+        if let Some(page) = MEMMAP.page_of(object) {
+            let first = PageIndex(page.0.wrapping_sub(MEMMAP.class_of(page).back()));
+            prefetch(MEMMAP.address_of_head(first));
+        }
+    }
+
+    /// The head page of an object's slab; `None`, with a report, for what is no object of this cache.
+    fn slab_of(&self, object: usize) -> Option<PageIndex> {
+        if let Some(page) = MEMMAP.page_of(object) {
+            let class = MEMMAP.class_of(page);
+            let first = PageIndex(page.0.wrapping_sub(class.back()));
+            let cache = self.cache.owner_word();
+            if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == cache {
+                return Some(first);
+            }
+        }
+        report::not_of_cache(self.cache.name(), object);
+        None
+    }
+
+    fn push_group(&mut self, group: Group) {
+        let (cache, page) = (self.cache, group.page);
+        let base = MEMMAP.address_of(page);
+        let head = MEMMAP.head(page);
+        // Every object must start where an object starts, and occur once.
+        let mut seen = [0u64; 8];
+        let mut at = group.first;
+        while at != END {
+            let object = self.objects[usize::from(at)];
+            let index = cache.geometry.index_of(object - base).filter(|&i| i < head.objects());
+            let Some(index) = index else { return report::misaligned(cache.name(), object) };
+            if let Some(word) = seen.get_mut(usize::from(index) / 64) {
+                let bit = 1u64 << (index % 64);
+                if *word & bit != 0 {
+                    return report::double_free(cache.name(), object);
+                }
+                *word |= bit;
+            }
+            at = self.next[usize::from(at)];
+        }
+        // None may stand at the head of a freelist of the slab already (the kernel's hardened freelist makes the same
+        // test): until the chain is published its objects are ours, so no other thread can have put them there.
+        let first_free = SlabState(head.state.load(Ordering::Relaxed)).head();
+        for first in [Some(first_free), self.sink.first_on_cpu(page)].into_iter().flatten() {
+            if let Some(word) = seen.get(usize::from(first) / 64)
+                && word & 1 << (first % 64) != 0
+            {
+                return report::double_free(cache.name(), base + usize::from(first) * cache.geometry.stride);
+            }
+        }
+        let index_at = |position: u8| {
+            let offset = self.objects[usize::from(position)] - base;
+            cache.geometry.index_of(offset).unwrap_or(0)
+        };
+        let link = |prior: u16| {
+            let mut at = group.first;
+            while at != END {
+                let next = self.next[usize::from(at)];
+                let to = if next == END { prior } else { index_at(next) };
+                let place = self.objects[usize::from(at)] + cache.geometry.link_offset;
+                // SAFETY: the object was given to us to free and checked above to be one of this slab;
+                // until the chain is published nobody else touches it.
+                unsafe { write_link(place, cache.secret, to) };
+                at = next;
+            }
+        };
+        let chain = Chain { head: index_at(group.first), count: group.count };
+        let node = cache.node_of(page);
+        match self.sink.push_chain(node, page, chain, link) {
+            Freed::Kept => {}
+            Freed::Discard => self.queue_discard(head.node(), page),
+            Freed::Corrupt => report::double_free(cache.name(), self.objects[usize::from(group.first)]),
+        }
+    }
+
+    fn queue_discard(&mut self, node: u8, page: PageIndex) {
+        if self.nr_discards == DISCARDS || (self.nr_discards > 0 && self.discard_node != node) {
+            self.discard_all();
+        }
+        self.discard_node = node;
+        self.discards[self.nr_discards] = page;
+        self.nr_discards += 1;
+    }
+
+    fn discard_all(&mut self) {
+        let node: &Node = &self.cache.nodes[usize::from(self.discard_node) % self.cache.nodes.len()];
+        discard(node, &self.discards[..self.nr_discards]);
+        self.nr_discards = 0;
+    }
+}
