@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 
 use crate::base::report;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
+use crate::base::units::{LARGEST_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
 use crate::engine::history::slob::{self, ObjectState};
 use crate::engine::{self, Policy, RawCache};
@@ -22,7 +22,7 @@ use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::objmap::OBJECTS;
 use crate::pages::zone::{DIRECT_BYTES, DirtyParts, PageRun, RunAlign, ZONE};
-use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
+use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
@@ -35,7 +35,7 @@ pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
 
 /// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the per-CPU lists of
 /// its page allocator.
-const CLASSES: [(usize, &str); KMALLOC_CACHES] = [
+const CLASSES: [(usize, &str); CLASS_CACHES] = [
     (8, "kmalloc-8"),
     (16, "kmalloc-16"),
     (32, "kmalloc-32"),
@@ -51,12 +51,12 @@ const CLASSES: [(usize, &str); KMALLOC_CACHES] = [
     (8192, "kmalloc-8k"),
     (16384, "kmalloc-16k"),
     (32768, "kmalloc-32k"),
-    (LARGEST_KMALLOC_CLASS, "kmalloc-64k"),
+    (LARGEST_CLASS, "kmalloc-64k"),
 ];
 /// Of its caches: who frees an object has its address alone.
 static KMALLOC: Policy = Policy { family: 1, by_address: true, ..Policy::GENEROUS };
 /// Larger sizes are runs of pages; 0 until the caches exist. As the engine of kmalloc has it
-/// (`Engine::kmalloc_max_cache`).
+/// (`Engine::max_class`).
 static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
@@ -77,7 +77,7 @@ pub(crate) static SIZE_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE + 1] = {
 
 /// The slot offset of a class.
 const fn slot_of(class: usize) -> u16 {
-    (KMALLOC_SLOTS + class * SLOT_BYTES) as u16
+    (CLASS_SLOTS + class * SLOT_BYTES) as u16
 }
 
 /// For each size up to 8 KiB, in steps of 8 rounded up, its class: for engines that take every call behind the entry points.
@@ -94,7 +94,7 @@ static SMALL_CLASS: [u8; KMALLOC_MAX_CACHE_SIZE / 8 + 1] = {
     table
 };
 
-/// The class of a size of 1 byte to [`LARGEST_KMALLOC_CLASS`].
+/// The class of a size of 1 byte to [`LARGEST_CLASS`].
 #[inline]
 fn class_of(size: usize) -> usize {
     if size <= KMALLOC_MAX_CACHE_SIZE {
@@ -116,7 +116,7 @@ pub(crate) fn create_caches() -> bool {
     let mut from = 1;
     for (class, (size, name)) in CLASSES.into_iter().enumerate() {
         // The last one holds the largest size that the engine has caches for, if that is no class of its own.
-        if from > engine.kmalloc_max_cache() {
+        if from > engine.max_class() {
             break;
         }
         if !engine.has_class(size) {
@@ -133,7 +133,7 @@ pub(crate) fn create_caches() -> bool {
         }
         from = size + 1;
     }
-    MAX_CACHE.store(engine.kmalloc_max_cache(), Ordering::Release);
+    MAX_CACHE.store(engine.max_class(), Ordering::Release);
     if engine.has_sheaves() {
         // Sized frees must look at the node of the object where there are several.
         let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
@@ -141,7 +141,7 @@ pub(crate) fn create_caches() -> bool {
         entry::SIZED_FREE_LIMIT.store(limit, Ordering::Release);
         MEMMAP.open_fast_path();
     } else if !engine.wants_size() {
-        DIRECT_MAX.store(engine.kmalloc_max_cache().min(KMALLOC_MAX_CACHE_SIZE), Ordering::Release);
+        DIRECT_MAX.store(engine.max_class().min(KMALLOC_MAX_CACHE_SIZE), Ordering::Release);
     }
     true
 }
@@ -429,7 +429,7 @@ pub unsafe fn ksize(ptr: *const u8) -> usize {
     }
     match find("ksize", address) {
         Some(Found::Object(cache)) => cache.object_size(),
-        Some(Found::Sized(cache, size)) => cache.engine.kmalloc_roundup(size, cache.object_size()),
+        Some(Found::Sized(cache, size)) => cache.engine.round_up(size, cache.object_size()),
         Some(Found::Large(_, pages)) => pages * PAGE_SIZE,
         Some(Found::Direct(bytes)) => bytes,
         None => 0,
@@ -519,10 +519,10 @@ pub fn kmalloc_size_roundup(size: usize) -> usize {
         0 => crate::boot::options().engine,
         _ => cache(0).engine,
     };
-    let max = engine.kmalloc_max_cache();
+    let max = engine.max_class();
     match size {
         0 => 0,
-        _ if size <= max => engine.kmalloc_roundup(size, CLASSES[class_of(size)].0),
+        _ if size <= max => engine.round_up(size, CLASSES[class_of(size)].0),
         _ => crate::base::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
     }
 }

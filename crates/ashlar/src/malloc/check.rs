@@ -39,7 +39,7 @@ impl Found {
         match *self {
             Found::Object(code) => size_of_class(code.class()),
             Found::Other(cache) => cache.object_size(),
-            Found::Sized(cache, size) => cache.engine.kmalloc_roundup(size, cache.object_size()),
+            Found::Sized(cache, size) => cache.engine.round_up(size, cache.object_size()),
             Found::Large(_, pages) => pages * PAGE_SIZE,
             Found::Direct(bytes) | Found::Island(bytes) => bytes,
         }

@@ -32,7 +32,7 @@ use crate::pages::direct::{self, Fill};
 use crate::pages::objmap::OBJECTS;
 use crate::pages::zone::ZONE;
 use crate::percpu;
-use crate::percpu::area::{MALLOC_SLOTS, PERCPU, PerCpu, SIZE_ENTRIES_BYTES, SLOT_BYTES};
+use crate::percpu::area::{PERCPU, PerCpu, SIDED_SLOTS, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::slab::OrderRule;
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
@@ -48,7 +48,7 @@ pub use resize::realloc;
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
 /// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot of its cache.
-pub(crate) const SLOT_OF_CODE_0: usize = MALLOC_SLOTS - 8 * Code::of_class(0).entry() as usize;
+pub(crate) const SLOT_OF_CODE_0: usize = SIDED_SLOTS - 8 * Code::of_class(0).entry() as usize;
 /// The entry of the object map for each size up to 28 KiB, by the size in steps of 16 bytes, rounded up, on CPUs of side 0. As all classes are
 /// multiples of that, sizes with one step have one class: a table of 2 KiB, where one by the size itself would take 28, and a cache line for
 /// each 64 sizes. Each CPU's area has it, with the entries of the CPU's side (see [`entry`]).
@@ -190,7 +190,7 @@ fn create_cache(class: usize) -> Option<&'static RawCache> {
     let align = (1 << size.trailing_zeros()).min(PAGE_SIZE);
     let args = CacheArgs { align, max_order, ..CacheArgs::default() };
     let policy = if size > PAGE_SIZE { &LARGE } else { &SMALL };
-    let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
+    let slot = (SIDED_SLOTS + class * SLOT_BYTES) as u16;
     let raw = create_raw(name, size, &args, policy, Some(slot)).ok()?;
     CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
     Some(raw)

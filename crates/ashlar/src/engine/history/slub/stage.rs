@@ -90,7 +90,7 @@ impl Stage {
     }
 
     /// The largest kmalloc size that has a cache: in 2007, what takes half a page; later two pages.
-    pub(crate) const fn kmalloc_max_cache(self) -> usize {
+    pub(crate) const fn max_class(self) -> usize {
         if self.is_2007() { PAGE_SIZE / 2 } else { 2 * PAGE_SIZE }
     }
 
