@@ -40,6 +40,10 @@
 #[cfg(any(test, ashlar_loom))]
 extern crate std;
 
+// `#[place(…)]`, by which functions and tables say in which part of the library they lie.
+#[macro_use]
+extern crate ashlar_macros;
+
 mod base;
 #[cfg(not(ashlar_loom))]
 mod boot;
@@ -154,6 +158,7 @@ mod api {
     }
 
     /// Figures of the page layer.
+    #[place(cold)]
     pub fn zone_stats() -> ZoneStats {
         let mut stats = crate::pages::zone::ZONE.stats();
         // What a CPU keeps for its next slab is nobody's.
@@ -164,11 +169,13 @@ mod api {
     }
 
     /// Bytes in objects too large for the zone.
+    #[place(cold)]
     pub fn direct_bytes() -> usize {
         crate::pages::direct::total_bytes()
     }
 
     /// Bytes of metadata that were handed out: caches, sheaves, tables (not memmap).
+    #[place(cold)]
     pub fn metadata_bytes() -> usize {
         crate::pages::meta::META.used()
     }
