@@ -182,6 +182,7 @@ mod api {
 
     /// Brings every cached object back to its slab and gives all free memory back to the system, at once.
     /// Returns the number of 4 KiB pages given back.
+    #[ashlar_macros::place(cold)]
     pub fn reap() -> usize {
         crate::cache::reaper::reap_now()
     }

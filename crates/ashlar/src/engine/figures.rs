@@ -1,6 +1,7 @@
 //! What every engine tells of a cache: its size, and what happened at it.
 
 use crate::slab::cache::CacheSlabs;
+use ashlar_macros::place;
 
 /// Figures of a cache at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,7 @@ pub struct Search {
 
 impl Usage {
     /// Of a cache that has `cached` free objects somewhere else than in its slabs.
+    #[place(cold)]
     pub(crate) fn of_slabs(cache: &CacheSlabs, cached: usize) -> Usage {
         let (mut usage, mut free) = (Usage { cached, ..Usage::default() }, 0);
         for node in cache.nodes {

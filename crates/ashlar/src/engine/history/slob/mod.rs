@@ -41,6 +41,7 @@ use crate::slab::freelist::key;
 use crate::slab::geometry::Geometry;
 use crate::slab::partial::Partial;
 use crate::slab::state::SlabState;
+use ashlar_macros::place;
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
 /// Bytes in front of an object of kmalloc: its smallest alignment, and its size.
@@ -439,6 +440,7 @@ pub(crate) fn for_each_lock(visit: Visit<'_>) {
 #[derive(Clone, Copy)]
 pub(crate) struct Slob;
 
+#[place(cold)]
 impl Strategy for Slob {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {

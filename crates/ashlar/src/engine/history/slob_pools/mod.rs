@@ -40,6 +40,7 @@ use crate::slab::freelist::{read_link, write_link};
 use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 use pools::{Pool, pool_of};
 
 /// Empty pages that the list of a pool keeps on a node: without one, a program at the edge of a page would take and give back a
