@@ -38,6 +38,7 @@
 #![cfg_attr(ashlar_loom, allow(dead_code, unused_imports, unreachable_pub, reason = "models use a part of the crate"))]
 
 #[cfg(any(test, ashlar_loom))]
+#[macro_use] // Compilers before 1.91 do not find `vec!` in unit tests otherwise.
 extern crate std;
 
 mod base;
