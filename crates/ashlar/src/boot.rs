@@ -50,6 +50,7 @@ pub(crate) fn ensure_base() -> bool {
 }
 
 #[cold]
+#[place(cold)]
 fn ensure_base_slow() -> bool {
     #[cfg(feature = "os")]
     return BASE.ensure(|| lay_out_for_linux() && connect());
@@ -66,6 +67,7 @@ pub(crate) fn after_fork_in_child() {
 /// are made: the first call of malloc may come on a small one.
 #[cfg(feature = "os")]
 #[inline(never)]
+#[place(cold)]
 fn lay_out_for_linux() -> bool {
     use crate::base::os::LinuxSource;
     static SOURCE: LinuxSource = LinuxSource::new();

@@ -41,6 +41,10 @@
 #[macro_use] // Compilers before 1.91 do not find `vec!` in unit tests otherwise.
 extern crate std;
 
+// `#[place(…)]`, by which functions and tables say in which part of the library they lie.
+#[macro_use]
+extern crate ashlar_macros;
+
 mod base;
 #[cfg(not(ashlar_loom))]
 mod boot;
@@ -155,6 +159,7 @@ mod api {
     }
 
     /// Figures of the page layer.
+    #[place(cold)]
     pub fn zone_stats() -> ZoneStats {
         let mut stats = crate::pages::zone::ZONE.stats();
         // What a CPU keeps for its next slab is nobody's.
@@ -165,11 +170,13 @@ mod api {
     }
 
     /// Bytes in objects too large for the zone.
+    #[place(cold)]
     pub fn direct_bytes() -> usize {
         crate::pages::direct::total_bytes()
     }
 
     /// Bytes of metadata that were handed out: caches, sheaves, tables (not memmap).
+    #[place(cold)]
     pub fn metadata_bytes() -> usize {
         crate::pages::meta::META.used()
     }

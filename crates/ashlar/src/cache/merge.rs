@@ -91,11 +91,13 @@ impl AliasInfo {
     }
 
     /// The name.
+    #[place(cold)]
     pub fn name(&self) -> &str {
         core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
     }
 
     /// The cache whose slabs serve it.
+    #[place(cold)]
     pub fn cache(&self) -> &str {
         core::str::from_utf8(&self.cache[..usize::from(self.cache_len)]).unwrap_or("?")
     }

@@ -45,6 +45,7 @@ pub(crate) static JOB: Job = Job { tick, trim: trim::trim };
 
 /// One tick; true while there is more to come.
 #[cfg(feature = "os")]
+#[place(background)]
 fn tick() -> bool {
     let now = ZONE.tick.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     let mut given = 0;
@@ -191,6 +192,7 @@ fn held_bytes() -> usize {
 /// Empties all caches; true if there was something in one.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn empty_all() -> bool {
     let mut cached = 0;
     // Another thread may hold the registry lock for a moment, or this one may hold it.
@@ -215,6 +217,7 @@ pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
 }
 
 /// Empties all caches, and releases the free pages of slabs that stay; how many pages those were.
+#[place(background)]
 fn drain_everything() -> usize {
     let mut given = 0;
     registry::for_each(|cache| {

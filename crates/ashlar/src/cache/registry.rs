@@ -28,6 +28,7 @@ struct Registry {
 // reached under the lock only.
 unsafe impl Send for Registry {}
 
+#[place(large_data)]
 static REGISTRY: SpinLock<Registry> = SpinLock::new(Registry {
     caches: [core::ptr::null_mut(); MAX_CACHES],
     count: 0,

@@ -54,6 +54,7 @@ impl Tunable {
     }
 
     /// The tunable with this name.
+    #[place(cold)]
     pub fn from_name(name: &str) -> Option<Tunable> {
         Self::ALL.into_iter().find(|tunable| tunable.name() == name)
     }

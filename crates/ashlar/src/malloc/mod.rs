@@ -118,6 +118,7 @@ pub fn mode() -> percpu::Mode {
 
 /// What the option `deepbind` has for a `dlopen` that stands before the C library's. Starts what
 /// malloc needs if it is not up: options are read then.
+#[place(cold)]
 pub fn deepbind() -> DeepBind {
     ensure();
     crate::cache::settings::options().deepbind
@@ -143,6 +144,7 @@ fn ensure_slow() -> bool {
 }
 
 #[inline(never)]
+#[place(cold)]
 fn start_once() -> bool {
     crate::boot::ensure_base() && BASE.ensure(start)
 }

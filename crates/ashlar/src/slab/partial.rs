@@ -111,6 +111,7 @@ impl NodeList {
     /// `link(prior)` writes the chain's links, the last one to `prior`. It is called before each
     /// attempt to publish them. If `reset` allows it, a slab that the chain empties becomes fresh
     /// instead, and `link` is not called.
+    #[place(background)]
     pub(crate) fn push_chain(
         &self,
         heads: &impl Heads,

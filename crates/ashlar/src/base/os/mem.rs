@@ -126,6 +126,7 @@ unsafe impl PageSource for LinuxSource {
         self.page_size.load(Ordering::Relaxed)
     }
 
+    #[place(cold)]
     fn zone_bytes(&self) -> usize {
         // SAFETY: a zeroed rlimit is valid and getrlimit writes into it.
         let limit = unsafe {
@@ -217,6 +218,7 @@ unsafe impl PageSource for LinuxSource {
         unsafe { advise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) }
     }
 
+    #[place(background)]
     unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId) {
         let id = self.nodes.get(usize::from(node.0)).map_or(0, |id| id.load(Ordering::Relaxed));
         let Some(mask) = id.checked_sub(1).and_then(node_mask) else { return };

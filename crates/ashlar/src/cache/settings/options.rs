@@ -114,6 +114,7 @@ impl OptionError<'_> {
     pub const TOO_LATE: &'static str = "to be set before the first allocation";
 }
 
+#[place(cold)]
 impl core::fmt::Display for OptionError<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "option `{}`: expected {}", self.part, self.expected)
@@ -130,6 +131,7 @@ const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, 
 /// Most programs have no text.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn parse<'a>(
     text: &'a str,
     options: &mut Options,
@@ -165,6 +167,7 @@ pub fn check_options(text: &str) -> Result<(), OptionError<'_>> {
     first.map_or(Ok(()), Err)
 }
 
+#[place(cold)]
 fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static str> {
     match key {
         "engine" => options.engine = Engine::from_id(value).ok_or(Engine::EXPECTED)?,
@@ -232,6 +235,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
     Ok(())
 }
 
+#[place(cold)]
 fn switch(value: &str) -> Option<bool> {
     match value {
         "on" | "yes" | "1" | "true" => Some(true),

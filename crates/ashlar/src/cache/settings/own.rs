@@ -81,6 +81,7 @@ pub(crate) struct Pattern {
     star: bool,
 }
 
+#[place(cold)]
 impl Pattern {
     const NONE: Pattern = Pattern { name: [0; MAX_NAME], len: 0, star: false };
 
@@ -101,6 +102,7 @@ impl Pattern {
     }
 }
 
+#[place(cold)]
 impl core::fmt::Display for Pattern {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let start = core::str::from_utf8(&self.name[..usize::from(self.len)]).unwrap_or("?");
@@ -153,6 +155,7 @@ impl Own {
     }
 }
 
+#[place(cold)]
 impl CacheOptions {
     pub(crate) const NONE: CacheOptions = CacheOptions {
         options: [CacheOption { of: Pattern::NONE, setting: Setting::NoMerge, told: false }; MOST],

@@ -9,7 +9,9 @@ use crate::base::sync::{AtomicU32, Ordering, SpinLock, Visit};
 use crate::engine::Engine;
 use crate::percpu::Wanted;
 use crate::slab::OrderRule;
+use ashlar_macros::place;
 
+#[place(large_data)]
 static OPTIONS: SpinLock<Settings> = SpinLock::new(Settings { all: Options::DEFAULT, own: CacheOptions::NONE });
 /// CPUs of the machine that are present, for the order rule.
 static CPUS: AtomicU32 = AtomicU32::new(1);
@@ -22,6 +24,7 @@ struct Settings {
 }
 
 /// Takes the options of `text`, if `may_change` returns true under the lock. See [`crate::configure`].
+#[place(cold)]
 pub(crate) fn configure_if(may_change: impl FnOnce() -> bool, text: &str) -> Result<(), OptionError<'_>> {
     let mut settings = OPTIONS.lock();
     let Settings { all, own } = &mut *settings;
@@ -42,6 +45,7 @@ pub(crate) fn configure_if(may_change: impl FnOnce() -> bool, text: &str) -> Res
 
 /// Takes the options of the environment. Reports each part that is not an option.
 #[cfg(feature = "os")]
+#[place(cold)]
 pub(crate) fn read_environment() {
     let Some(bytes) = crate::base::os::secure_env(c"ASHLAR_OPTIONS") else { return };
     let Ok(text) = core::str::from_utf8(bytes) else {

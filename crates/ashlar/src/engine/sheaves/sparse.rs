@@ -84,6 +84,7 @@ pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
 }
 
 /// Puts a sheaf with what it holds back, or to the pool if that is nothing.
+#[place(background)]
 fn put_back(node: &SheafNode, mut sheaf: Sheaf, looked_at: bool) {
     if sheaf.len() == 0 {
         return retire_sheaf(sheaf);
@@ -112,6 +113,7 @@ pub(super) fn restore_emptied_of(cache: &'static RawCache, node: &SheafNode) -> 
 }
 
 #[cold]
+#[place(background)]
 fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
     node.evicted.look_at_all_again();
     let mut came = false;

@@ -31,6 +31,7 @@ struct Fit {
 }
 
 /// Objects of `stride` bytes in a slab of `order`, each with its entry of the array if that is on the slab.
+#[place(cold)]
 fn estimate(stride: usize, order: u8, array: IndexArray) -> Fit {
     let bytes = PAGE_SIZE << order;
     let mut objects = bytes / stride;
@@ -47,6 +48,7 @@ fn estimate(stride: usize, order: u8, array: IndexArray) -> Fit {
 }
 
 /// The first order that wastes at most an eighth, or that no larger one may follow.
+#[place(cold)]
 fn fit(stride: usize, array: IndexArray, rule: OrderRule) -> Option<Fit> {
     let mut best = None;
     for order in rule.min_order..=BLOCK_ORDER {
@@ -69,6 +71,7 @@ fn fit(stride: usize, array: IndexArray, rule: OrderRule) -> Option<Fit> {
 /// The geometry of a cache of this engine, from the general one; `constructed` objects are never written to. `None` when
 /// not even one object fits.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn layout(mut geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry> {
     let stride = geometry.stride;
     let in_object = || {

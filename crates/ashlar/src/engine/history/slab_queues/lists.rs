@@ -110,6 +110,7 @@ fn decode(word: u64, slab: usize) -> (usize, usize) {
 }
 
 /// Entry `at` of an array.
+#[place(cold)]
 fn entry(objects: usize, array: usize, at: usize) -> usize {
     // SAFETY: the array has an entry for every object, `at` is below their number, and it is written under list_lock
     // only, which the caller holds. Two-byte entries are aligned: arrays start at even addresses.
@@ -121,6 +122,7 @@ fn entry(objects: usize, array: usize, at: usize) -> usize {
     }
 }
 
+#[place(cold)]
 fn set_entry(objects: usize, array: usize, at: usize, index: usize) {
     // SAFETY: as in `entry`.
     unsafe {
@@ -132,6 +134,7 @@ fn set_entry(objects: usize, array: usize, at: usize, index: usize) {
 }
 
 /// Whether the object of this index is among the [`LOOK_BACK`] that came back to their slab last.
+#[place(cold)]
 fn came_lately(objects: usize, array: usize, active: usize, index: usize) -> bool {
     let count = (objects - active).min(LOOK_BACK);
     // SAFETY: as in `entry`; a slab without an array has `active` of its objects, so that nothing is read.
@@ -153,6 +156,7 @@ fn array_bytes(cache: &CacheSlabs) -> usize {
 
 /// Sets up the index array of a fresh slab with all objects free; false when there is no memory for it.
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 pub(super) fn open_slab(cache: &CacheSlabs, page: PageIndex) -> bool {
     let objects = cache.objects();
     let bytes = array_bytes(cache);
@@ -199,6 +203,7 @@ impl After {
 }
 
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 impl After {
     /// Does it.
     #[inline]
@@ -226,6 +231,7 @@ impl After {
 
 /// Gives a slab without live objects, which is on no list, back to the zone.
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 fn destroy_slab(cache: &'static CacheSlabs, page: PageIndex) {
     let (_, array) = read_word(cache, page);
     if cache.geometry.array == IndexArray::OffSlab {
@@ -260,6 +266,7 @@ pub(crate) struct Lists {
     pub(super) reaped: u64,
 }
 
+#[place(cold)]
 impl Lists {
     pub(crate) const NEW: Lists = Lists {
         partial: Partial::EMPTY,

@@ -67,6 +67,7 @@ const BYTES_WORTH_REAPING: usize = 1 << 20;
 
 /// See [`crate::engine::alloc`]. Not inlined: every engine behind the entry points would pay for its registers.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let here = Here::take();
     if let Some(array) = here.array(cache) {
@@ -81,6 +82,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
     let node = PERCPU.node_of(here.cpu());
     let mut after = After::NOTHING;
@@ -103,6 +105,7 @@ fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
 }
 
 /// One object out of the slabs of a node; 0 for none.
+#[place(cold)]
 fn take_one(cache: &'static RawCache, node: NodeId, after: &mut After) -> usize {
     let mut object = 0;
     queues(cache).node(node).lists.lock().take(&cache.slabs, 1, |taken| object = taken, after);
@@ -110,23 +113,31 @@ fn take_one(cache: &'static RawCache, node: NodeId, after: &mut After) -> usize 
 }
 
 /// One object of a new slab of `home`, or of whatever other node has one; null when memory ends.
+#[place(cold)]
 fn from_nodes(cache: &'static RawCache, home: NodeId) -> *mut u8 {
-    let once = || {
-        let nodes = queues(cache).nodes.len();
-        (0..nodes).find_map(|i| {
-            let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
-            let mut after = After::NOTHING;
-            let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
-            after.settle(&cache.slabs);
-            if taken == 0 { grow(cache, node) } else { Some(taken) }
-        })
-    };
+    let once = || from_first_node(cache, home);
     // Stores of other caches may hold the last memory there is.
     let object = once().or_else(|| ZONE.take_after_all(once));
     object.unwrap_or(0) as *mut u8
 }
 
+/// One object of a new slab of `home`, or of the first other node that has one. Not part of the closure that calls it, because
+/// closures are not placed.
+#[inline(never)]
+#[place(cold)]
+fn from_first_node(cache: &'static RawCache, home: NodeId) -> Option<usize> {
+    let nodes = queues(cache).nodes.len();
+    (0..nodes).find_map(|i| {
+        let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
+        let mut after = After::NOTHING;
+        let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
+        after.settle(&cache.slabs);
+        if taken == 0 { grow(cache, node) } else { Some(taken) }
+    })
+}
+
 /// One object of a new slab of `node`. If this CPU is of that node its array gets a batch of others.
+#[place(cold)]
 fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let geometry = &cache.slabs.geometry;
     let page = pages::alloc(node, geometry.order)?.first;
@@ -169,6 +180,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
 }
 
 /// See [`crate::engine::alloc_on`].
+#[place(cold)]
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     if PERCPU.node_of(this_cpu_quick()) == node {
         // Moved meanwhile, it has an object of another node: as when the node has none.
@@ -182,6 +194,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 }
 
 /// See [`crate::engine::free`].
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -195,6 +208,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 
 /// See [`crate::engine::free_in`]. Not inlined, as [`alloc`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let head = MEMMAP.head(slab);
     let offset = object.wrapping_sub(MEMMAP.address_of(slab)).wrapping_sub(head.colour());
@@ -220,6 +234,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
     let own = queues(cache).node(PERCPU.node_of(here.cpu()));
     let mut after = After::NOTHING;
@@ -243,6 +258,7 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
 /// A free to another node: into its alien cache, or straight to its slab.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize) {
     let queues = queues(cache);
     let own = queues.node(PERCPU.node_of(here.cpu()));
@@ -268,6 +284,7 @@ fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize
 }
 
 /// See [`crate::engine::alloc_bulk`]: whole runs of objects under one lock, while the CPU's array has them.
+#[place(cold)]
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     while got < out.len() {
@@ -302,7 +319,9 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
+#[place(cold)]
 /// Brings what alien caches and shared arrays hold back to slabs.
+#[place(cold)]
 fn drain_nodes(cache: &'static RawCache) {
     let nodes = queues(cache).nodes;
     for node in nodes {
@@ -351,6 +370,7 @@ pub struct QueueInfo {
 }
 
 /// The queues of a cache of this engine.
+#[place(cold)]
 pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
     let queues = queues(cache);
     let mut info = QueueInfo {

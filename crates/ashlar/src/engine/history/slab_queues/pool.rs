@@ -21,6 +21,7 @@ pub(super) fn block_of(bytes: usize) -> usize {
     bytes.next_power_of_two().max(SMALLEST_BLOCK)
 }
 
+#[place(cold)]
 impl Pool {
     /// A block of at least `bytes` bytes, aligned to its size up to 128.
     pub(super) fn take(&self, bytes: usize) -> Option<usize> {

@@ -78,6 +78,7 @@ pub(super) fn tick() {
 }
 
 #[cold]
+#[place(cold)]
 fn tick_now() {
     let walk = WALK.load(Ordering::Relaxed);
     if walk == 0 || !due(&NEXT[this_cpu_quick().0 as usize % TIMES], now()) {
@@ -94,6 +95,7 @@ fn tick_now() {
 
 /// The round of this CPU that is due.
 #[inline(never)]
+#[place(cold)]
 fn round_here(cache: &'static RawCache) {
     round(cache, this_cpu_quick(), now());
 }
@@ -104,6 +106,7 @@ pub(crate) fn set_walk(walk: Walk) {
 }
 
 /// See [`crate::engine::reap`]: the rounds that are due. In use is a cache whose CPUs were there since the last look.
+#[place(cold)]
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let entries = <SlabQueues as crate::engine::Strategy>::counts(cache).cpu_locks as u32;
     let used = cache.looked.swap(entries, Ordering::Relaxed) != entries;
@@ -120,6 +123,7 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
 }
 
 /// A round of every CPU, and of every node, for one cache, due or not.
+#[place(cold)]
 pub(crate) fn round_now(cache: &'static RawCache) {
     for node in queues(cache).nodes {
         node.lists.lock().next_reap = 0;
@@ -130,6 +134,7 @@ pub(crate) fn round_now(cache: &'static RawCache) {
 }
 
 /// One round of a CPU for one cache.
+#[place(cold)]
 fn round(cache: &'static RawCache, cpu: CpuId, now: u32) {
     let id = usize::from(PERCPU.node_of(cpu).0);
     let nodes = queues(cache).nodes;
@@ -151,6 +156,7 @@ fn round(cache: &'static RawCache, cpu: CpuId, now: u32) {
 }
 
 /// A fifth of the limit of an array that was not used since the last round, at most half of what is in it.
+#[place(cold)]
 fn drain_unused(cache: &RawCache, lists: &mut Lists, array: &ArrayCache, after: &mut After) {
     if array.untouch() {
         return;
@@ -162,6 +168,7 @@ fn drain_unused(cache: &RawCache, lists: &mut Lists, array: &ArrayCache, after: 
 }
 
 /// One alien cache of a node, in turn.
+#[place(cold)]
 fn send_home(cache: &RawCache, id: usize, nodes: &[Node], after: &mut After) {
     let node = &nodes[id % nodes.len()];
     if node.aliens.is_empty() {
@@ -175,6 +182,7 @@ fn send_home(cache: &RawCache, id: usize, nodes: &[Node], after: &mut After) {
 }
 
 /// The shared array and the free slabs of a node.
+#[place(cold)]
 fn reap_node(cache: &RawCache, lists: &mut Lists, after: &mut After) {
     if let Some(shared) = lists.shared {
         drain_unused(cache, lists, shared, after);

@@ -32,6 +32,7 @@ pub struct QueueTunables {
     pub shared: usize,
 }
 
+#[place(cold)]
 impl QueueTunables {
     /// The kernel's defaults for objects of `stride` bytes on a machine with `cpus` CPUs.
     pub(super) const fn by_size(stride: usize, cpus: u32) -> QueueTunables {
@@ -114,6 +115,7 @@ fn cpus_of(node: usize) -> usize {
     all_cpus().filter(|&cpu| usize::from(PERCPU.node_of(cpu).0) == node).count()
 }
 
+#[place(cold)]
 impl Queues {
     /// Queues for each node, in metadata memory.
     fn make() -> Option<&'static [Queues]> {
@@ -166,6 +168,7 @@ pub(super) fn new_shared(tunables: &QueueTunables) -> Option<Option<&'static Arr
     }
 }
 
+#[place(cold)]
 impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 

@@ -53,6 +53,7 @@ const SMALL: usize = 256;
 const MEDIUM: usize = 1024;
 
 /// The list of a size.
+#[place(cold)]
 const fn list_of(bytes: usize) -> usize {
     if bytes < SMALL {
         0
@@ -126,6 +127,7 @@ impl Shape {
     }
 }
 
+#[place(cold)]
 impl Lists {
     /// The address of so many units of a listed page, of `node` if one is given; `None` when no page has them. Pages with a
     /// corrupt block leave the list; `report` learns of them. Adds to `search` what it looked at.
@@ -195,6 +197,7 @@ fn any_node<T>(home: NodeId, take: impl Fn(NodeId) -> Option<T>) -> Option<(T, N
 }
 
 /// Units for an object; the address of the first.
+#[place(cold)]
 fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
     let mut corrupt = 0;
     let found = {
@@ -235,6 +238,7 @@ fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
 }
 
 /// A run of pages for one object: a slab of its own, so that whoever is given the address finds the cache.
+#[place(cold)]
 fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
     let order = Order::for_bytes(shape.bytes);
     let home = wish.unwrap_or_else(|| PERCPU.node_of(percpu::this_cpu()));
@@ -248,9 +252,17 @@ fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Op
     Some(MEMMAP.address_of(run.first))
 }
 
+/// Not part of the closure that calls it, because closures are not placed.
+#[inline(never)]
+#[place(cold)]
+fn alloc_run_or_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
+    if shape.is_run() { alloc_run(cache, shape, wish) } else { alloc_units(cache, shape, wish) }
+}
+
+#[place(cold)]
 fn alloc_shape(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> *mut u8 {
     percpu::adopt_thread();
-    let take = || if shape.is_run() { alloc_run(cache, shape, wish) } else { alloc_units(cache, shape, wish) };
+    let take = || alloc_run_or_units(cache, shape, wish);
     // Stores of caches of other engines may hold the last memory there is.
     let Some(start) = take().or_else(|| ZONE.take_after_all(take)) else {
         return core::ptr::null_mut();
@@ -285,6 +297,7 @@ pub(crate) enum ObjectState {
 }
 
 /// Looks at the header in front of an address in a page of this engine.
+#[place(cold)]
 pub(crate) fn object_state(address: usize) -> ObjectState {
     let at = address.wrapping_sub(HEADER);
     if !address.is_multiple_of(HEADER) || address & (PAGE_SIZE - 1) < HEADER {
@@ -332,6 +345,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 }
 
 /// See [`crate::engine::free`].
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     let Some(page) = MEMMAP.page_of(object) else { return report::not_of_cache(cache.name(), object) };
     match MEMMAP.class_of(page).kind() {
@@ -359,6 +373,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 }
 
 /// Gives `bytes` from `start` on back to their page, and that to the zone when nothing of it is left.
+#[place(cold)]
 fn free_units(cache: &'static RawCache, page: PageIndex, object: usize, start: usize, bytes: usize) {
     let head = MEMMAP.head(page);
     let first = ((start & (PAGE_SIZE - 1)) / UNIT) as u16;

@@ -60,6 +60,7 @@ enum Taken {
 }
 
 /// The first object of the first page of a node's list.
+#[place(cold)]
 fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Taken {
     let mut list = pages.slabs.nodes[node].list.lock();
     let page = list.first();
@@ -94,6 +95,7 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
 }
 
 /// The first object of a new page.
+#[place(cold)]
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
     let geometry = &pages.slabs.geometry;
     let id = NodeId(node as u8);
@@ -115,6 +117,7 @@ fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> 
 }
 
 /// An object of `home`'s pages, of a new page, or of another node's.
+#[place(cold)]
 fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) -> Option<usize> {
     let nodes = pages.slabs.nodes.len();
     (0..nodes).find_map(|i| {
@@ -132,12 +135,14 @@ fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) ->
 
 /// See [`crate::engine::alloc`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let home = if ZONE.nodes() > 1 { PERCPU.node_of(percpu::this_cpu()) } else { NodeId(0) };
     alloc_on(cache, home)
 }
 
 /// See [`crate::engine::alloc_on`].
+#[place(cold)]
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let pages = &pool_of(cache).pages;
     let take = || take_any(cache, pages, node);
@@ -149,6 +154,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 
 /// See [`crate::engine::free`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -171,17 +177,17 @@ enum Freed {
 
 /// See [`crate::engine::free_in`]. `cache` may be the pool's own, which `kfree` finds as the owner of the page: then the object is charged to
 /// the only cache of the pool, or, where there are several, to none of them.
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let pool = pool_of(cache);
     let pages = &pool.pages;
     let of_nobody = core::ptr::eq(cache, pages);
     let charged = if of_nobody { pool.only_member().unwrap_or(cache) } else { cache };
-    let name = || if of_nobody { pool.home().unwrap_or(cache).name() } else { cache.name() };
     let base = MEMMAP.address_of(slab);
     let head = MEMMAP.head(slab);
     let Some(index) = pages.slabs.geometry.index_of(object.wrapping_sub(base)).filter(|&index| index < head.objects())
     else {
-        return report::misaligned(name(), object);
+        return report::misaligned(reported(cache, pool).name(), object);
     };
     let node = usize::from(head.node()) % pages.slabs.nodes.len();
     let entry = &pages.slabs.nodes[node];
@@ -191,10 +197,17 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
             crate::slab::discard::discard(entry, &[slab]);
             crate::base::background::settle();
         }
-        Freed::Twice => report::double_free(name(), object),
+        Freed::Twice => report::double_free(reported(cache, pool).name(), object),
     }
 }
 
+/// The cache that a report names: for the pool's own the one that opened the pool.
+#[place(cold)]
+fn reported(cache: &'static RawCache, pool: &'static Pool) -> &'static RawCache {
+    if core::ptr::eq(cache, &pool.pages) { pool.home().unwrap_or(cache) } else { cache }
+}
+
+#[place(cold)]
 fn free_to(
     charged: &'static RawCache,
     pages: &'static RawCache,
@@ -242,6 +255,7 @@ fn is_listed(pages: &RawCache, base: usize, state: SlabState, index: u16, limit:
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16) -> bool {
     let mut at = state.head();
     for _ in 0..state.linked() {
@@ -266,6 +280,7 @@ pub(crate) struct SlobPools {
     pub(crate) of_powers_of_two: bool,
 }
 
+#[place(cold)]
 impl Strategy for SlobPools {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {

@@ -29,6 +29,7 @@ use crate::percpu::{self, lock};
 use crate::slab::freelist::{key, read_link, write_link};
 use crate::slab::state::NO_OBJECT;
 
+#[place(cold)]
 /// A word of a place, as an atomic: for counters and racy looks.
 pub(super) fn word(cpu: CpuId, place: u16, at: usize) -> &'static AtomicUsize {
     // SAFETY: places lie in the committed areas, which stay for ever; words are aligned, and whoever else writes them
@@ -49,6 +50,7 @@ pub(super) fn count_free(cache: &RawCache, cpu: CpuId) {
 }
 
 /// Adds the counters of all CPUs to `sum`.
+#[place(cold)]
 pub(super) fn add_counts(cache: &RawCache, sum: &mut Counts) {
     let places = cache.state.places;
     for cpu in all_cpus() {
@@ -109,6 +111,7 @@ fn by_lock(cache: &RawCache) -> bool {
 }
 
 /// This CPU's words at `place`; `None` while they are unavailable.
+#[place(cold)]
 pub(super) fn read(cache: &RawCache, place: u16) -> Option<Words> {
     if by_lock(cache) {
         let mut guard = CpuGuard::take(cache);
@@ -118,6 +121,7 @@ pub(super) fn read(cache: &RawCache, place: u16) -> Option<Words> {
 }
 
 /// Makes `new` this CPU's words at `place` if they are still `old` and the thread is still there.
+#[place(cold)]
 pub(super) fn exchange(cache: &RawCache, place: u16, old: &Words, new: [usize; 2]) -> bool {
     if by_lock(cache) {
         let mut guard = CpuGuard::take(cache);
@@ -179,6 +183,7 @@ pub(super) fn link_at(cache: &RawCache, base: usize, index: u16) -> usize {
 
 /// Takes the first object off the list in `words`; 0 when there is none or its link is corrupt.
 #[inline]
+#[place(cold)]
 fn pop_of(cache: &RawCache, words: &mut [usize; 2]) -> usize {
     let [head, base] = *words;
     if head >= usize::from(NO_OBJECT) {
@@ -207,6 +212,7 @@ pub(super) fn pop(cache: &RawCache, fast: Fast) -> usize {
 }
 
 #[inline(never)]
+#[place(cold)]
 fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
     let place = cache.state.places.slab;
     match fast {
@@ -219,6 +225,7 @@ fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
 /// The kernel's fast path where `cmpxchg_local` disables interrupts itself: the freelist is read and followed without
 /// protection, and the lock is taken for the exchange alone. In place of the kernel's transaction number the link is
 /// compared too: the list may have come back to the same head with another successor.
+#[place(cold)]
 fn pop_emulated(cache: &RawCache, place: u16) -> usize {
     loop {
         let cpu = this_cpu_quick();
@@ -250,6 +257,7 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
 /// # Safety
 /// The object is the caller's to free, and `freed` describes it.
 #[inline]
+#[place(cold)]
 unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: FreedObject) -> bool {
     if words[1] != freed.base || words[0] == usize::from(freed.index) {
         return false;
@@ -295,6 +303,7 @@ pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: 
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
+#[place(cold)]
 unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool {
     let place = cache.state.places.slab;
     match fast {
@@ -315,6 +324,7 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool
 ///
 /// # Safety
 /// As for [`push`].
+#[place(cold)]
 unsafe fn push_emulated(cache: &RawCache, place: u16, freed: FreedObject) -> bool {
     loop {
         let cpu = this_cpu_quick();

@@ -88,6 +88,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn alloc_slow(cache: &'static RawCache) -> *mut u8 {
     percpu::adopt_thread();
     let object = feed::alloc(cache);
@@ -103,6 +104,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 }
 
 /// See [`crate::engine::free`].
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -116,6 +118,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 
 /// See [`crate::engine::free_in`].
 #[inline]
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let base = MEMMAP.address_of(slab);
     let index = cache.slabs.geometry.index_of(object.wrapping_sub(base));
@@ -132,6 +135,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
 /// A free that no critical section has served.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_rest(cache: &'static RawCache, freed: FreedObject) {
     let switches = switches(cache);
     if switches.fast == Fast::Lock {
@@ -147,6 +151,7 @@ fn free_rest(cache: &'static RawCache, freed: FreedObject) {
 }
 
 /// The first stage: fast and slow path under one lock of the CPU.
+#[place(cold)]
 fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let mut guard = CpuGuard::take(cache);
     // SAFETY: as in `free_in`.
@@ -160,6 +165,7 @@ fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: Fre
     finish_free(cache, freed, outcome);
 }
 
+#[place(cold)]
 fn free_slow(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let cpu = this_cpu_quick();
     local::count_free(cache, cpu);
@@ -182,6 +188,7 @@ enum Outcome {
 }
 
 /// Frees one object to its slab.
+#[place(cold)]
 fn free_to_slab(cache: &'static RawCache, switches: &Switches, freed: FreedObject) -> Outcome {
     let state = SlabState(MEMMAP.head(freed.page).state.load(Ordering::Relaxed));
     if state.head() == freed.index {
@@ -194,6 +201,7 @@ fn free_to_slab(cache: &'static RawCache, switches: &Switches, freed: FreedObjec
 
 /// Frees a chain to its slab, where `link(prior)` makes its last object point to `prior`. With slab_lock the caller holds
 /// a CPU lock.
+#[place(cold)]
 fn push_chain(
     cache: &'static RawCache,
     switches: &Switches,
@@ -218,6 +226,7 @@ fn push_chain(
 }
 
 /// What is left to do after a free, without locks.
+#[place(cold)]
 fn finish_free(cache: &'static RawCache, freed: FreedObject, outcome: Outcome) {
     match outcome {
         Outcome::Freed(Freed::Kept) => {}
@@ -234,6 +243,7 @@ fn finish_free(cache: &'static RawCache, freed: FreedObject, outcome: Outcome) {
 }
 
 /// See [`crate::engine::alloc_bulk`].
+#[place(cold)]
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     while got < out.len() {
@@ -265,6 +275,7 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
 
 /// Follows a freelist from `head` on; calls `each` for every index. The index of the last object, or `None` when the
 /// list does not end as it should: longer than the slab, or a link that does not decode, whose address `each` cannot know.
+#[place(cold)]
 fn walk(cache: &RawCache, base: usize, head: u16, limit: u16, mut each: impl FnMut(u16)) -> Option<u16> {
     let (mut at, mut last) = (head, NO_OBJECT);
     for _ in 0..=limit {
