@@ -124,7 +124,7 @@ mod api {
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::settings::{OptionError, check_options};
     pub use crate::cache::{
-        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache,
+        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache, LazyCache,
         for_each_alias, for_each_cache, total_counts,
     };
     #[cfg(feature = "os")]
