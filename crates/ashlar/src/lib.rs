@@ -16,7 +16,7 @@
 //! | layer | module | what it owns |
 //! |---|---|---|
 //! | 0 | `base` | numbers, atomics and locks, errors, reports, the system; options |
-//! | 1 | `pages` `options` | where memory comes from: the zone, its blocks, memmap |
+//! | 1 | `pages` | where memory comes from: the zone, its blocks, memmap |
 //! | 2 | `percpu` | CPU-local sections, sheaves |
 //! | 3 | `slab` | slabs of one cache: geometry, state word, freelist, partial lists |
 //! | 4 | `engine` | the strategies: `sheaves`, the default, and those of history |
@@ -40,6 +40,10 @@
 #[cfg(any(test, ashlar_loom))]
 extern crate std;
 
+// `#[place(…)]`, by which functions and tables say in which part of the library they lie.
+#[macro_use]
+extern crate ashlar_macros;
+
 mod base;
 #[cfg(not(ashlar_loom))]
 mod boot;
@@ -54,6 +58,7 @@ mod engine {
         pub(crate) mod slab_queues {
             pub(crate) mod alien;
             pub(crate) mod array;
+            mod index;
             pub(crate) mod lists;
         }
         pub(crate) mod slub {
@@ -83,8 +88,6 @@ pub mod malloc;
 mod models;
 #[cfg(not(ashlar_loom))]
 mod numa;
-#[cfg(not(ashlar_loom))]
-mod options;
 mod pages;
 #[cfg(not(ashlar_loom))]
 mod percpu;
@@ -118,6 +121,7 @@ mod api {
     pub use crate::base::source::{PageSource, Refusal};
     pub use crate::base::units::NodeId;
     pub use crate::boot::{AlreadyStarted, configure, start_on};
+    pub use crate::cache::settings::{OptionError, check_options};
     pub use crate::cache::{
         AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache,
         for_each_alias, for_each_cache, total_counts,
@@ -133,7 +137,6 @@ mod api {
         kmalloc_aligned, kmalloc_array, kmalloc_size_roundup, krealloc, ksize, kvmalloc, kzalloc,
     };
     pub use crate::numa::{kmalloc_on, node_of, nodes};
-    pub use crate::options::{OptionError, check_options};
     pub use crate::pages::arena::ArenaSource;
     pub use crate::pages::zone::ZoneStats;
     pub use crate::percpu::Mode;
@@ -155,6 +158,7 @@ mod api {
     }
 
     /// Figures of the page layer.
+    #[place(cold)]
     pub fn zone_stats() -> ZoneStats {
         let mut stats = crate::pages::zone::ZONE.stats();
         // What a CPU keeps for its next slab is nobody's.
@@ -165,11 +169,13 @@ mod api {
     }
 
     /// Bytes in objects too large for the zone.
+    #[place(cold)]
     pub fn direct_bytes() -> usize {
         crate::pages::direct::total_bytes()
     }
 
     /// Bytes of metadata that were handed out: caches, sheaves, tables (not memmap).
+    #[place(cold)]
     pub fn metadata_bytes() -> usize {
         crate::pages::meta::META.used()
     }

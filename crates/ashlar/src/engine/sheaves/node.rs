@@ -7,8 +7,7 @@
 use super::barn::Barn;
 use super::evicted::Evicted;
 use crate::base::sync::{Ordering, Visit};
-use crate::base::units::{CpuId, NodeId};
-use crate::engine::RawCache;
+use crate::base::units::CpuId;
 use crate::pages::meta::meta_slice;
 use crate::percpu::area::PERCPU;
 use crate::slab::node::Node;
@@ -45,18 +44,6 @@ pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> 
     }
     nodes.iter().flat_map(|node| node.barns).for_each(Barn::reset_stats);
     Some(())
-}
-
-/// Iterates over the barns of all nodes.
-pub(super) fn barns_of(cache: &RawCache) -> impl Iterator<Item = &'static Barn> {
-    cache.state.sheaf_nodes.iter().flat_map(|node| node.barns)
-}
-
-/// Returns the node of a CPU and its entry.
-#[inline]
-pub(super) fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static SheafNode) {
-    let node = PERCPU.node_of(cpu);
-    (node, &cache.state.sheaf_nodes[usize::from(node.0) % cache.state.sheaf_nodes.len()])
 }
 
 /// Visits the locks of node entries, for fork.

@@ -95,6 +95,7 @@ pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
 }
 
 /// Puts a sheaf back into the store, or into the pool if it is empty.
+#[place(background)]
 fn put_back(node: &SheafNode, mut sheaf: Sheaf, looked_at: bool) {
     if sheaf.len() == 0 {
         return retire_sheaf(sheaf);
@@ -123,6 +124,7 @@ pub(super) fn restore_emptied_of(cache: &'static RawCache, node: &SheafNode) -> 
 }
 
 #[cold]
+#[place(background)]
 fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
     node.evicted.look_at_all_again();
     let mut came = false;

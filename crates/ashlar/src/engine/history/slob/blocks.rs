@@ -67,6 +67,7 @@ fn place(base: usize, unit: u16) -> *mut i16 {
 ///
 /// # Safety
 /// `base` is a page whose free blocks the caller may read.
+#[place(cold)]
 unsafe fn read(base: usize, at: u16) -> Result<Block, Bad> {
     let corrupt = Bad::Corrupt(base + usize::from(at) * UNIT);
     // SAFETY: inside the page, by the caller's promise readable.
@@ -88,6 +89,7 @@ unsafe fn read(base: usize, at: u16) -> Result<Block, Bad> {
 ///
 /// # Safety
 /// The units of the block are free and the caller's to write, and it ends inside the page.
+#[place(cold)]
 unsafe fn write(base: usize, block: Block) {
     // SAFETY: inside the block, by the caller's promise.
     unsafe {
@@ -127,6 +129,7 @@ unsafe fn link(base: usize, space: &mut Space, previous: Option<Block>, next: u1
 ///
 /// # Safety
 /// `space` is that of the page at `base`, and the caller is alone with its free blocks.
+#[place(cold)]
 pub(crate) unsafe fn alloc(base: usize, space: &mut Space, want: Want, looked: &mut u64) -> Result<Option<u16>, Bad> {
     let mut previous: Option<Block> = None;
     let mut at = space.first;
@@ -164,6 +167,7 @@ pub(crate) unsafe fn alloc(base: usize, space: &mut Space, want: Want, looked: &
 ///
 /// # Safety
 /// As for [`alloc`].
+#[place(cold)]
 unsafe fn around(base: usize, space: &Space, start: u16, looked: &mut u64) -> Result<(Option<Block>, u16), Bad> {
     let mut previous = None;
     let mut at = space.first;
@@ -191,6 +195,7 @@ pub(crate) unsafe fn is_free(base: usize, space: &Space, start: u16, units: u16)
 ///
 /// # Safety
 /// As for [`alloc`]; the units `start..start + units` are inside the page, and those that are not free are the caller's.
+#[place(cold)]
 pub(crate) unsafe fn free(base: usize, space: &mut Space, start: u16, units: u16, looked: &mut u64) -> Result<(), Bad> {
     if space.units == 0 {
         // The only block. A full page has no first one.

@@ -23,17 +23,21 @@
 
 pub(crate) mod pools;
 
-pub(crate) use pools::{attach, close, for_each_lock, home, open};
+pub(crate) use pools::for_each_lock;
 
+use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::Ordering;
+use crate::base::units::PAGE_SIZE;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::{Counts, RawCache, Usage, tally};
+use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage, tally};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::{RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
+use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
 use pools::{Pool, pool_of};
@@ -56,6 +60,7 @@ enum Taken {
 }
 
 /// The first object of the first page of a node's list.
+#[place(cold)]
 fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Taken {
     let mut list = pages.slabs.nodes[node].list.lock();
     let page = list.first();
@@ -90,6 +95,7 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
 }
 
 /// The first object of a new page.
+#[place(cold)]
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
     let geometry = &pages.slabs.geometry;
     let id = NodeId(node as u8);
@@ -111,6 +117,7 @@ fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> 
 }
 
 /// An object of `home`'s pages, of a new page, or of another node's.
+#[place(cold)]
 fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) -> Option<usize> {
     let nodes = pages.slabs.nodes.len();
     (0..nodes).find_map(|i| {
@@ -128,12 +135,14 @@ fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) ->
 
 /// See [`crate::engine::alloc`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let home = if ZONE.nodes() > 1 { PERCPU.node_of(percpu::this_cpu()) } else { NodeId(0) };
     alloc_on(cache, home)
 }
 
 /// See [`crate::engine::alloc_on`].
+#[place(cold)]
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let pages = &pool_of(cache).pages;
     let take = || take_any(cache, pages, node);
@@ -145,6 +154,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 
 /// See [`crate::engine::free`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -167,17 +177,17 @@ enum Freed {
 
 /// See [`crate::engine::free_in`]. `cache` may be the pool's own, which `kfree` finds as the owner of the page: then the object is charged to
 /// the only cache of the pool, or, where there are several, to none of them.
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let pool = pool_of(cache);
     let pages = &pool.pages;
     let of_nobody = core::ptr::eq(cache, pages);
     let charged = if of_nobody { pool.only_member().unwrap_or(cache) } else { cache };
-    let name = || if of_nobody { pool.home().unwrap_or(cache).name() } else { cache.name() };
     let base = MEMMAP.address_of(slab);
     let head = MEMMAP.head(slab);
     let Some(index) = pages.slabs.geometry.index_of(object.wrapping_sub(base)).filter(|&index| index < head.objects())
     else {
-        return report::misaligned(name(), object);
+        return report::misaligned(reported(cache, pool).name(), object);
     };
     let node = usize::from(head.node()) % pages.slabs.nodes.len();
     let entry = &pages.slabs.nodes[node];
@@ -187,10 +197,17 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
             crate::slab::discard::discard(entry, &[slab]);
             crate::base::background::settle();
         }
-        Freed::Twice => report::double_free(name(), object),
+        Freed::Twice => report::double_free(reported(cache, pool).name(), object),
     }
 }
 
+/// The cache that a report names: for the pool's own the one that opened the pool.
+#[place(cold)]
+fn reported(cache: &'static RawCache, pool: &'static Pool) -> &'static RawCache {
+    if core::ptr::eq(cache, &pool.pages) { pool.home().unwrap_or(cache) } else { cache }
+}
+
+#[place(cold)]
 fn free_to(
     charged: &'static RawCache,
     pages: &'static RawCache,
@@ -238,6 +255,7 @@ fn is_listed(pages: &RawCache, base: usize, state: SlabState, index: u16, limit:
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16) -> bool {
     let mut at = state.head();
     for _ in 0..state.linked() {
@@ -256,72 +274,118 @@ fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16
     false
 }
 
-/// See [`crate::engine::alloc_bulk`]: one by one.
-pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    crate::engine::alloc_one_by_one(cache, out)
+/// The engine, in one of two forms: pools of powers of two (`slob-seg`), or pools by cache (`slob-cache`).
+#[derive(Clone, Copy)]
+pub(crate) struct SlobPools {
+    pub(crate) of_powers_of_two: bool,
 }
 
-/// See [`crate::engine::free_bulk`].
-pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-    objects.iter().for_each(|&object| free(cache, object));
-}
-
-/// See [`crate::engine::drain_cpus`]: nothing is cached.
-pub(crate) fn drain_cpus(_cache: &'static RawCache) -> bool {
-    true
-}
-
-/// See [`crate::engine::trim`]. Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
-/// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
-pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    let pool = pool_of(cache);
-    let left = pool.pages.slabs.trim();
-    if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
-}
-
-/// See [`crate::engine::usage`]. The pages of a pool stand at one of its caches, so that sums are right.
-pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    let pool = pool_of(cache);
-    let is_home = pool.is_home(cache);
-    let pages = Usage::of_slabs(&pool.pages.slabs, 0);
-    let live = match (tally::live(cache.state.tallies), pool.unknown()) {
-        (live, 0) => live,
-        (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
-        // So many at most; `kfree` was not told of which cache the others were.
-        (live, _) => live.min(pages.live),
-    };
-    if is_home {
-        return Usage { live, ..pages };
+#[place(cold)]
+impl Strategy for SlobPools {
+    #[inline(always)]
+    fn alloc(cache: &'static RawCache) -> *mut u8 {
+        alloc(cache)
     }
-    Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
-}
 
-/// See [`crate::engine::reap`].
-pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let calls = tally::calls(cache.state.tallies) as u32;
-    cache.looked.swap(calls, Ordering::Relaxed) != calls
-}
+    #[inline(always)]
+    fn free(cache: &'static RawCache, object: usize) {
+        free(cache, object);
+    }
 
-/// See [`crate::engine::held_bytes`].
-pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
-    0
-}
+    #[inline(always)]
+    fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+        free_in(cache, slab, object);
+    }
 
-/// See [`crate::engine::release_held`].
-pub(crate) fn release_held(_cache: &'static RawCache) {}
+    fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+        alloc_on(cache, node)
+    }
 
-/// See [`crate::engine::counts`].
-pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    tally::counts(cache.state.tallies)
-}
+    /// Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
+    /// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
+    fn trim(cache: &'static RawCache) -> usize {
+        let pool = pool_of(cache);
+        let left = pool.pages.slabs.trim();
+        if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
+    }
 
-/// See [`crate::engine::list_lock_held`]; here that is the lock of the pool's pages.
-pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    pool_of(cache).pages.slabs.list_lock_held()
-}
+    /// The pages of a pool stand at one of its caches, so that sums are right.
+    fn usage(cache: &'static RawCache) -> Usage {
+        let pool = pool_of(cache);
+        let is_home = pool.is_home(cache);
+        let pages = Usage::of_slabs(&pool.pages.slabs, 0);
+        let live = match (tally::live(cache.state.tallies), pool.unknown()) {
+            (live, 0) => live,
+            (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
+            // So many at most; `kfree` was not told of which cache the others were.
+            (live, _) => live.min(pages.live),
+        };
+        if is_home {
+            return Usage { live, ..pages };
+        }
+        Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
+    }
 
-/// See [`crate::engine::slow_path_stats`].
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
-    let pool: &Pool = pool_of(cache);
-    if pool.is_home(cache) { pool.pages.slabs.slow_path_stats() } else { Default::default() }
+    fn counts(cache: &'static RawCache) -> Counts {
+        tally::counts(cache.state.tallies)
+    }
+
+    /// here that is the lock of the pool's pages.
+    fn list_lock_held(cache: &'static RawCache) -> bool {
+        pool_of(cache).pages.slabs.list_lock_held()
+    }
+
+    fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+        let pool: &Pool = pool_of(cache);
+        if pool.is_home(cache) { pool.pages.slabs.slow_path_stats() } else { Default::default() }
+    }
+
+    fn attach(cache: &'static RawCache) {
+        pools::attach(cache);
+    }
+
+    fn close(cache: &'static RawCache) {
+        pools::close(cache);
+    }
+
+    fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
+        pools::home(cache)
+    }
+
+    fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        pools::open(state, spec, geometry).ok_or(CreateError::OutOfMemory)
+    }
+
+    fn share_pages(one: &RawCache, other: &RawCache) -> bool {
+        one.state.pool == other.state.pool
+    }
+
+    // A page and more is runs of pages, which need no list.
+    fn max_class(self) -> usize {
+        PAGE_SIZE
+    }
+
+    fn has_class(self, size: usize) -> bool {
+        !self.of_powers_of_two || size.is_power_of_two()
+    }
+
+    fn round_up(self, _size: usize, class: usize) -> usize {
+        if self.of_powers_of_two { class.next_power_of_two() } else { class }
+    }
+
+    fn merges(self) -> bool {
+        false
+    }
+
+    fn min_partial(self, _by_size: usize) -> usize {
+        KEPT
+    }
+
+    // Single pages, as SLOB's, unless the process asks for others.
+    fn order_rule(self, rule: OrderRule) -> OrderRule {
+        if self.of_powers_of_two || rule.max_order != OrderRule::DEFAULT.max_order {
+            return rule;
+        }
+        OrderRule { max_order: rule.min_order, ..rule }
+    }
 }

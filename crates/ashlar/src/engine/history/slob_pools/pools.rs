@@ -37,6 +37,7 @@ pub(crate) struct Pool {
     home: AtomicPtr<RawCache>,
 }
 
+#[place(large_bss)]
 static POOLS: [AtomicPtr<Pool>; MAX_CACHES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CACHES];
 
 /// A pool by its number.
@@ -101,6 +102,7 @@ fn power_of_two(wanted: &Geometry) -> Option<Geometry> {
 
 /// Finds, or makes, the pool of a cache that is about to be; gives it its geometry.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Option<()> {
     let (engine, family, group) = (spec.engine, spec.policy.family, spec.merge.group);
     tally::open(&mut state.tallies)?;
@@ -129,6 +131,7 @@ pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut
     Some(())
 }
 
+#[place(cold)]
 fn make(of: &CacheSpec<'_>, geometry: Geometry, merge: Merge) -> Option<usize> {
     let unused = |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && pool.pages.slabs.slab_count() == 0;
     let old = all().find(|&(_, pool)| unused(pool));
@@ -180,6 +183,7 @@ pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
 
 /// Tells a cache's pool of it, once it is where it stays.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn attach(cache: &'static RawCache) {
     let pool = pool_of(cache);
     pool.is_home(cache);
@@ -188,6 +192,7 @@ pub(crate) fn attach(cache: &'static RawCache) {
 }
 
 /// See [`crate::engine::close`].
+#[place(cold)]
 pub(crate) fn close(cache: &'static RawCache) {
     let pool = pool_of(cache);
     let pages = &pool.pages.state;

@@ -48,6 +48,7 @@ fn swap(head: &PageHead, old: SlabState, new: SlabState) -> Result<(), SlabState
 }
 
 /// Takes slab_lock; the word as it is without the bit. A compare-and-swap, so that who waits does not write.
+#[place(cold)]
 fn slab_lock(head: &PageHead) -> SlabState {
     let mut waited = 0u32;
     loop {
@@ -78,6 +79,7 @@ fn slab_trylock(head: &PageHead) -> Option<SlabState> {
 }
 
 /// Stores the new word and releases slab_lock.
+#[place(cold)]
 fn slab_unlock(head: &PageHead, new: SlabState, atomic: bool) {
     let new = new.unlocked().0;
     if atomic {
@@ -89,6 +91,7 @@ fn slab_unlock(head: &PageHead, new: SlabState, atomic: bool) {
 }
 
 /// Takes the whole freelist of a slab that is frozen for the caller's CPU. With slab_lock the caller holds a CPU lock.
+#[place(cold)]
 pub(crate) fn take_freelist(head: &PageHead, protection: Protection) -> Chain {
     match protection {
         Protection::Lockless => {
@@ -112,6 +115,7 @@ pub(crate) fn take_freelist(head: &PageHead, protection: Protection) -> Chain {
 
 /// Frees a chain to a slab that is not the caller's CPU's, by slab_lock; the caller holds a CPU lock. `link(prior)` makes
 /// the chain's last object point to `prior`. A slab that becomes empty is always discarded.
+#[place(cold)]
 pub(crate) fn free_chain_locked(
     list: &NodeList,
     heads: &impl Heads,
@@ -147,6 +151,7 @@ pub(crate) fn free_chain_locked(
 /// Frees a chain to a slab as [`NodeList::push_chain`] does, but freezes a full one for the caller's CPU instead of putting
 /// it on the list, also when the chain is all of it: true in the second place. The caller then owns the slab as one of its
 /// CPU's partial slabs.
+#[place(cold)]
 pub(crate) fn free_chain_freezing(
     list: &NodeList,
     heads: &impl Heads,
@@ -169,6 +174,7 @@ pub(crate) fn free_chain_freezing(
 
 /// Takes a slab off the partial list, frozen; its freelist too, if `take`, else it is only shown. The first slab, or, with
 /// slab_lock, the first that nobody has locked.
+#[place(cold)]
 pub(crate) fn freeze_partial(
     list: &NodeList,
     heads: &impl Heads,
@@ -207,6 +213,7 @@ pub(crate) fn freeze_partial(
 }
 
 /// Finds a place for a slab that is not frozen any more and has free objects.
+#[place(cold)]
 fn settle(
     list: &mut Partial,
     heads: &impl Heads,
@@ -232,6 +239,7 @@ fn settle(
 /// Gives up a slab that is frozen for the caller's CPU, with the rest of the CPU's freelist (a count of 0 for none;
 /// `link(prior)` makes its last object point to `prior`). With slab_lock the caller holds a CPU lock. It goes to the end of the partial
 /// list if only other CPUs freed to it, else to the front, where its hot objects are used first.
+#[place(cold)]
 pub(crate) fn thaw(
     list: &NodeList,
     heads: &impl Heads,

@@ -1,0 +1,19 @@
+//! Finds the barns of a cache.
+
+use super::barn::Barn;
+use super::node::SheafNode;
+use crate::base::units::{CpuId, NodeId};
+use crate::engine::RawCache;
+use crate::percpu::area::PERCPU;
+
+/// Iterates over the barns of all nodes.
+pub(super) fn barns_of(cache: &RawCache) -> impl Iterator<Item = &'static Barn> {
+    cache.state.sheaf_nodes.iter().flat_map(|node| node.barns)
+}
+
+/// Returns the node of a CPU and its entry.
+#[inline]
+pub(super) fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static SheafNode) {
+    let node = PERCPU.node_of(cpu);
+    (node, &cache.state.sheaf_nodes[usize::from(node.0) % cache.state.sheaf_nodes.len()])
+}
