@@ -165,6 +165,13 @@ fn evict_from_caches(committed: usize) -> bool {
     if committed < EVICT_FROM || LOOKED_AT.swap(committed, Ordering::Relaxed) == committed {
         return false;
     }
+    evict_from_all(committed)
+}
+
+/// [`evict_from_caches`] after its cheap checks, which small heaps fail.
+#[inline(never)]
+#[place(background)]
+fn evict_from_all(committed: usize) -> bool {
     let sparse = || {
         let mut sum = 0;
         registry::try_for_each(|cache| sum += engine::sparse_bytes(cache));
@@ -201,6 +208,7 @@ fn empty_all() -> bool {
 }
 
 /// Brings a cache's free objects home and gives its empty slabs back; how many objects.
+#[place(background)]
 fn empty(cache: &'static engine::RawCache) -> usize {
     let cached = engine::usage(cache).cached;
     if cached > 0 {

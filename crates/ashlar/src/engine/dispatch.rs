@@ -154,24 +154,30 @@ cold! {
     /// See [`Strategy::close`].
     fn close();
     /// See [`Strategy::drain_cpus`].
+    #[place(background)]
     fn drain_cpus() -> bool;
     /// See [`Strategy::reap`].
+    #[place(background)]
     fn reap() -> bool;
     /// See [`Strategy::held_bytes`].
     fn held_bytes() -> usize;
     /// See [`Strategy::release_held`].
     fn release_held();
     /// See [`Strategy::trim`].
+    #[place(background)]
     fn trim() -> usize;
     /// See [`Strategy::sparse_bytes`].
     fn sparse_bytes() -> usize;
     /// See [`Strategy::evict_free_pages`].
+    #[place(background)]
     fn evict_free_pages() -> usize;
     /// See [`Strategy::restore_emptied`].
     fn restore_emptied() -> bool;
     /// See [`Strategy::home`].
+    #[place(cold)]
     fn home() -> Option<&'static RawCache>;
     /// See [`Strategy::usage`].
+    #[place(cold)]
     fn usage() -> Usage;
     /// See [`Strategy::counts`].
     fn counts() -> Counts;

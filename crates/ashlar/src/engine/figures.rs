@@ -61,6 +61,7 @@ pub struct Search {
 
 impl Usage {
     /// Of a cache that has `cached` free objects somewhere else than in its slabs.
+    #[place(cold)]
     pub(crate) fn of_slabs(cache: &CacheSlabs, cached: usize) -> Usage {
         let (mut usage, mut free) = (Usage { cached, ..Usage::default() }, 0);
         for node in cache.nodes {

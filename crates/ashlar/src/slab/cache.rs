@@ -157,6 +157,7 @@ impl CacheSlabs {
 
     /// Returns the empty slabs of every node to the zone and sorts the partial lists. Returns the
     /// number of slabs that remain.
+    #[place(background)]
     pub(crate) fn trim(&self) -> usize {
         self.nodes.iter().map(Node::trim).sum()
     }

@@ -64,18 +64,24 @@ pub(crate) fn options() -> Options {
 }
 
 /// Returns the engine that the options have for a cache of the program.
+#[inline(never)]
+#[place(cold)]
 pub(crate) fn own_engine(name: &str) -> Option<Engine> {
     OPTIONS.lock().own.engine(name)
 }
 
 /// Returns what the options have for one cache. What it cannot have is left out, with one line on standard error for each option.
 pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
+    if OPTIONS.lock().own.is_empty() { Own::default() } else { own_options_of(cache) }
+}
+
+/// [`own_options`] where some caches have options of their own.
+#[inline(never)]
+#[place(cold)]
+fn own_options_of(cache: Candidate<'_>) -> Own {
     // Reported without the lock: a reader that is slow to take the line must not stop other threads.
     loop {
         let mut settings = OPTIONS.lock();
-        if settings.own.is_empty() {
-            return Own::default();
-        }
         let Some((option, expected)) = settings.own.untold(cache) else { return settings.own.of(cache) };
         drop(settings);
         report::warn(format_args!("option `{option}` for cache {}: {expected}", cache.name));

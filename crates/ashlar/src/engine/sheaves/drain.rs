@@ -9,6 +9,7 @@ use crate::percpu;
 use crate::percpu::sheaf::retire_sheaf;
 
 /// See [`crate::engine::drain_cpus`].
+#[place(background)]
 pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| return_sheaf(cache, sheaf));
     release_held(cache);

@@ -36,6 +36,7 @@ impl Evicted {
         if looked_at { stock.looked_at.push(sheaf) } else { stock.sheaves.push(sheaf) }
     }
 
+    #[place(background)]
     pub(super) fn take(&self, looked_at: bool) -> Option<Sheaf> {
         if self.objects() == 0 {
             return None;

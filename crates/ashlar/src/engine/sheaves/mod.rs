@@ -101,6 +101,7 @@ impl Strategy for Sheaves {
         bulk::free_bulk(cache, objects);
     }
 
+    #[place(background)]
     fn trim(cache: &'static RawCache) -> usize {
         cache.state.sheaf_nodes.iter().for_each(|node| _ = sparse::restore_emptied_of(cache, node));
         cache.slabs.trim()
@@ -112,6 +113,7 @@ impl Strategy for Sheaves {
         sum
     }
 
+    #[place(cold)]
     fn usage(cache: &'static RawCache) -> Usage {
         let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
         let in_barns: usize = barns_of(cache).map(Barn::full_objects).sum();
@@ -120,10 +122,12 @@ impl Strategy for Sheaves {
         Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
     }
 
+    #[place(background)]
     fn drain_cpus(cache: &'static RawCache) -> bool {
         drain::drain_cpus(cache)
     }
 
+    #[place(background)]
     fn reap(cache: &'static RawCache) -> bool {
         drain::reap(cache)
     }
@@ -136,10 +140,12 @@ impl Strategy for Sheaves {
         drain::release_held(cache);
     }
 
+    #[place(background)]
     fn sparse_bytes(cache: &'static RawCache) -> usize {
         sparse::sparse_bytes(cache)
     }
 
+    #[place(background)]
     fn evict_free_pages(cache: &'static RawCache) -> usize {
         sparse::evict_free_pages(cache)
     }

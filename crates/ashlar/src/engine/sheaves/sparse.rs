@@ -62,7 +62,15 @@ const WORTH: usize = 1;
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 
 /// Fills `out` from its start with evicted objects of `node`; how many. What is not needed of a sheaf stays on it.
+#[inline]
 pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
+    if node.evicted.objects() == 0 { 0 } else { refill_evicted(node, out) }
+}
+
+/// [`refill`] of a node that may have evicted objects, which few programs ever have.
+#[inline(never)]
+#[place(background)]
+fn refill_evicted(node: &SheafNode, out: &mut [usize]) -> usize {
     let mut got = 0;
     while got < out.len() {
         let Some(mut sheaf) = node.evicted.take(true) else { break };
@@ -197,6 +205,7 @@ pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
 }
 
 /// See [`crate::engine::evict_free_pages`].
+#[place(background)]
 pub(crate) fn evict_free_pages(cache: &'static RawCache) -> usize {
     let Some(source) = source_for(cache) else { return 0 };
     cache.state.sheaf_nodes.iter().map(|node| Pass { cache, node, source, sheaf: None, given: 0 }.evict()).sum()

@@ -409,6 +409,7 @@ pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
 #[derive(Clone, Copy)]
 pub(crate) struct SlabQueues;
 
+#[place(cold)]
 impl Strategy for SlabQueues {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -533,6 +534,7 @@ impl Strategy for SlabQueues {
         tune::close(cache);
     }
 
+    #[inline(never)]
     fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
         state.open_nodes_and_page_lists()?;
         state.slab.open(geometry, &spec.queues)

@@ -439,6 +439,7 @@ pub(crate) fn for_each_lock(visit: Visit<'_>) {
 #[derive(Clone, Copy)]
 pub(crate) struct Slob;
 
+#[place(cold)]
 impl Strategy for Slob {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -479,6 +480,7 @@ impl Strategy for Slob {
         Default::default()
     }
 
+    #[inline(never)]
     fn open(self, state: &mut EngineState, _spec: &CacheSpec<'_>, _geometry: &mut Geometry) -> Result<(), CreateError> {
         tally::open(&mut state.tallies).ok_or(CreateError::OutOfMemory)
     }

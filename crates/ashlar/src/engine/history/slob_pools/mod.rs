@@ -352,6 +352,7 @@ impl Strategy for SlobPools {
         pools::home(cache)
     }
 
+    #[inline(never)]
     fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
         pools::open(state, spec, geometry).ok_or(CreateError::OutOfMemory)
     }

@@ -297,6 +297,7 @@ fn walk(cache: &RawCache, base: usize, head: u16, limit: u16, mut each: impl FnM
 #[derive(Clone, Copy)]
 pub(crate) struct Slub(pub(crate) Stage);
 
+#[place(cold)]
 impl Strategy for Slub {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -361,6 +362,7 @@ impl Strategy for Slub {
         sum
     }
 
+    #[inline(never)]
     fn open(self, state: &mut EngineState, _spec: &CacheSpec<'_>, _geometry: &mut Geometry) -> Result<(), CreateError> {
         state.open_nodes_and_page_lists()?;
         state.places = Places::claim(self.0).ok_or(CreateError::TooManyCaches)?;

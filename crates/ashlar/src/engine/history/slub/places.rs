@@ -23,6 +23,7 @@ pub(crate) struct Places {
     pub(super) switches: Switches,
 }
 
+#[place(cold)]
 impl Places {
     pub(crate) const NONE: Places =
         Places { slab: 0, partial: 0, entries: 0, locks: 0, switches: Stage::Plain.switches() };
