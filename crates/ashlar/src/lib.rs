@@ -54,6 +54,7 @@ mod engine {
         pub(crate) mod slab_queues {
             pub(crate) mod alien;
             pub(crate) mod array;
+            mod index;
             pub(crate) mod lists;
         }
         pub(crate) mod slub {

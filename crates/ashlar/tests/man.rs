@@ -56,11 +56,13 @@ fn the_page_of_options_has_every_key_of_a_single_cache() {
     described.sort_unstable();
     assert!(keys.len() > 10);
     assert_eq!(described, keys, "keys of man/ashlar.7, then those of the sources");
-    let readme = read("README.md");
-    let part = readme.split("`cache.NAME.KEY=VALUE`").nth(1).and_then(|rest| rest.split("`ashlar::mode` tells").next());
-    let part = part.expect("a paragraph");
+    let tuning = read("docs/tuning.md");
+    let part = tuning.split("## Options of one cache").nth(1).expect("a chapter");
     for key in keys {
-        assert!(part.contains(&format!("`{key}`")) || part.contains(&format!("`{key}=")), "README.md has no {key}");
+        assert!(
+            part.contains(&format!("`{key}`")) || part.contains(&format!("`{key}=")),
+            "docs/tuning.md has no {key}"
+        );
     }
 }
 

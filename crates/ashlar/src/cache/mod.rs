@@ -231,12 +231,9 @@ fn create_or_merge(
     let own = crate::boot::own_options(Candidate { name, of_program: policy.of_program, engine });
     let rule = order_rule(engine.order_rule(rule), args, &own)?;
     let constructed = args.ctor.is_some();
-    let is_slab = engine == Engine::Slab;
-    // SLAB has no links: constructed objects need no room for one.
-    let mut geometry = Geometry::new(size, args.align, args.hwcache_align, constructed && !is_slab, rule, cpus)?;
-    if is_slab {
-        geometry = slab_queues::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
-    }
+    let needs_link = constructed && engine.links_objects();
+    let geometry = Geometry::new(size, args.align, args.hwcache_align, needs_link, rule, cpus)?;
+    let geometry = engine.lay_out(geometry, constructed, rule).ok_or(CreateError::Size)?;
     // What the user wants of this cache, what its maker wants, what the user wants of all.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
     let stride = geometry.stride;

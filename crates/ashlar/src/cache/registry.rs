@@ -137,7 +137,7 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
         return Err(CreateError::OutOfMemory);
     };
     let mut geometry = new.geometry;
-    let opened = state.open(new, &mut geometry);
+    let opened = engine::open(&mut state, new, &mut geometry);
     // An entry whose engine could not be opened is entered all the same, as that of a destroyed cache: the next attempt
     // finds what this one made.
     let serial = if opened.is_ok() { registry.next_serial } else { 0 };

@@ -84,12 +84,6 @@ pub(crate) fn add(to: &Tally, of: &Tally) {
     move_on(&to.frees, &of.frees);
 }
 
-/// Allocations and frees so far: whether a cache is in use.
-pub(crate) fn calls(tallies: &[Tally]) -> usize {
-    let counts = counts(tallies);
-    (counts.alloc_slow + counts.free_slow) as usize
-}
-
 /// The figures of [`super::counts`]: there is no fast path, and every call takes one lock.
 pub(crate) fn counts(tallies: &[Tally]) -> Counts {
     let mut sum = Counts::default();

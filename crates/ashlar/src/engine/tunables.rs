@@ -1,7 +1,7 @@
 //! The tunables of caches: names, values, and the engines that have them. What a change does is the business of the layer above.
 
-use super::history::slub::Stage;
-use super::select::Engine;
+use super::history::slub::stage::Stage;
+use super::id::Engine;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 
 /// Something of a cache that can be changed at any time: [`crate::KmemCache::set_tunable`].

@@ -22,6 +22,7 @@
 mod loader;
 mod mem;
 pub(crate) mod thread;
+pub(crate) mod thread_id;
 mod topology;
 #[cfg(target_arch = "x86_64")]
 mod weak;

@@ -10,24 +10,6 @@ use syscalls::{Errno, Sysno, syscall};
 
 use crate::base::sync::AtomicU32;
 
-/// Returns a number of the calling thread; see [`crate::base::sync::thread_id`].
-#[inline(always)]
-pub(crate) fn id() -> usize {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let pointer: usize;
-        // SAFETY: by the x86-64 TLS ABI, fs:0 holds the thread pointer itself, an aligned address.
-        unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
-        pointer
-    }
-    // The address of `errno` differs for each thread and is aligned to 4.
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: the function has no preconditions.
-    unsafe {
-        libc::__errno_location() as usize
-    }
-}
-
 /// The start function of a thread.
 pub type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 

@@ -44,7 +44,7 @@ mod loom_lock {
 #[inline(always)]
 pub(crate) fn thread_id() -> usize {
     #[cfg(feature = "os")]
-    return crate::base::os::thread::id();
+    return crate::base::os::thread_id::id();
     // Without an operating system there is one thread, on one CPU.
     #[cfg(not(feature = "os"))]
     2

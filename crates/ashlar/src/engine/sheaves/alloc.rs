@@ -6,7 +6,8 @@
 
 use super::drain::check_capacity;
 use super::exchange::{empty_sheaf, put_empty, return_sheaf, store_full, take_full};
-use super::node::{SheafNode, node_of_cpu};
+use super::here::node_of_cpu;
+use super::node::SheafNode;
 use super::refill;
 use super::remote_free::{FreedFor, sheaf_capacity};
 use crate::base::units::{CACHE_LINE, NodeId};

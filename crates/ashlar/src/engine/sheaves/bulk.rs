@@ -9,7 +9,7 @@
 use super::alloc::{alloc, use_good_spare};
 use super::exchange::{empty_sheaf, put_empty, store_full, take_full};
 use super::free::{free, swap_full};
-use super::node::node_of_cpu;
+use super::here::node_of_cpu;
 use super::refill;
 use super::remote_free::FreedFor;
 use crate::engine::{RawCache, tunable};

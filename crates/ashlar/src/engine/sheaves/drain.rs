@@ -2,7 +2,7 @@
 
 use super::barn::Barn;
 use super::exchange::return_sheaf;
-use super::node::barns_of;
+use super::here::barns_of;
 use crate::base::sync::Ordering;
 use crate::engine::{RawCache, tunable};
 use crate::percpu;

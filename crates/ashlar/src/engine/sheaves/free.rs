@@ -6,9 +6,8 @@
 
 use super::drain::check_capacity;
 use super::exchange::{empty_sheaf, put_empty, store_full};
-use super::node::node_of_cpu;
+use super::here::node_of_cpu;
 use super::remote_free::{FreedFor, sheaf_capacity};
-use crate::base::units::PageIndex;
 use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
@@ -21,11 +20,6 @@ use crate::slab::return_objects::return_objects;
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     free_unsettled(cache, object);
     crate::base::background::settle();
-}
-
-/// See [`crate::engine::free_in`].
-pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize) {
-    free(cache, object);
 }
 
 fn free_unsettled(cache: &'static RawCache, object: usize) {

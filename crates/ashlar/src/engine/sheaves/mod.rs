@@ -30,67 +30,32 @@ mod drain;
 mod evicted;
 mod exchange;
 mod free;
+mod here;
 mod locality;
-mod node;
+pub(crate) mod node;
 mod refill;
 mod remote_free;
 mod sparse;
 
-pub(crate) use alloc::{alloc, alloc_on};
-pub(crate) use bulk::{alloc_bulk, free_bulk};
-pub(crate) use drain::{drain_cpus, held_bytes, reap, release_held, set_sheaf_capacity};
-pub(crate) use free::{free, free_in, free_remote};
-pub(crate) use node::{SheafNode, for_each_lock, open};
-pub(crate) use sparse::{evict_free_pages, restore_emptied, sparse_bytes};
+pub(crate) use drain::set_sheaf_capacity;
+pub(crate) use free::free_remote;
 
+use crate::base::error::CreateError;
 use crate::base::sync::Ordering;
 use crate::base::units::CpuId;
-use crate::engine::{Counts, RawCache, Usage};
+use crate::base::units::NodeId;
+use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage};
 use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
-use crate::slab::counters::SlowPathStats;
+use crate::slab::geometry::Geometry;
 use barn::{Barn, BarnStats};
-use node::barns_of;
-
-/// See [`crate::engine::trim`].
-pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    cache.state.sheaf_nodes.iter().for_each(|node| _ = sparse::restore_emptied_of(cache, node));
-    cache.slabs.trim()
-}
-
-/// See [`crate::engine::close`]: sheaves and barns are empty, and stay with the entry.
-pub(crate) fn close(_cache: &'static RawCache) {}
-
-/// See [`crate::engine::counts`].
-pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
-    barns_of(cache).for_each(|barn| barn.add_to(&mut sum));
-    sum
-}
-
-/// See [`crate::engine::list_lock_held`].
-pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    cache.slabs.list_lock_held()
-}
+use here::barns_of;
 
 /// See [`crate::engine::barn_stats`].
 pub(crate) fn barn_stats(cache: &'static RawCache) -> BarnStats {
     let mut sum = BarnStats::default();
     barns_of(cache).for_each(|barn| barn.stats().add_to(&mut sum));
     sum
-}
-
-/// See [`crate::engine::slow_path_stats`].
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
-    cache.slabs.slow_path_stats()
-}
-
-/// See [`crate::engine::usage`].
-pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
-    let in_barns: usize = barns_of(cache).map(Barn::full_objects).sum();
-    let on_cpus: usize = (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.slot)).sum();
-    Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
 }
 
 /// Objects in the sheaves of one CPU; a racy look.
@@ -107,4 +72,84 @@ fn cached_on(cpu: CpuId, slot: u16) -> usize {
             sheaf.len().min(sheaf.capacity())
         })
         .sum()
+}
+
+/// The engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Sheaves;
+
+impl Strategy for Sheaves {
+    #[inline(always)]
+    fn alloc(cache: &'static RawCache) -> *mut u8 {
+        alloc::alloc(cache)
+    }
+
+    #[inline(always)]
+    fn free(cache: &'static RawCache, object: usize) {
+        free::free(cache, object);
+    }
+
+    fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+        alloc::alloc_on(cache, node)
+    }
+
+    fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
+        bulk::alloc_bulk(cache, out)
+    }
+
+    fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
+        bulk::free_bulk(cache, objects);
+    }
+
+    fn trim(cache: &'static RawCache) -> usize {
+        cache.state.sheaf_nodes.iter().for_each(|node| _ = sparse::restore_emptied_of(cache, node));
+        cache.slabs.trim()
+    }
+
+    fn counts(cache: &'static RawCache) -> Counts {
+        let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
+        barns_of(cache).for_each(|barn| barn.add_to(&mut sum));
+        sum
+    }
+
+    fn usage(cache: &'static RawCache) -> Usage {
+        let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
+        let in_barns: usize = barns_of(cache).map(Barn::full_objects).sum();
+        let on_cpus: usize =
+            (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.slot)).sum();
+        Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
+    }
+
+    fn drain_cpus(cache: &'static RawCache) -> bool {
+        drain::drain_cpus(cache)
+    }
+
+    fn reap(cache: &'static RawCache) -> bool {
+        drain::reap(cache)
+    }
+
+    fn held_bytes(cache: &'static RawCache) -> usize {
+        drain::held_bytes(cache)
+    }
+
+    fn release_held(cache: &'static RawCache) {
+        drain::release_held(cache);
+    }
+
+    fn sparse_bytes(cache: &'static RawCache) -> usize {
+        sparse::sparse_bytes(cache)
+    }
+
+    fn evict_free_pages(cache: &'static RawCache) -> usize {
+        sparse::evict_free_pages(cache)
+    }
+
+    fn restore_emptied(cache: &'static RawCache) -> bool {
+        sparse::restore_emptied(cache)
+    }
+
+    fn open(self, state: &mut EngineState, _spec: &CacheSpec<'_>, _geometry: &mut Geometry) -> Result<(), CreateError> {
+        state.open_nodes()?;
+        node::open(&mut state.sheaf_nodes, state.nodes).ok_or(CreateError::OutOfMemory)
+    }
 }

@@ -7,8 +7,7 @@
 use super::barn::Barn;
 use super::evicted::Evicted;
 use crate::base::sync::{Ordering, Visit};
-use crate::base::units::{CpuId, NodeId};
-use crate::engine::RawCache;
+use crate::base::units::CpuId;
 use crate::pages::meta::meta_slice;
 use crate::percpu::area::PERCPU;
 use crate::slab::node::Node;
@@ -44,18 +43,6 @@ pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> 
     }
     nodes.iter().flat_map(|node| node.barns).for_each(Barn::reset_stats);
     Some(())
-}
-
-/// The barns of all nodes.
-pub(super) fn barns_of(cache: &RawCache) -> impl Iterator<Item = &'static Barn> {
-    cache.state.sheaf_nodes.iter().flat_map(|node| node.barns)
-}
-
-/// The node entry of a CPU.
-#[inline]
-pub(super) fn node_of_cpu(cache: &'static RawCache, cpu: CpuId) -> (NodeId, &'static SheafNode) {
-    let node = PERCPU.node_of(cpu);
-    (node, &cache.state.sheaf_nodes[usize::from(node.0) % cache.state.sheaf_nodes.len()])
 }
 
 /// Visits the locks of node entries, for a fork.

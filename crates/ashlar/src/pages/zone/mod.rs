@@ -51,10 +51,6 @@ pub(crate) use purge::Purge;
 
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
-/// Bytes of the page heads of a block.
-pub(crate) const BLOCK_HEADS_BYTES: usize = BLOCK_PAGES * size_of::<super::head::PageHead>();
-/// Bytes of the state of a block.
-pub(crate) const BLOCK_STATE_BYTES: usize = size_of::<Block>();
 const NO_BLOCK: u32 = u32::MAX;
 /// How often memory is asked for again before a request fails.
 const ATTEMPTS: usize = 8;

@@ -6,15 +6,13 @@
 //! left for the array anyway keeps it. *On the slab*, at its end, always works for objects that leave room. Source: the
 //! kernel's `calculate_slab_order` and its callers.
 
-use super::lists::index_bytes;
+use super::index::{SMALLEST_BLOCK, index_bytes};
 use crate::base::units::{BLOCK_ORDER, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, IndexArray};
 
 /// Largest order of slabs that hold more than one object, where the process does not say: the kernel's `slab_max_order`.
 const MAX_ORDER: u8 = 1;
-/// Smallest block of metadata for an array.
-pub(super) const SMALLEST_BLOCK: usize = 16;
 
 /// The rule of the process with SLAB's default in place of the general one; `min_objects` has no meaning here.
 pub(crate) const fn order_rule(rule: OrderRule) -> OrderRule {

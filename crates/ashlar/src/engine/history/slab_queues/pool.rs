@@ -4,7 +4,7 @@
 //! Lock: a *pool lock*, one for each pool, a leaf but for the meta lock.
 #![allow(unsafe_code, reason = "links free blocks through their first word")]
 
-use super::layout::SMALLEST_BLOCK;
+use super::index::SMALLEST_BLOCK;
 use crate::base::sync::{SpinLock, Visit};
 use crate::pages::meta::META;
 

@@ -12,15 +12,18 @@
 //! may keep go.
 #![allow(unsafe_code, reason = "turns the stored walk back into a function")]
 
+use super::SlabQueues;
 use super::array::ArrayCache;
 use super::here::Here;
 use super::lists::{After, Lists};
-use super::state::{Node, queues};
+use super::state::Node;
+use super::tune::queues;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::CpuId;
-use crate::engine::history::slub::{all_cpus, this_cpu};
 use crate::engine::{Engine, RawCache};
+use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
+use crate::percpu::this_cpu_quick;
 
 /// Entries of slow paths, of all caches, between two looks at the clock.
 pub(super) const ENTRIES: u32 = 256;
@@ -77,7 +80,7 @@ pub(super) fn tick() {
 #[cold]
 fn tick_now() {
     let walk = WALK.load(Ordering::Relaxed);
-    if walk == 0 || !due(&NEXT[this_cpu().0 as usize % TIMES], now()) {
+    if walk == 0 || !due(&NEXT[this_cpu_quick().0 as usize % TIMES], now()) {
         return;
     }
     // SAFETY: `set_walk` stored a `Walk`, and nothing else is ever stored.
@@ -92,7 +95,7 @@ fn tick_now() {
 /// The round of this CPU that is due.
 #[inline(never)]
 fn round_here(cache: &'static RawCache) {
-    round(cache, this_cpu(), now());
+    round(cache, this_cpu_quick(), now());
 }
 
 /// Registers the walk over all caches.
@@ -102,7 +105,7 @@ pub(crate) fn set_walk(walk: Walk) {
 
 /// See [`crate::engine::reap`]: the rounds that are due. In use is a cache whose CPUs were there since the last look.
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let entries = super::counts(cache).cpu_locks as u32;
+    let entries = <SlabQueues as crate::engine::Strategy>::counts(cache).cpu_locks as u32;
     let used = cache.looked.swap(entries, Ordering::Relaxed) != entries;
     let now = now();
     for cpu in all_cpus() {
@@ -144,7 +147,7 @@ fn round(cache: &'static RawCache, cpu: CpuId, now: u32) {
         reap_node(cache, &mut lists, &mut after);
     }
     drop(lists);
-    after.settle(cache);
+    after.settle(&cache.slabs);
 }
 
 /// A fifth of the limit of an array that was not used since the last round, at most half of what is in it.
@@ -154,7 +157,7 @@ fn drain_unused(cache: &RawCache, lists: &mut Lists, array: &ArrayCache, after: 
     }
     let (avail, fifth) = (array.avail(), array.limit().div_ceil(5));
     let count = if fifth > avail { avail.div_ceil(2) } else { fifth };
-    lists.drain(cache, array, count, after);
+    lists.drain(&cache.slabs, array, count, after);
     lists.reaped += count as u64;
 }
 
@@ -168,7 +171,7 @@ fn send_home(cache: &RawCache, id: usize, nodes: &[Node], after: &mut After) {
     let home = lists.next_alien % nodes.len();
     lists.next_alien = home + 1;
     drop(lists);
-    node.aliens[home].lock().drain(cache, &nodes[home].lists, after);
+    node.aliens[home].lock().drain(&cache.slabs, &nodes[home].lists, after);
 }
 
 /// The shared array and the free slabs of a node.
@@ -181,5 +184,5 @@ fn reap_node(cache: &RawCache, lists: &mut Lists, after: &mut After) {
     }
     let objects = usize::from(cache.slabs.geometry.max_objects);
     let slabs = lists.free_limit.div_ceil(5 * objects);
-    lists.drop_free(cache, slabs, after);
+    lists.drop_free(&cache.slabs, slabs, after);
 }

@@ -28,15 +28,17 @@
 
 mod blocks;
 
+use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
-use crate::engine::{Counts, RawCache, Search, Usage, tally};
+use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Search, Strategy, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::zone::{PageRun, RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
 use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::key;
+use crate::slab::geometry::Geometry;
 use crate::slab::partial::Partial;
 use crate::slab::state::SlabState;
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
@@ -413,70 +415,81 @@ fn give_back(page: PageIndex, pages: usize) {
     crate::base::background::settle();
 }
 
-/// See [`crate::engine::free_in`]: only runs of pages are slabs.
-pub(crate) fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize) {
-    free(cache, object);
-}
-
-/// See [`crate::engine::alloc_bulk`]: one by one, as in the kernel.
-pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    crate::engine::alloc_one_by_one(cache, out)
-}
-
-/// See [`crate::engine::free_bulk`].
-pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-    objects.iter().for_each(|&object| free(cache, object));
-}
-
-/// See [`crate::engine::drain_cpus`]: nothing is cached.
-pub(crate) fn drain_cpus(_cache: &'static RawCache) -> bool {
-    true
-}
-
-/// See [`crate::engine::trim`]: free pages went back at once. What remains is what live objects lie in.
-pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    tally::live(cache.state.tallies)
-}
-
-/// See [`crate::engine::usage`]: no page is of one cache, so there are objects and their bytes, and no slabs.
-pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    let live = tally::live(cache.state.tallies);
-    Usage { objects: live, live, bytes: live * cache.slabs.geometry.object_size, ..Usage::default() }
-}
-
-/// See [`crate::engine::reap`].
-pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let calls = tally::calls(cache.state.tallies) as u32;
-    cache.looked.swap(calls, Ordering::Relaxed) != calls
-}
-
-/// See [`crate::engine::held_bytes`].
-pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
-    0
-}
-
-/// See [`crate::engine::release_held`].
-pub(crate) fn release_held(_cache: &'static RawCache) {}
-
-/// See [`crate::engine::close`].
-pub(crate) fn close(_cache: &'static RawCache) {}
-
-/// See [`crate::engine::counts`]; slob_lock counts as a list_lock. How far searches went is counted beside it.
-pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    tally::counts(cache.state.tallies)
-}
-
-/// See [`crate::engine::list_lock_held`]; here that is slob_lock.
-pub(crate) fn list_lock_held(_cache: &'static RawCache) -> bool {
-    SLOB.is_held()
-}
-
-/// See [`crate::engine::slow_path_stats`].
-pub(crate) fn slow_path_stats(_cache: &'static RawCache) -> SlowPathStats {
-    Default::default()
-}
-
 /// Visits slob_lock, for a fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     visit(SLOB.word());
+}
+
+/// The engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Slob;
+
+impl Strategy for Slob {
+    #[inline(always)]
+    fn alloc(cache: &'static RawCache) -> *mut u8 {
+        alloc(cache)
+    }
+
+    #[inline(always)]
+    fn free(cache: &'static RawCache, object: usize) {
+        free(cache, object);
+    }
+
+    fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+        alloc_on(cache, node)
+    }
+
+    /// free pages went back at once. What remains is what live objects lie in.
+    fn trim(cache: &'static RawCache) -> usize {
+        tally::live(cache.state.tallies)
+    }
+
+    /// no page is of one cache, so there are objects and their bytes, and no slabs.
+    fn usage(cache: &'static RawCache) -> Usage {
+        let live = tally::live(cache.state.tallies);
+        Usage { objects: live, live, bytes: live * cache.slabs.geometry.object_size, ..Usage::default() }
+    }
+
+    /// slob_lock counts as a list_lock. How far searches went is counted beside it.
+    fn counts(cache: &'static RawCache) -> Counts {
+        tally::counts(cache.state.tallies)
+    }
+
+    /// here that is slob_lock.
+    fn list_lock_held(_cache: &'static RawCache) -> bool {
+        SLOB.is_held()
+    }
+
+    fn slow_path_stats(_cache: &'static RawCache) -> SlowPathStats {
+        Default::default()
+    }
+
+    fn open(self, state: &mut EngineState, _spec: &CacheSpec<'_>, _geometry: &mut Geometry) -> Result<(), CreateError> {
+        tally::open(&mut state.tallies).ok_or(CreateError::OutOfMemory)
+    }
+
+    // It knows no caches: all objects are side by side.
+    fn share_pages(_one: &RawCache, _other: &RawCache) -> bool {
+        true
+    }
+
+    fn max_class(self) -> usize {
+        MAX_WITH_HEADER
+    }
+
+    fn round_up(self, size: usize, _class: usize) -> usize {
+        roundup(size)
+    }
+
+    fn wants_size(self) -> bool {
+        true
+    }
+
+    fn merges(self) -> bool {
+        false
+    }
+
+    fn min_partial(self, _by_size: usize) -> usize {
+        0
+    }
 }

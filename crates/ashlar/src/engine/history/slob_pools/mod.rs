@@ -23,17 +23,21 @@
 
 pub(crate) mod pools;
 
-pub(crate) use pools::{attach, close, for_each_lock, home, open};
+pub(crate) use pools::for_each_lock;
 
+use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::Ordering;
+use crate::base::units::PAGE_SIZE;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::{Counts, RawCache, Usage, tally};
+use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage, tally};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::{RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
+use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
 use pools::{Pool, pool_of};
@@ -256,72 +260,117 @@ fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16
     false
 }
 
-/// See [`crate::engine::alloc_bulk`]: one by one.
-pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    crate::engine::alloc_one_by_one(cache, out)
+/// The engine, in one of two forms: pools of powers of two (`slob-seg`), or pools by cache (`slob-cache`).
+#[derive(Clone, Copy)]
+pub(crate) struct SlobPools {
+    pub(crate) of_powers_of_two: bool,
 }
 
-/// See [`crate::engine::free_bulk`].
-pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-    objects.iter().for_each(|&object| free(cache, object));
-}
-
-/// See [`crate::engine::drain_cpus`]: nothing is cached.
-pub(crate) fn drain_cpus(_cache: &'static RawCache) -> bool {
-    true
-}
-
-/// See [`crate::engine::trim`]. Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
-/// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
-pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    let pool = pool_of(cache);
-    let left = pool.pages.slabs.trim();
-    if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
-}
-
-/// See [`crate::engine::usage`]. The pages of a pool stand at one of its caches, so that sums are right.
-pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    let pool = pool_of(cache);
-    let is_home = pool.is_home(cache);
-    let pages = Usage::of_slabs(&pool.pages.slabs, 0);
-    let live = match (tally::live(cache.state.tallies), pool.unknown()) {
-        (live, 0) => live,
-        (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
-        // So many at most; `kfree` was not told of which cache the others were.
-        (live, _) => live.min(pages.live),
-    };
-    if is_home {
-        return Usage { live, ..pages };
+impl Strategy for SlobPools {
+    #[inline(always)]
+    fn alloc(cache: &'static RawCache) -> *mut u8 {
+        alloc(cache)
     }
-    Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
-}
 
-/// See [`crate::engine::reap`].
-pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let calls = tally::calls(cache.state.tallies) as u32;
-    cache.looked.swap(calls, Ordering::Relaxed) != calls
-}
+    #[inline(always)]
+    fn free(cache: &'static RawCache, object: usize) {
+        free(cache, object);
+    }
 
-/// See [`crate::engine::held_bytes`].
-pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
-    0
-}
+    #[inline(always)]
+    fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+        free_in(cache, slab, object);
+    }
 
-/// See [`crate::engine::release_held`].
-pub(crate) fn release_held(_cache: &'static RawCache) {}
+    fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+        alloc_on(cache, node)
+    }
 
-/// See [`crate::engine::counts`].
-pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    tally::counts(cache.state.tallies)
-}
+    /// Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
+    /// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
+    fn trim(cache: &'static RawCache) -> usize {
+        let pool = pool_of(cache);
+        let left = pool.pages.slabs.trim();
+        if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
+    }
 
-/// See [`crate::engine::list_lock_held`]; here that is the lock of the pool's pages.
-pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    pool_of(cache).pages.slabs.list_lock_held()
-}
+    /// The pages of a pool stand at one of its caches, so that sums are right.
+    fn usage(cache: &'static RawCache) -> Usage {
+        let pool = pool_of(cache);
+        let is_home = pool.is_home(cache);
+        let pages = Usage::of_slabs(&pool.pages.slabs, 0);
+        let live = match (tally::live(cache.state.tallies), pool.unknown()) {
+            (live, 0) => live,
+            (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
+            // So many at most; `kfree` was not told of which cache the others were.
+            (live, _) => live.min(pages.live),
+        };
+        if is_home {
+            return Usage { live, ..pages };
+        }
+        Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
+    }
 
-/// See [`crate::engine::slow_path_stats`].
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
-    let pool: &Pool = pool_of(cache);
-    if pool.is_home(cache) { pool.pages.slabs.slow_path_stats() } else { Default::default() }
+    fn counts(cache: &'static RawCache) -> Counts {
+        tally::counts(cache.state.tallies)
+    }
+
+    /// here that is the lock of the pool's pages.
+    fn list_lock_held(cache: &'static RawCache) -> bool {
+        pool_of(cache).pages.slabs.list_lock_held()
+    }
+
+    fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+        let pool: &Pool = pool_of(cache);
+        if pool.is_home(cache) { pool.pages.slabs.slow_path_stats() } else { Default::default() }
+    }
+
+    fn attach(cache: &'static RawCache) {
+        pools::attach(cache);
+    }
+
+    fn close(cache: &'static RawCache) {
+        pools::close(cache);
+    }
+
+    fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
+        pools::home(cache)
+    }
+
+    fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        pools::open(state, spec, geometry).ok_or(CreateError::OutOfMemory)
+    }
+
+    fn share_pages(one: &RawCache, other: &RawCache) -> bool {
+        one.state.pool == other.state.pool
+    }
+
+    // A page and more is runs of pages, which need no list.
+    fn max_class(self) -> usize {
+        PAGE_SIZE
+    }
+
+    fn has_class(self, size: usize) -> bool {
+        !self.of_powers_of_two || size.is_power_of_two()
+    }
+
+    fn round_up(self, _size: usize, class: usize) -> usize {
+        if self.of_powers_of_two { class.next_power_of_two() } else { class }
+    }
+
+    fn merges(self) -> bool {
+        false
+    }
+
+    fn min_partial(self, _by_size: usize) -> usize {
+        KEPT
+    }
+
+    // Single pages, as SLOB's, unless the process asks for others.
+    fn order_rule(self, rule: OrderRule) -> OrderRule {
+        if self.of_powers_of_two || rule.max_order != OrderRule::DEFAULT.max_order {
+            return rule;
+        }
+        OrderRule { max_order: rule.min_order, ..rule }
+    }
 }

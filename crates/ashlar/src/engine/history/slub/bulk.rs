@@ -1,6 +1,7 @@
 //! Bulk operations of the stage of 2015: the CPU's whole freelist at once, and detached freelists.
 
-use super::local::{self, NO_SLAB, exchange, read};
+use super::local::{self, exchange, read};
+use super::places::NO_SLAB;
 use super::{Chain, Freed, Node, Outcome, feed, finish_free, push_chain, switches};
 use crate::base::units::PageIndex;
 use crate::engine::RawCache;

@@ -3,7 +3,8 @@
 //! In order: what others freed to the slab it has; one of its partial slabs; one of the node's, and more of them for its
 //! partial slabs; a new slab; then the same of other nodes.
 
-use super::local::{self, NO_SLAB, Words, exchange, read};
+use super::local::{self, Words, exchange, read};
+use super::places::NO_SLAB;
 use super::slabs::{self, Thawed};
 use super::stage::Switches;
 use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
@@ -14,6 +15,7 @@ use crate::engine::{RawCache, defrags_now, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::pages;
+use crate::percpu::this_cpu_quick;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
@@ -33,7 +35,7 @@ struct Fed {
 /// One object by way of a slab for this CPU; null when memory ends.
 pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let switches = switches(cache);
-    local::count_alloc(cache, local::this_cpu());
+    local::count_alloc(cache, this_cpu_quick());
     for _ in 0..ATTEMPTS {
         // Nothing is read when the gate is closed, and on an abort, which does not last.
         let Some(view) = read(cache, cache.state.places.slab) else { continue };
@@ -70,7 +72,7 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
         }
         return object as *mut u8;
     }
-    without_cpu(cache, PERCPU.node_of(local::this_cpu()))
+    without_cpu(cache, PERCPU.node_of(this_cpu_quick()))
 }
 
 /// One object of a slab that is given up at once: of `node`, or of another if that has none.

@@ -17,87 +17,23 @@
 //! slab_lock and list_lock under it. Fork takes it for all CPUs, and so finds no slab_lock held.
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
-use super::stage::{Fast, Stage, Switches};
+use super::stage::Fast;
 use crate::base::sync::{AtomicUsize, Ordering, bump};
 use crate::base::units::{CpuId, PageIndex};
 use crate::engine::{Counts, RawCache};
 use crate::pages::memmap::MEMMAP;
+use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
+use crate::percpu::this_cpu_quick;
 use crate::percpu::{self, lock};
 use crate::slab::freelist::{key, read_link, write_link};
 use crate::slab::state::NO_OBJECT;
-
-/// The places that a cache has in every CPU's area; 0: none.
-#[derive(Clone, Copy)]
-pub(crate) struct Places {
-    pub(super) slab: u16,
-    pub(super) partial: u16,
-    entries: u16,
-    locks: u16,
-    /// Those of the stage: with the places, which every operation reads.
-    pub(super) switches: Switches,
-}
-
-/// The words of a CPU without a CPU slab.
-pub(super) const NO_SLAB: [usize; 2] = [NO_OBJECT as usize, 0];
-/// The words of a CPU without partial slabs.
-pub(super) const NO_PARTIAL: [usize; 2] = [0, 0];
-
-impl Places {
-    pub(crate) const NONE: Places =
-        Places { slab: 0, partial: 0, entries: 0, locks: 0, switches: Stage::Plain.switches() };
-
-    /// Places for a new cache, all without a slab; `None` when there are no more.
-    #[inline(never)]
-    pub(crate) fn claim(stage: Stage) -> Option<Places> {
-        if stage.switches().takes_cpu_locks() {
-            lock::want();
-        }
-        let mut claimed = [0; 4];
-        for at in 0..claimed.len() {
-            let Some(place) = PERCPU.claim_slot() else {
-                claimed[..at].iter().for_each(|&place| PERCPU.release_slot(place));
-                return None;
-            };
-            claimed[at] = place;
-        }
-        let [slab, partial, entries, locks] = claimed;
-        for cpu in all_cpus() {
-            for (place, words) in [(slab, NO_SLAB), (partial, NO_PARTIAL), (entries, [0; 2]), (locks, [0; 2])] {
-                // SAFETY: the place was just claimed, so nobody else knows it; it lies in the committed areas.
-                unsafe { PERCPU.slot(cpu, place).cast::<[usize; 2]>().write_volatile(words) };
-            }
-        }
-        Some(Places { slab, partial, entries, locks, switches: stage.switches() })
-    }
-
-    /// Gives the places of a cache that ends back.
-    pub(super) fn give_back(&self) {
-        [self.slab, self.partial, self.entries, self.locks].into_iter().for_each(|place| PERCPU.release_slot(place));
-    }
-}
-
-/// Every CPU that has an area.
-pub(crate) fn all_cpus() -> impl Iterator<Item = CpuId> {
-    (0..PERCPU.cpus.load(Ordering::Relaxed)).map(CpuId)
-}
 
 /// A word of a place, as an atomic: for counters and racy looks.
 pub(super) fn word(cpu: CpuId, place: u16, at: usize) -> &'static AtomicUsize {
     // SAFETY: places lie in the committed areas, which stay for ever; words are aligned, and whoever else writes them
     // does so with single stores.
     unsafe { &*PERCPU.slot(cpu, place).add(at).cast::<AtomicUsize>() }
-}
-
-/// The CPU that this thread runs on; always one that has an area. Read where the kernel keeps it for critical sections:
-/// one load.
-#[inline]
-pub(crate) fn this_cpu() -> CpuId {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
-    if let Some(cpu) = percpu::sections::cpu() {
-        return CpuId(cpu);
-    }
-    percpu::this_cpu()
 }
 
 /// Counts an allocation that goes beyond the fast path.
@@ -131,7 +67,7 @@ impl CpuGuard {
     /// Takes the lock of this CPU, for `cache`.
     #[inline]
     pub(super) fn take(cache: &RawCache) -> CpuGuard {
-        let guard = lock::CpuGuard::take(this_cpu());
+        let guard = lock::CpuGuard::take(this_cpu_quick());
         bump(word(guard.cpu(), cache.state.places.locks, 0));
         CpuGuard(guard)
     }
@@ -204,7 +140,7 @@ fn guard_is_elsewhere(cpu: CpuId, words: &[usize; 2], place: u16) -> bool {
 /// True if the slab at `base` is the CPU slab where this thread runs, as of a moment that may be over.
 #[inline]
 pub(super) fn is_cpu_slab(cache: &RawCache, base: usize) -> bool {
-    word(this_cpu(), cache.state.places.slab, 1).load(Ordering::Relaxed) == base
+    word(this_cpu_quick(), cache.state.places.slab, 1).load(Ordering::Relaxed) == base
 }
 
 /// True if an object that is to be freed is the first of the freelist of `cpu`, this thread's: the one case of a second
@@ -285,7 +221,7 @@ fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
 /// compared too: the list may have come back to the same head with another successor.
 fn pop_emulated(cache: &RawCache, place: u16) -> usize {
     loop {
-        let cpu = this_cpu();
+        let cpu = this_cpu_quick();
         let (head, base) = (word(cpu, place, 0).load(Ordering::Relaxed), word(cpu, place, 1).load(Ordering::Relaxed));
         if head >= usize::from(NO_OBJECT) || base == 0 {
             return 0;
@@ -381,7 +317,7 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool
 /// As for [`push`].
 unsafe fn push_emulated(cache: &RawCache, place: u16, freed: FreedObject) -> bool {
     loop {
-        let cpu = this_cpu();
+        let cpu = this_cpu_quick();
         let (head, base) = (word(cpu, place, 0).load(Ordering::Relaxed), word(cpu, place, 1).load(Ordering::Relaxed));
         if base != freed.base || head == usize::from(freed.index) {
             return false;

@@ -28,31 +28,28 @@
 mod bulk;
 mod feed;
 mod local;
+pub(crate) mod places;
 pub(crate) mod slabs;
 pub(crate) mod stage;
 
-pub(crate) use local::{Places, all_cpus, this_cpu};
-pub use stage::Stage;
-
+use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::{Counts, RawCache, Usage};
+use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage};
 use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::percpu::this_cpu_quick;
 use crate::percpu::{self, drain};
-use crate::slab::counters::SlowPathStats;
+use crate::slab::OrderRule;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::partial::{Chain, Freed};
 use crate::slab::state::{NO_OBJECT, SlabState};
-use local::{CpuGuard, FreedObject, NO_PARTIAL, NO_SLAB};
+use local::{CpuGuard, FreedObject};
+use places::{NO_PARTIAL, NO_SLAB, Places};
 use slabs::Protection;
-use stage::{Fast, Slow, Switches};
-
-/// See [`crate::engine::trim`].
-pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    cache.slabs.trim()
-}
+use stage::{Fast, Slow, Stage, Switches};
 
 /// The switches of a cache of this engine.
 #[inline]
@@ -164,7 +161,7 @@ fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: Fre
 }
 
 fn free_slow(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
-    let cpu = local::this_cpu();
+    let cpu = this_cpu_quick();
     local::count_free(cache, cpu);
     if local::is_first_of(cache, cpu, freed) {
         return finish_free(cache, freed, Outcome::Twice);
@@ -266,72 +263,6 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     }
 }
 
-/// See [`crate::engine::drain_cpus`].
-pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
-    let switches = switches(cache);
-    let places = cache.state.places;
-    if switches.fast != Fast::Rseq {
-        // The lock of a CPU, whose words these are, is held: slab_lock needs no other.
-        drain::drain_locked(&[places.slab], NO_SLAB, |_, _, words| {
-            feed::give_up(cache, switches, words, false);
-        });
-        return true;
-    }
-    let give_up = !matches!(percpu::mode(), percpu::Mode::Lock | percpu::Mode::Emulate);
-    let mut all = drain::drain_words(&[places.slab], NO_SLAB, |_, _, words| {
-        feed::give_up(cache, switches, words, give_up);
-    });
-    if switches.cpu_partial {
-        all &= drain::drain_words(&[places.partial], NO_PARTIAL, |_, _, words| {
-            feed::give_up_partial(cache, switches, words);
-        });
-    }
-    all
-}
-
-/// See [`crate::engine::usage`].
-pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    Usage::of_slabs(&cache.slabs, local::all_cpus().map(|cpu| feed::free_on(cache, cpu)).sum())
-}
-
-/// See [`crate::engine::reap`]: there is no store but the CPUs' own slabs; a cache whose slow paths were entered is in use.
-pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let mut now = Counts::default();
-    local::add_counts(cache, &mut now);
-    let entries = (now.alloc_slow + now.free_slow) as u32;
-    cache.looked.swap(entries, Ordering::Relaxed) != entries
-}
-
-/// See [`crate::engine::held_bytes`]: nothing is held but by CPUs.
-pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
-    0
-}
-
-/// See [`crate::engine::release_held`].
-pub(crate) fn release_held(_cache: &'static RawCache) {}
-
-/// See [`crate::engine::close`].
-pub(crate) fn close(cache: &'static RawCache) {
-    cache.state.places.give_back();
-}
-
-/// See [`crate::engine::counts`].
-pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
-    local::add_counts(cache, &mut sum);
-    sum
-}
-
-/// See [`crate::engine::list_lock_held`].
-pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    cache.slabs.list_lock_held()
-}
-
-/// See [`crate::engine::slow_path_stats`].
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
-    cache.slabs.slow_path_stats()
-}
-
 /// Follows a freelist from `head` on; calls `each` for every index. The index of the last object, or `None` when the
 /// list does not end as it should: longer than the slab, or a link that does not decode, whose address `each` cannot know.
 fn walk(cache: &RawCache, base: usize, head: u16, limit: u16, mut each: impl FnMut(u16)) -> Option<u16> {
@@ -349,4 +280,95 @@ fn walk(cache: &RawCache, base: usize, head: u16, limit: u16, mut each: impl FnM
         at = unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, limit) }.ok()?;
     }
     None
+}
+
+/// The engine in one of its stages.
+#[derive(Clone, Copy)]
+pub(crate) struct Slub(pub(crate) Stage);
+
+impl Strategy for Slub {
+    #[inline(always)]
+    fn alloc(cache: &'static RawCache) -> *mut u8 {
+        alloc(cache)
+    }
+
+    #[inline(always)]
+    fn free(cache: &'static RawCache, object: usize) {
+        free(cache, object);
+    }
+
+    #[inline(always)]
+    fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+        free_in(cache, slab, object);
+    }
+
+    fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+        alloc_on(cache, node)
+    }
+
+    fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
+        alloc_bulk(cache, out)
+    }
+
+    fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
+        free_bulk(cache, objects);
+    }
+
+    fn drain_cpus(cache: &'static RawCache) -> bool {
+        let switches = switches(cache);
+        let places = cache.state.places;
+        if switches.fast != Fast::Rseq {
+            // The lock of a CPU, whose words these are, is held: slab_lock needs no other.
+            drain::drain_locked(&[places.slab], NO_SLAB, |_, _, words| {
+                feed::give_up(cache, switches, words, false);
+            });
+            return true;
+        }
+        let give_up = !matches!(percpu::mode(), percpu::Mode::Lock | percpu::Mode::Emulate);
+        let mut all = drain::drain_words(&[places.slab], NO_SLAB, |_, _, words| {
+            feed::give_up(cache, switches, words, give_up);
+        });
+        if switches.cpu_partial {
+            all &= drain::drain_words(&[places.partial], NO_PARTIAL, |_, _, words| {
+                feed::give_up_partial(cache, switches, words);
+            });
+        }
+        all
+    }
+
+    fn usage(cache: &'static RawCache) -> Usage {
+        Usage::of_slabs(&cache.slabs, percpu::all_cpus().map(|cpu| feed::free_on(cache, cpu)).sum())
+    }
+
+    fn close(cache: &'static RawCache) {
+        cache.state.places.give_back();
+    }
+
+    fn counts(cache: &'static RawCache) -> Counts {
+        let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
+        local::add_counts(cache, &mut sum);
+        sum
+    }
+
+    fn open(self, state: &mut EngineState, _spec: &CacheSpec<'_>, _geometry: &mut Geometry) -> Result<(), CreateError> {
+        state.open_nodes_and_page_lists()?;
+        state.places = Places::claim(self.0).ok_or(CreateError::TooManyCaches)?;
+        Ok(())
+    }
+
+    fn max_class(self) -> usize {
+        self.0.max_class()
+    }
+
+    fn min_partial(self, by_size: usize) -> usize {
+        self.0.min_partial(by_size)
+    }
+
+    fn cpu_partial(self, stride: usize) -> usize {
+        if self.0 == Stage::Bulk { stage::cpu_partial(stride) } else { 0 }
+    }
+
+    fn order_rule(self, rule: OrderRule) -> OrderRule {
+        self.0.order_rule(rule)
+    }
 }
