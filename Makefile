@@ -52,7 +52,7 @@ LINUX_HEADERS := $(notdir $(wildcard include/linux/*.h))
 parenthesis := (
 FUNCTIONS := $(shell sed -n 's/^[a-z][a-z_ *]*[ *]\([a-z_]*\)$(parenthesis).*/\1/p' include/ashlar.h)
 MODULES := ashlar ashlar-linux ashlar-malloc
-DOCUMENTS := README.md CHANGELOG.md ARCHITECTURE.md SAFETY.md LICENSE-MIT LICENSE-APACHE
+DOCUMENTS := README.md CHANGELOG.md docs/design.md SAFETY.md LICENSE-MIT LICENSE-APACHE
 
 # Set by install-strip: what to remove from shared files, and from archives.
 STRIP_SHARED :=

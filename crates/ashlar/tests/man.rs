@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
 
 #[test]
 fn the_page_of_options_has_every_key_and_no_other() {
-    let sources = read("crates/ashlar/src/options/mod.rs");
+    let sources = read("crates/ashlar/src/cache/settings/options.rs");
     let sources = sources.split("#[cfg(test)]").next().expect("code comes before its tests");
     let keys = sources.split_once("one of the keys ").expect("it lists its keys").1;
     let keys = keys.split(';').next().expect("the list ends").replace(['\\', '\n'], " ");
@@ -44,7 +44,7 @@ fn the_page_of_options_has_every_key_and_no_other() {
 
 #[test]
 fn the_page_of_options_has_every_key_of_a_single_cache() {
-    let sources = read("crates/ashlar/src/options/own.rs");
+    let sources = read("crates/ashlar/src/cache/settings/own.rs");
     let keys = sources.split_once("one of the keys ").expect("it lists its keys").1;
     let keys = keys.split('"').next().expect("the list ends").replace('\\', " ");
     let mut keys: Vec<&str> = keys.split([',', ' ', '\n']).filter(|key| !key.is_empty()).collect();
@@ -56,11 +56,13 @@ fn the_page_of_options_has_every_key_of_a_single_cache() {
     described.sort_unstable();
     assert!(keys.len() > 10);
     assert_eq!(described, keys, "keys of man/ashlar.7, then those of the sources");
-    let readme = read("README.md");
-    let part = readme.split("`cache.NAME.KEY=VALUE`").nth(1).and_then(|rest| rest.split("`ashlar::mode` tells").next());
-    let part = part.expect("a paragraph");
+    let tuning = read("docs/tuning.md");
+    let part = tuning.split("## Options of one cache").nth(1).expect("a chapter");
     for key in keys {
-        assert!(part.contains(&format!("`{key}`")) || part.contains(&format!("`{key}=")), "README.md has no {key}");
+        assert!(
+            part.contains(&format!("`{key}`")) || part.contains(&format!("`{key}=")),
+            "docs/tuning.md has no {key}"
+        );
     }
 }
 

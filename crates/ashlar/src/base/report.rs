@@ -27,6 +27,7 @@ impl Line {
     }
 
     /// Gives a line that was cut off its line feed, in place of the last character if there is no room.
+    #[place(cold)]
     fn end(&mut self) {
         let cut = self.len > ROOM - 4 && self.bytes[self.len - 1] != b'\n';
         if !cut {
@@ -43,6 +44,7 @@ impl Line {
     }
 }
 
+#[place(cold)]
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.len() - self.len;
@@ -59,6 +61,7 @@ impl Write for Line {
 /// Prints `ashlar: ` and the arguments as one line. Not inlined: its callers should not have the line on their stack.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn warn(args: fmt::Arguments<'_>) {
     let mut line = Line::new();
     let _ = writeln!(line, "ashlar: {args}");
@@ -85,6 +88,7 @@ macro_rules! panic_handler {
 #[cfg(feature = "os")]
 #[doc(hidden)]
 #[cold]
+#[place(cold)]
 pub fn panicked(what: &dyn fmt::Display) -> ! {
     warn(format_args!("{what}"));
     crate::base::os::abort()
@@ -106,6 +110,7 @@ pub(crate) fn set_on_error(action: OnError) {
 }
 
 #[cold]
+#[place(cold)]
 fn fail(args: fmt::Arguments<'_>) {
     warn(args);
     if ON_ERROR.load(Ordering::Relaxed) == 0 {
@@ -114,10 +119,12 @@ fn fail(args: fmt::Arguments<'_>) {
 }
 
 #[cfg(feature = "os")]
+#[place(cold)]
 fn end() -> ! {
     crate::base::os::abort()
 }
 #[cfg(not(feature = "os"))]
+#[place(cold)]
 fn end() -> ! {
     panic!("ashlar: invalid use of the allocator")
 }
@@ -132,36 +139,42 @@ pub(crate) fn endless_construct(what: &str) -> ! {
 
 /// An object was freed that is free already.
 #[cold]
+#[place(cold)]
 pub(crate) fn double_free(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: object {object:#x} was freed twice"));
 }
 
 /// A pointer into the middle of an object was freed.
 #[cold]
+#[place(cold)]
 pub(crate) fn misaligned(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: no object starts at {object:#x}"));
 }
 
 /// An object of something else was freed to a cache.
 #[cold]
+#[place(cold)]
 pub(crate) fn not_of_cache(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: {object:#x} is no object of this cache"));
 }
 
 /// A free object was written to: its link does not decode.
 #[cold]
+#[place(cold)]
 pub(crate) fn corrupt_link(cache: &str, at: usize) {
     fail(format_args!("cache {cache}: free link at {at:#x} is corrupt: written to after it was freed?"));
 }
 
 /// A freelist is shorter or longer than the slab's state says.
 #[cold]
+#[place(cold)]
 pub(crate) fn corrupt_freelist(cache: &str, slab: usize) {
     fail(format_args!("cache {cache}: freelist of the slab at {slab:#x} is corrupt"));
 }
 
 /// `function` was given an address that no allocation starts at.
 #[cold]
+#[place(cold)]
 pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str>) {
     match cache {
         Some(cache) => fail(format_args!("{function}({address:#x}): no object of cache {cache} starts there")),
@@ -171,30 +184,35 @@ pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str
 
 /// `function` was given an object that is free already.
 #[cold]
+#[place(cold)]
 pub(crate) fn freed_twice(function: &str, address: usize, cache: &str) {
     fail(format_args!("{function}({address:#x}): object of cache {cache} is free already"));
 }
 
 /// `function` was given a huge object that is free already.
 #[cold]
+#[place(cold)]
 pub(crate) fn huge_freed_twice(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): huge object is free already"));
 }
 
 /// `function` was given an address inside a large object, which starts elsewhere.
 #[cold]
+#[place(cold)]
 pub(crate) fn inside_large(function: &str, address: usize, start: usize) {
     fail(format_args!("{function}({address:#x}): inside the large object at {start:#x}"));
 }
 
 /// `function` was given an address of the zone at which nothing is allocated.
 #[cold]
+#[place(cold)]
 pub(crate) fn not_allocated(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): no object there: freed already, or never allocated"));
 }
 
 /// `function` was given an address of neither the zone nor a mapping.
 #[cold]
+#[place(cold)]
 pub(crate) fn foreign(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): not allocated here, or a huge object freed long ago"));
 }

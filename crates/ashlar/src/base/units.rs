@@ -20,7 +20,7 @@ pub(crate) const MAX_OBJECTS_PER_SLAB: usize = 32767;
 /// Where the index of an object of a slab is expected: none. It ends every freelist.
 pub(crate) const NO_OBJECT: u16 = u16::MAX;
 /// The largest kmalloc size that ever has a cache, in bytes.
-pub(crate) const LARGEST_KMALLOC_CLASS: usize = 65536;
+pub(crate) const LARGEST_CLASS: usize = 65536;
 /// Bytes of addresses that the zone may come to. Each page has a number of 32 bits: see
 /// [`PageIndex`].
 pub(crate) const MAX_ZONE_BYTES: usize = 8 << 40;

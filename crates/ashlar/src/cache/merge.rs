@@ -18,10 +18,10 @@
 //! Aliases are made and given up under the registry lock. Their memory serves later ones.
 
 use super::CacheArgs;
-use super::registry::{self, NewCache};
+use super::registry;
 use crate::base::sync::AtomicPtr;
-use crate::engine::{self, Engine, Merge, Origin, RawCache};
-use crate::options::{Options, Own};
+use crate::cache::settings::{Options, Own};
+use crate::engine::{self, CacheSpec, Engine, Merge, Policy, RawCache};
 use crate::slab::cache::{MAX_NAME, copied_name};
 
 /// One more name of a cache.
@@ -54,16 +54,16 @@ impl Alias {
 }
 
 /// With which others a new cache may be merged.
-pub(super) fn rule(args: &CacheArgs, origin: Origin, options: &Options, own: &Own) -> Merge {
+pub(super) fn rule(args: &CacheArgs, policy: &Policy, options: &Options, own: &Own) -> Merge {
     let tuned = [args.sheaf_capacity, args.min_partial, args.cpu_partial, args.remote_node_defrag_ratio];
     let tuned = tuned.iter().any(Option::is_some) || [args.min_order, args.max_order].iter().any(Option::is_some);
     let may = options.merge && !args.no_merge && args.ctor.is_none();
-    let mergeable = may && origin == Origin::Program && !tuned && !own.any();
+    let mergeable = may && policy.of_program && !tuned && !own.any();
     Merge { mergeable, group: args.merge_group }
 }
 
 /// Whether a new cache can be an alias of `cache`.
-pub(super) fn fits(new: &NewCache<'_>, cache: &RawCache) -> bool {
+pub(super) fn fits(new: &CacheSpec<'_>, cache: &RawCache) -> bool {
     let (merge, own) = (&new.merge, &cache.merge);
     merge.mergeable
         && own.mergeable
@@ -91,11 +91,13 @@ impl AliasInfo {
     }
 
     /// The name.
+    #[place(cold)]
     pub fn name(&self) -> &str {
         core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
     }
 
     /// The cache whose slabs serve it.
+    #[place(cold)]
     pub fn cache(&self) -> &str {
         core::str::from_utf8(&self.cache[..usize::from(self.cache_len)]).unwrap_or("?")
     }

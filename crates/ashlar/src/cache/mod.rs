@@ -7,12 +7,12 @@
 //! * [`registry`]: all caches; [`reaper`]: giving memory back in the background.
 
 mod constructor;
-mod defaults;
 mod info;
 mod merge;
 mod nesting;
 pub(crate) mod reaper;
 pub(crate) mod registry;
+pub(crate) mod settings;
 mod tune;
 mod typed;
 
@@ -21,14 +21,14 @@ pub use info::{CacheInfo, for_each_cache, total_counts};
 pub use merge::{AliasInfo, for_each_alias};
 #[cfg(feature = "os")]
 pub use reaper::{start_reaper, start_reaper_by, stop_reaper};
-pub use typed::{Cache, CacheBox, Constructed};
+pub use typed::{Cache, CacheBox, Constructed, LazyCache};
 
 use core::ptr::NonNull;
 
 use crate::base::error::{CreateError, DestroyError};
+use crate::cache::settings::{Candidate, Own};
 use crate::engine::history::slab_queues;
-use crate::engine::{self, Engine, Origin, RawCache, Tunable};
-use crate::options::{Candidate, Own};
+use crate::engine::{self, CacheSpec, Engine, Policy, RawCache, Tunable};
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
@@ -214,43 +214,43 @@ fn as_addresses_mut(objects: &mut [*mut u8]) -> &mut [usize] {
     }
 }
 
+/// Of caches that the program makes.
+static PROGRAM: Policy = Policy { of_program: true, ..Policy::GENEROUS };
+
 /// Creates a cache and enters it, at `slot` if the caller has claimed one for it; or merges it into another.
 fn create_or_merge(
     name: &str,
     size: usize,
     args: &CacheArgs,
-    origin: Origin,
+    policy: &'static Policy,
     slot: Option<u16>,
 ) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
-    let options = crate::boot::options();
-    let (rule, cpus) = crate::boot::order_rule();
-    let chosen = if origin == Origin::Program { crate::boot::own_engine(name) } else { None };
+    let options = crate::cache::settings::options();
+    let (rule, cpus) = crate::cache::settings::order_rule();
+    let chosen = if policy.of_program { crate::cache::settings::own_engine(name) } else { None };
     let engine = chosen.or(args.engine).unwrap_or(options.engine);
-    let own = crate::boot::own_options(Candidate { name, origin, engine });
+    let own = crate::cache::settings::own_options(Candidate { name, of_program: policy.of_program, engine });
     let rule = order_rule(engine.order_rule(rule), args, &own)?;
     let constructed = args.ctor.is_some();
-    let is_slab = engine == Engine::Slab;
-    // SLAB has no links: constructed objects need no room for one.
-    let mut geometry = Geometry::new(size, args.align, args.hwcache_align, constructed && !is_slab, rule, cpus)?;
-    if is_slab {
-        geometry = slab_queues::layout::layout(geometry, constructed, rule).ok_or(CreateError::Size)?;
-    }
+    let needs_link = constructed && engine.links_objects();
+    let geometry = Geometry::new(size, args.align, args.hwcache_align, needs_link, rule, cpus)?;
+    let geometry = engine.lay_out(geometry, constructed, rule).ok_or(CreateError::Size)?;
     // What the user wants of this cache, what its maker wants, what the user wants of all.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
     let stride = geometry.stride;
-    let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf);
-    let capacity = capacity.unwrap_or_else(|| defaults::sheaf_capacity(origin, stride));
+    let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf_capacity);
+    let capacity = capacity.unwrap_or_else(|| policy.sheaf_capacity(stride));
     let partial = wanted(Tunable::MinPartial, args.min_partial, options.min_partial);
     let cpu_partial = wanted(Tunable::CpuPartial, args.cpu_partial, options.cpu_partial);
     let ratio = wanted(Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio, Some(options.defrag_ratio));
-    let barn_limit = defaults::barn_limit(&options, origin, capacity, stride);
-    registry::register(&registry::NewCache {
+    let barn_limit = policy.barn_limit(options.barn, capacity, stride);
+    registry::register(&CacheSpec {
         name,
         geometry,
         ctor: args.ctor.map(Constructor::function),
         sheaf_capacity: capacity,
         barn_limit,
-        min_partial: partial.unwrap_or_else(|| engine.min_partial(defaults::min_partial(origin, stride))),
+        min_partial: partial.unwrap_or_else(|| engine.min_partial(policy.min_partial(stride))),
         cpu_partial: cpu_partial.unwrap_or_else(|| engine.cpu_partial(stride)),
         defrag_ratio: ratio.unwrap_or(0) as u16 * 10,
         engine,
@@ -260,8 +260,8 @@ fn create_or_merge(
             shared: wanted(Tunable::Shared, None, options.shared),
             noaliencache: options.noaliencache,
         },
-        origin,
-        merge: merge::rule(args, origin, &options, &own),
+        policy,
+        merge: merge::rule(args, policy, &options, &own),
         slot,
     })
 }
@@ -294,10 +294,10 @@ pub(crate) fn create_raw(
     name: &str,
     size: usize,
     args: &CacheArgs,
-    origin: Origin,
+    policy: &'static Policy,
     slot: Option<u16>,
 ) -> Result<&'static RawCache, CreateError> {
-    create_or_merge(name, size, args, origin, slot).map(|(raw, _)| raw)
+    create_or_merge(name, size, args, policy, slot).map(|(raw, _)| raw)
 }
 
 fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule, CreateError> {
@@ -329,7 +329,7 @@ impl KmemCache {
             return Err(CreateError::OutOfMemory);
         }
         check_wishes(name, size, args)?;
-        let (raw, alias) = create_or_merge(name, size, args, Origin::Program, None)?;
+        let (raw, alias) = create_or_merge(name, size, args, &PROGRAM, None)?;
         Ok(KmemCache { raw, hot: Hot::of(raw), alias })
     }
 
@@ -439,7 +439,7 @@ impl KmemCache {
     /// # Errors
     /// With live objects nothing is lost: a line on standard error reports them and the handle comes back.
     pub fn destroy(self) -> Result<(), (KmemCache, DestroyError)> {
-        if self.raw.origin != Origin::Program {
+        if !self.raw.policy.of_program {
             return Err((self, DestroyError::BuiltIn));
         }
         let mut drained = false;

@@ -8,13 +8,10 @@ use super::merge::{self, Alias};
 use crate::base::error::CreateError;
 use crate::base::sync::{LockWord, Ordering, SpinLock, Visit};
 use crate::base::units::PageIndex;
-use crate::engine::history::slab_queues::QueueOptions;
-use crate::engine::{self, Engine, Merge, Opening, Origin, Plan, RawCache};
+use crate::engine::{self, CacheSpec, RawCache};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::meta::META;
 use crate::percpu::area::{MAX_CACHES, PERCPU};
-use crate::slab::cache::Construct;
-use crate::slab::geometry::Geometry;
 
 struct Registry {
     caches: [*mut RawCache; MAX_CACHES],
@@ -31,6 +28,7 @@ struct Registry {
 // reached under the lock only.
 unsafe impl Send for Registry {}
 
+#[place(large_data)]
 static REGISTRY: SpinLock<Registry> = SpinLock::new(Registry {
     caches: [core::ptr::null_mut(); MAX_CACHES],
     count: 0,
@@ -39,24 +37,6 @@ static REGISTRY: SpinLock<Registry> = SpinLock::new(Registry {
     aliases: core::ptr::null_mut(),
     free_aliases: core::ptr::null_mut(),
 });
-
-/// What the registry cannot know of a new cache.
-pub(crate) struct NewCache<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) geometry: Geometry,
-    pub(crate) ctor: Option<Construct>,
-    pub(crate) sheaf_capacity: usize,
-    pub(crate) barn_limit: usize,
-    pub(crate) min_partial: usize,
-    pub(crate) cpu_partial: usize,
-    pub(crate) defrag_ratio: u16,
-    pub(crate) engine: Engine,
-    pub(crate) queues: QueueOptions,
-    pub(crate) origin: Origin,
-    pub(crate) merge: Merge,
-    /// One of the slots that are set aside for malloc and kmalloc, which has one cache at most; `None`: any.
-    pub(crate) slot: Option<u16>,
-}
 
 impl Registry {
     /// The caches that exist, in order of their entries.
@@ -68,8 +48,9 @@ impl Registry {
 
     /// Makes `new` one more name of a cache that it can be merged with, of several the youngest. `None` without such, and without
     /// memory: then it becomes a cache of its own.
+    #[place(cold)]
     #[inline(never)]
-    fn merge(&mut self, new: &NewCache<'_>) -> Option<(&'static RawCache, &'static Alias)> {
+    fn merge(&mut self, new: &CacheSpec<'_>) -> Option<(&'static RawCache, &'static Alias)> {
         let alike = self.live().filter(|cache| merge::fits(new, cache));
         let cache = alike.max_by_key(|cache| cache.serial.load(Ordering::Relaxed))?;
         let place = if self.free_aliases.is_null() {
@@ -116,7 +97,7 @@ pub(super) fn nth_alias<R>(index: usize, look: impl FnOnce(&'static Alias) -> R)
 }
 
 /// Enters a new cache, or makes it a name of one that it is merged with.
-pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
+pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
     let mut registry = REGISTRY.lock();
     // Another thread was quicker, or the parent of a fork in a thread that is gone here.
     if let Some(slot) = new.slot
@@ -158,36 +139,14 @@ pub(crate) fn register(new: &NewCache<'_>) -> Result<(&'static RawCache, Option<
         return Err(CreateError::OutOfMemory);
     };
     let mut geometry = new.geometry;
-    let opening = Opening {
-        engine: new.engine,
-        origin: new.origin,
-        alone: new.ctor.is_some() || (new.origin == Origin::Program && !new.merge.mergeable),
-        group: new.merge.group,
-        queues: new.queues,
-    };
-    let opened = state.open(&opening, &mut geometry);
+    let opened = engine::open(&mut state, new, &mut geometry);
     // An entry whose engine could not be opened is entered all the same, as that of a destroyed cache: the next attempt
     // finds what this one made.
     let serial = if opened.is_ok() { registry.next_serial } else { 0 };
-    let plan = Plan {
-        name: new.name,
-        geometry,
-        slot,
-        secret: secret(&mut registry.key, serial),
-        ctor: new.ctor,
-        sheaf_capacity: new.sheaf_capacity,
-        barn_limit: new.barn_limit,
-        min_partial: new.min_partial,
-        cpu_partial: new.cpu_partial,
-        defrag_ratio: new.defrag_ratio,
-        engine: new.engine,
-        state,
-        origin: new.origin,
-        merge: new.merge,
-    };
+    let secret = secret(&mut registry.key, serial);
     // SAFETY: the place is unused memory of a cache's size and alignment; written before anyone can see it.
     let cache = unsafe {
-        place.write(RawCache::new(&plan, serial));
+        place.write(RawCache::new(new, geometry, state, slot, secret, serial));
         &*place
     };
     if opened.is_ok() {

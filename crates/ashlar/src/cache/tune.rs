@@ -57,7 +57,7 @@ impl KmemCache {
             Tunable::MinPartial => self.set_min_partial(value),
             Tunable::SheafCapacity => {
                 let limit =
-                    super::defaults::barn_limit(&crate::boot::options(), raw.origin, value, raw.slabs.geometry.stride);
+                    raw.policy.barn_limit(crate::cache::settings::options().barn, value, raw.slabs.geometry.stride);
                 sheaves::set_sheaf_capacity(raw, value, limit);
             }
             Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),

@@ -1,10 +1,11 @@
 //! What the engines keep for one cache, in one place: [`EngineState`].
 
-use super::history::{slab_queues, slob_pools, slub};
-use super::{Engine, Opening, sheaves, tally};
+use super::history::slab_queues::state as slab_queues;
+use super::history::slub::places::Places;
+use super::sheaves::node as sheaves;
+use super::tally;
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
-use crate::slab::geometry::Geometry;
 use crate::slab::node::{self, Node};
 
 /// What the engines keep for a cache beside [`RawCache`](super::RawCache): each kind of state is empty until a cache in this entry of the
@@ -17,7 +18,7 @@ pub(crate) struct EngineState {
     /// Of the default engine: barns and evicted objects, an entry a node.
     pub(crate) sheaf_nodes: &'static [sheaves::SheafNode],
     /// Of the stages of SLUB: places in the per-CPU areas, claimed for the life of one cache.
-    pub(crate) places: slub::Places,
+    pub(crate) places: Places,
     /// Of SLAB: its queues and lists.
     pub(crate) slab: slab_queues::State,
     /// Of engines whose caches share pages: what each counts for itself, an entry a node.
@@ -30,51 +31,22 @@ pub(crate) struct EngineState {
 pub(crate) static EMPTY_STATE: EngineState = EngineState {
     nodes: &[],
     sheaf_nodes: &[],
-    places: slub::Places::NONE,
+    places: Places::NONE,
     slab: slab_queues::State::NONE,
     tallies: &[],
     pool: 0,
 };
 
 impl EngineState {
-    /// Brings what the engine needs into the state it has at the start of a cache. Where that fails, what was made stays in
-    /// the state for the next cache. Under the registry lock. Where objects share pages with those of other caches, `geometry`
-    /// becomes that of the pages.
-    pub(crate) fn open(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        if of.engine == Engine::Sheaves { self.open_sheaves() } else { self.open_other(of, geometry) }
-    }
-
-    /// [`Self::open`] for the engines that have to be asked for.
-    #[inline(never)]
-    fn open_other(&mut self, of: &Opening, geometry: &mut Geometry) -> Result<(), CreateError> {
-        match of.engine {
-            Engine::Sheaves => self.open_sheaves(),
-            Engine::Slub(stage) => {
-                self.open_nodes_and_page_lists()?;
-                self.places = slub::Places::claim(stage).ok_or(CreateError::TooManyCaches)?;
-                Ok(())
-            }
-            Engine::Slab => {
-                self.open_nodes_and_page_lists()?;
-                self.slab.open(geometry, &of.queues)
-            }
-            Engine::Slob => tally::open(&mut self.tallies).ok_or(CreateError::OutOfMemory),
-            Engine::SlobSeg | Engine::SlobCache => slob_pools::open(self, of, geometry).ok_or(CreateError::OutOfMemory),
-        }
-    }
-
+    #[place(cold)]
     /// For engines that take one slab at a time: their CPUs keep lists of pages.
-    fn open_nodes_and_page_lists(&mut self) -> Result<(), CreateError> {
+    pub(crate) fn open_nodes_and_page_lists(&mut self) -> Result<(), CreateError> {
         crate::percpu::pages::want();
         self.open_nodes()
     }
 
-    fn open_sheaves(&mut self) -> Result<(), CreateError> {
-        self.open_nodes()?;
-        sheaves::open(&mut self.sheaf_nodes, self.nodes).ok_or(CreateError::OutOfMemory)
-    }
-
-    fn open_nodes(&mut self) -> Result<(), CreateError> {
+    /// For engines whose slabs have a state word.
+    pub(crate) fn open_nodes(&mut self) -> Result<(), CreateError> {
         node::open(&mut self.nodes).ok_or(CreateError::OutOfMemory)
     }
 

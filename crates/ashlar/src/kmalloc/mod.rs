@@ -14,15 +14,15 @@ use core::ptr::NonNull;
 
 use crate::base::report;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::base::units::{LARGEST_KMALLOC_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
+use crate::base::units::{LARGEST_CLASS, NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::cache::{CacheArgs, create_raw, registry};
 use crate::engine::history::slob::{self, ObjectState};
-use crate::engine::{self, Origin, RawCache};
+use crate::engine::{self, Policy, RawCache};
 use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::objmap::OBJECTS;
 use crate::pages::zone::{DIRECT_BYTES, DirtyParts, PageRun, RunAlign, ZONE};
-use crate::percpu::area::{KMALLOC_CACHES, KMALLOC_SLOTS, PERCPU, SLOT_BYTES};
+use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, PERCPU, SLOT_BYTES};
 use crate::percpu::{self, pages};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
@@ -35,7 +35,7 @@ pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
 
 /// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the per-CPU lists of
 /// its page allocator.
-const CLASSES: [(usize, &str); KMALLOC_CACHES] = [
+const CLASSES: [(usize, &str); CLASS_CACHES] = [
     (8, "kmalloc-8"),
     (16, "kmalloc-16"),
     (32, "kmalloc-32"),
@@ -51,10 +51,12 @@ const CLASSES: [(usize, &str); KMALLOC_CACHES] = [
     (8192, "kmalloc-8k"),
     (16384, "kmalloc-16k"),
     (32768, "kmalloc-32k"),
-    (LARGEST_KMALLOC_CLASS, "kmalloc-64k"),
+    (LARGEST_CLASS, "kmalloc-64k"),
 ];
+/// Of its caches: who frees an object has its address alone.
+static KMALLOC: Policy = Policy { family: 1, by_address: true, ..Policy::GENEROUS };
 /// Larger sizes are runs of pages; 0 until the caches exist. As the engine of kmalloc has it
-/// (`Engine::kmalloc_max_cache`).
+/// (`Engine::max_class`).
 static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
@@ -75,7 +77,7 @@ pub(crate) static SIZE_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE + 1] = {
 
 /// The slot offset of a class.
 const fn slot_of(class: usize) -> u16 {
-    (KMALLOC_SLOTS + class * SLOT_BYTES) as u16
+    (CLASS_SLOTS + class * SLOT_BYTES) as u16
 }
 
 /// For each size up to 8 KiB, in steps of 8 rounded up, its class: for engines that take every call behind the entry points.
@@ -92,7 +94,7 @@ static SMALL_CLASS: [u8; KMALLOC_MAX_CACHE_SIZE / 8 + 1] = {
     table
 };
 
-/// The class of a size of 1 byte to [`LARGEST_KMALLOC_CLASS`].
+/// The class of a size of 1 byte to [`LARGEST_CLASS`].
 #[inline]
 fn class_of(size: usize) -> usize {
     if size <= KMALLOC_MAX_CACHE_SIZE {
@@ -110,11 +112,11 @@ fn has_cache(size: usize) -> bool {
 /// Creates the kmalloc caches. Called by the boot, and again after a failure and in the child of a fork amid that: then it finds those that are
 /// there.
 pub(crate) fn create_caches() -> bool {
-    let engine = crate::boot::options().engine;
+    let engine = crate::cache::settings::options().engine;
     let mut from = 1;
     for (class, (size, name)) in CLASSES.into_iter().enumerate() {
         // The last one holds the largest size that the engine has caches for, if that is no class of its own.
-        if from > engine.kmalloc_max_cache() {
+        if from > engine.max_class() {
             break;
         }
         if !engine.has_class(size) {
@@ -123,7 +125,7 @@ pub(crate) fn create_caches() -> bool {
         // The largest power of two that divides the size: what the kernel promises.
         let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
         let args = CacheArgs { align, ..CacheArgs::default() };
-        let Ok(raw) = create_raw(name, size, &args, Origin::Kmalloc, Some(slot_of(class))) else { return false };
+        let Ok(raw) = create_raw(name, size, &args, &KMALLOC, Some(slot_of(class))) else { return false };
         CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
         // Sizes of a class that the engine does without go to the next.
         if class > 0 && CACHES[class - 1].load(Ordering::Relaxed).is_null() {
@@ -131,7 +133,7 @@ pub(crate) fn create_caches() -> bool {
         }
         from = size + 1;
     }
-    MAX_CACHE.store(engine.kmalloc_max_cache(), Ordering::Release);
+    MAX_CACHE.store(engine.max_class(), Ordering::Release);
     if engine.has_sheaves() {
         // Sized frees must look at the node of the object where there are several.
         let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
@@ -139,7 +141,7 @@ pub(crate) fn create_caches() -> bool {
         entry::SIZED_FREE_LIMIT.store(limit, Ordering::Release);
         MEMMAP.open_fast_path();
     } else if !engine.wants_size() {
-        DIRECT_MAX.store(engine.kmalloc_max_cache().min(KMALLOC_MAX_CACHE_SIZE), Ordering::Release);
+        DIRECT_MAX.store(engine.max_class().min(KMALLOC_MAX_CACHE_SIZE), Ordering::Release);
     }
     true
 }
@@ -286,7 +288,7 @@ fn find(function: &str, address: usize) -> Option<Found> {
             let cache = registry::cache_of_address(address)?;
             match cache.slabs.locate(address) {
                 // Caches of malloc may share pages; the map knows which it is.
-                Ok(_) if cache.origin == Origin::Malloc => {
+                Ok(_) if cache.policy.tracked => {
                     return Some(Found::Object(crate::malloc::cache_of_object(address).unwrap_or(cache)));
                 }
                 Ok(_) => return Some(Found::Object(cache)),
@@ -318,7 +320,7 @@ pub(crate) extern "C" fn kfree_slow(ptr: *mut u8) {
     // object map too.
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.engine.has_sheaves()
-        && cache.origin != Origin::Malloc
+        && !cache.policy.tracked
     {
         return engine::free_in(cache, slab, ptr as usize);
     }
@@ -335,7 +337,7 @@ fn kfree_rest(ptr: *mut u8) {
     match find("kfree", address) {
         Some(Found::Object(cache)) => {
             // Objects of malloc may come here too; the object map must lose them.
-            if cache.origin == Origin::Malloc && OBJECTS.take(address) == 0 && !cfg!(ashlar_unchecked) {
+            if cache.policy.tracked && OBJECTS.take(address) == 0 && !cfg!(ashlar_unchecked) {
                 return report::freed_twice("kfree", address, cache.name());
             }
             engine::free(cache, address);
@@ -427,7 +429,7 @@ pub unsafe fn ksize(ptr: *const u8) -> usize {
     }
     match find("ksize", address) {
         Some(Found::Object(cache)) => cache.object_size(),
-        Some(Found::Sized(cache, size)) => cache.engine.kmalloc_roundup(size, cache.object_size()),
+        Some(Found::Sized(cache, size)) => cache.engine.round_up(size, cache.object_size()),
         Some(Found::Large(_, pages)) => pages * PAGE_SIZE,
         Some(Found::Direct(bytes)) => bytes,
         None => 0,
@@ -485,7 +487,7 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
     let mut owner: Option<&'static RawCache> = None;
     for &object in objects {
         let cache = registry::cache_of_address(object as usize)
-            .filter(|c| c.origin != Origin::Malloc && c.slabs.locate(object as usize).is_ok());
+            .filter(|c| !c.policy.tracked && c.slabs.locate(object as usize).is_ok());
         let same = match (cache, owner) {
             (Some(a), Some(b)) => core::ptr::eq(a, b),
             _ => false,
@@ -514,13 +516,13 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
 pub fn kmalloc_size_roundup(size: usize) -> usize {
     // The options are behind a lock; a cache knows its engine.
     let engine = match MAX_CACHE.load(Ordering::Acquire) {
-        0 => crate::boot::options().engine,
+        0 => crate::cache::settings::options().engine,
         _ => cache(0).engine,
     };
-    let max = engine.kmalloc_max_cache();
+    let max = engine.max_class();
     match size {
         0 => 0,
-        _ if size <= max => engine.kmalloc_roundup(size, CLASSES[class_of(size)].0),
+        _ if size <= max => engine.round_up(size, CLASSES[class_of(size)].0),
         _ => crate::base::units::checked_align_up(size, PAGE_SIZE).unwrap_or(size),
     }
 }

@@ -10,8 +10,8 @@ use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
+use crate::engine::RawCache;
 use crate::engine::history::slob::{self, ObjectState};
-use crate::engine::{Origin, RawCache};
 use crate::pages::direct;
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::objmap::OBJECTS;
@@ -39,7 +39,7 @@ impl Found {
         match *self {
             Found::Object(code) => size_of_class(code.class()),
             Found::Other(cache) => cache.object_size(),
-            Found::Sized(cache, size) => cache.engine.kmalloc_roundup(size, cache.object_size()),
+            Found::Sized(cache, size) => cache.engine.round_up(size, cache.object_size()),
             Found::Large(_, pages) => pages * PAGE_SIZE,
             Found::Direct(bytes) | Found::Island(bytes) => bytes,
         }
@@ -56,6 +56,7 @@ pub(super) fn object_bytes(address: usize) -> usize {
 /// threads beside a fork. `None` where no allocation starts, and for objects of other engines,
 /// whose size takes a lock to find.
 #[cold]
+#[place(background)]
 pub(super) fn bytes_without_locks(address: usize) -> Option<usize> {
     if let Some(code) = Code::from_map(OBJECTS.code_at(address)) {
         return Some(size_of_class(code.class()));
@@ -103,12 +104,13 @@ fn find_other(function: &str, address: usize) -> Option<Found> {
 /// [`find`] in a page where nothing of malloc's caches is live, nor a large object starts: objects of other caches, and misuse.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found> {
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
             let cache = registry::cache_of_address(address)?;
             match cache.slabs.locate(address) {
-                Ok(_) if cache.origin != Origin::Malloc || cfg!(ashlar_unchecked) => return Some(Found::Other(cache)),
+                Ok(_) if !cache.policy.tracked || cfg!(ashlar_unchecked) => return Some(Found::Other(cache)),
                 Ok(_) => report::freed_twice(function, address, cache.name()),
                 Err(_) => report::invalid_pointer(function, address, Some(cache.name())),
             }
@@ -133,6 +135,7 @@ fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found
 }
 
 /// Start of the large object that `page` lies in.
+#[place(cold)]
 fn large_around(page: PageIndex) -> Option<usize> {
     let furthest = crate::pages::zone::DIRECT_BYTES / PAGE_SIZE;
     for back in 0..=furthest.min(page.0 as usize) {

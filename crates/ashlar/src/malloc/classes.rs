@@ -2,14 +2,14 @@
 //!
 //! So at most 15 bytes, or a ninth of what is set aside, are not what was asked for.
 
-use crate::percpu::area::MALLOC_CACHES;
+use crate::percpu::area::SIDED_CACHES;
 
 /// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most an eighth: eight pages for 28 KiB and a byte.
 pub const MALLOC_MAX_CACHE_SIZE: usize = 28 << 10;
 /// Alignment of everything, and the step of the small classes: that of C's `max_align_t`.
 pub(crate) const STEP: usize = 16;
 /// Number of classes.
-pub(crate) const CLASSES: usize = MALLOC_CACHES;
+pub(crate) const CLASSES: usize = SIDED_CACHES;
 const LINEAR: usize = 8;
 /// The class of a size of at most 28 KiB; sizes of 0 count as 1.
 pub(crate) const fn class_of(size: usize) -> usize {

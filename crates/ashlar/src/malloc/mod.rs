@@ -24,15 +24,15 @@ use core::ptr::NonNull;
 
 use crate::base::sync::{AtomicPtr, AtomicUsize, Once, Ordering};
 use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
+pub use crate::cache::settings::DeepBind;
 use crate::cache::{CacheArgs, create_raw};
-use crate::engine::{self, Origin, RawCache};
+use crate::engine::{self, Policy, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
-pub use crate::options::DeepBind;
 use crate::pages::direct::{self, Fill};
 use crate::pages::objmap::OBJECTS;
 use crate::pages::zone::ZONE;
 use crate::percpu;
-use crate::percpu::area::{MALLOC_SLOTS, PERCPU, PerCpu, SIZE_ENTRIES_BYTES, SLOT_BYTES};
+use crate::percpu::area::{PERCPU, PerCpu, SIDED_SLOTS, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::slab::OrderRule;
 use check::Found;
 pub use classes::MALLOC_MAX_CACHE_SIZE;
@@ -48,7 +48,7 @@ pub use resize::realloc;
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
 /// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot of its cache.
-pub(crate) const SLOT_OF_CODE_0: usize = MALLOC_SLOTS - 8 * Code::of_class(0).entry() as usize;
+pub(crate) const SLOT_OF_CODE_0: usize = SIDED_SLOTS - 8 * Code::of_class(0).entry() as usize;
 /// The entry of the object map for each size up to 28 KiB, by the size in steps of 16 bytes, rounded up, on CPUs of side 0. As all classes are
 /// multiples of that, sizes with one step have one class: a table of 2 KiB, where one by the size itself would take 28, and a cache line for
 /// each 64 sizes. Each CPU's area has it, with the entries of the CPU's side (see [`entry`]).
@@ -68,6 +68,35 @@ static BASE: Once = Once::new();
 /// Objects above this size lie in slabs of up to this order, so that a slab holds several, and not many: it goes to others when all are free.
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 4;
+
+/// Of its caches. They keep less than others: a program uses dozens of them at once, has two sheaves of each on each CPU, and what one
+/// holds the others cannot have. Sheaves that cover 31 KiB of objects, and a CPU's own half of that, cost little time where those of 64
+/// took a tenth of a program's memory (docs/why.md). Objects of up to 128 bytes are excepted: of those programs have most, and CPUs hand
+/// most to each other.
+static SMALL: Policy = Policy {
+    family: 2,
+    tracked: true,
+    sided: true,
+    full_sheaf_stride: 128,
+    sheaf_bytes: 31 << 10,
+    this_cpu_bytes: 15 << 10,
+    refill_share: Some(8),
+    ..Policy::GENEROUS
+};
+/// Of caches of objects above a page: a program has few of each size, filling them takes longer than allocating them, and their free objects
+/// were most of what it held.
+static LARGE: Policy = Policy {
+    family: 2,
+    tracked: true,
+    sided: true,
+    full_sheaf_stride: 0,
+    sheaf_bytes: 32 << 10,
+    this_cpu_bytes: 15 << 10,
+    refill_share: Some(8),
+    barn_bytes: 128 << 10,
+    min_partial: Some(1),
+    ..Policy::GENEROUS
+};
 
 /// What to call when start-up is over; 0 for nothing.
 static WHEN_UP: AtomicUsize = AtomicUsize::new(0);
@@ -89,9 +118,10 @@ pub fn mode() -> percpu::Mode {
 
 /// What the option `deepbind` has for a `dlopen` that stands before the C library's. Starts what
 /// malloc needs if it is not up: options are read then.
+#[place(cold)]
 pub fn deepbind() -> DeepBind {
     ensure();
-    crate::boot::options().deepbind
+    crate::cache::settings::options().deepbind
 }
 
 /// Makes sure that malloc can have caches; false when memory for that is refused.
@@ -114,6 +144,7 @@ fn ensure_slow() -> bool {
 }
 
 #[inline(never)]
+#[place(cold)]
 fn start_once() -> bool {
     crate::boot::ensure_base() && BASE.ensure(start)
 }
@@ -128,7 +159,7 @@ fn start() -> bool {
         return false;
     }
     // The entry points serve sheaves, and know the map at its place only; else every call is one of the slow path, the sooner the better.
-    let fast = crate::boot::options().engine.has_sheaves() && OBJECTS.is_in_place();
+    let fast = crate::cache::settings::options().engine.has_sheaves() && OBJECTS.is_in_place();
     OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && fast);
     if fast {
         PERCPU.set_size_entries(&SIZE_CODE);
@@ -149,7 +180,7 @@ fn cache(class: usize) -> Option<&'static RawCache> {
 /// Threads that need the first object of a class at the same time get one cache: there is one for a slot that is set aside.
 #[cold]
 fn create_cache(class: usize) -> Option<&'static RawCache> {
-    let rule = crate::boot::order_rule().0;
+    let rule = crate::cache::settings::order_rule().0;
     let larger = rule.max_order == OrderRule::DEFAULT.max_order;
     let size = size_of_class(class);
     let mut place = NAME;
@@ -158,8 +189,9 @@ fn create_cache(class: usize) -> Option<&'static RawCache> {
     // The alignment that `aligned_class` counts on.
     let align = (1 << size.trailing_zeros()).min(PAGE_SIZE);
     let args = CacheArgs { align, max_order, ..CacheArgs::default() };
-    let slot = (MALLOC_SLOTS + class * SLOT_BYTES) as u16;
-    let raw = create_raw(name, size, &args, Origin::Malloc, Some(slot)).ok()?;
+    let policy = if size > PAGE_SIZE { &LARGE } else { &SMALL };
+    let slot = (SIDED_SLOTS + class * SLOT_BYTES) as u16;
+    let raw = create_raw(name, size, &args, policy, Some(slot)).ok()?;
     CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
     Some(raw)
 }
@@ -354,6 +386,22 @@ mod tests {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     use crate::percpu::area::PERCPU;
     use std::prelude::rust_2024::*;
+
+    #[test]
+    fn caches_of_larger_objects_keep_fewer() {
+        let capacities = |stride| {
+            let policy = if stride > PAGE_SIZE { &LARGE } else { &SMALL };
+            [Policy::GENEROUS.sheaf_capacity(stride), policy.sheaf_capacity(stride)]
+        };
+        assert_eq!(capacities(64), [254, 254]);
+        assert_eq!(capacities(128), [254, 254]);
+        assert_eq!(capacities(256), [254, 124]);
+        assert_eq!(capacities(4096), [32, 7]);
+        assert_eq!(capacities(8192), [16, 4]);
+        assert_eq!(capacities(28 << 10), [4, 2]);
+        assert_eq!([&SMALL, &LARGE].map(|policy| policy.min_partial(8192)), [6, 1]);
+        assert_eq!([128, 256, 8192].map(|stride| SMALL.this_cpu_capacity(254, stride)), [254, 60, 2]);
+    }
 
     #[test]
     fn codes_lead_to_the_slots_of_their_caches() {

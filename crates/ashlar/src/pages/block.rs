@@ -86,6 +86,9 @@ fn largest_run(word: u64) -> u8 {
     order
 }
 
+/// Bytes of the state of a block.
+pub(crate) const BLOCK_STATE_BYTES: usize = size_of::<Block>();
+
 impl Block {
     /// A block without a page.
     #[cfg(test)]

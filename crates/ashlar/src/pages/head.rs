@@ -34,6 +34,10 @@ pub(crate) struct PageHead {
     listed: AtomicU32,
 }
 
+/// Bytes of the page heads of a block.
+#[cfg(not(ashlar_loom))]
+pub(crate) const BLOCK_HEADS_BYTES: usize = crate::base::units::BLOCK_PAGES * size_of::<PageHead>();
+
 impl PageHead {
     #[cfg(ashlar_loom)]
     pub(crate) fn new() -> Self {

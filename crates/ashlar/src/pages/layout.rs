@@ -47,7 +47,8 @@ impl Table {
 
     /// Bytes of the table for `blocks` blocks.
     pub(crate) fn bytes(self, blocks: usize) -> usize {
-        use super::zone::{BLOCK_HEADS_BYTES, BLOCK_STATE_BYTES};
+        use super::block::BLOCK_STATE_BYTES;
+        use super::head::BLOCK_HEADS_BYTES;
         match self {
             Table::Heads => blocks * BLOCK_HEADS_BYTES,
             Table::Class => blocks * (crate::base::units::BLOCK_PAGES * 4),

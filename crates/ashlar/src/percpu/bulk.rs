@@ -1,11 +1,15 @@
 //! The critical sections for many objects at a time; the rules are those of [`super::sections`].
 //!
-//! `pop_all` and `push_all` are the fast paths of the bulk calls: all of what was asked for, or nothing. Whether the sheaf has that much
-//! is a branch, which the processor predicts; so the new top, on which the next section waits, depends on the old one by one addition.
-//! `pop_batch` and `push_batch` move what there is, which makes the new top depend on the sheaf's capacity too (four objects at a time
-//! cost twice as much): they are for the slow paths.
+//! * `pop_all` and `push_all` are the fast paths of the bulk calls: they move all objects, or none.
+//! * `pop_batch` and `push_batch` move as many as possible; they are for the slow paths.
 //!
-//! Objects keep their order: the first of an array lies on top. A bulk that is freed is the next one's that is allocated.
+//! In the first two, whether the sheaf has enough objects is a branch, which the processor
+//! predicts. So the new top, which the next section needs, depends on the old one by one addition.
+//! In the other two it also depends on the sheaf's capacity, and four objects at a time cost twice
+//! as much.
+//!
+//! The objects keep their order, with the first of an array on top. So a bulk allocation returns
+//! the objects of the last bulk free in the same order.
 #![allow(unsafe_code, reason = "inline assembly")]
 
 use core::arch::asm;
@@ -14,13 +18,17 @@ use super::area::{AREA_SHIFT, PERCPU};
 use super::sections::{GATE, section_close, section_cpu, section_open};
 use super::sheaf::SHEAF_PAGE_BYTES;
 
-/// The bits of a top that say where in its sheaf it is, and the others: of large sheaves, which all caches have that come here.
+/// Bits of a top that are its offset in its sheaf, and the other bits. Correct only for sheaves of
+/// a whole page, which all caches that use these sections have.
 const PLACE: usize = SHEAF_PAGE_BYTES - 1;
 const START: isize = !(PLACE as isize);
 
-/// The copy of all bulk sections: words that end at `{$from}` to words that end at `{$to}`; `{i}` holds their number, below zero. Four at a
-/// time, then one, then two: always the same pieces, so that what one section wrote is read by the other in these (the processor
-/// forwards a store to a load of the same place and size, and waits for one that it must put together).
+/// Copies the words that end at `{$from}` to the words that end at `{$to}`; `{i}` holds minus their
+/// number.
+///
+/// Copies four words at a time, then one, then two. All sections use the same pieces, so each reads
+/// words in the pieces in which another wrote them. The processor forwards a store to a load of the
+/// same place and size; a load that spans several stores stalls.
 macro_rules! copy_words {
     ($from:literal, $to:literal) => {
         concat!(
@@ -51,14 +59,17 @@ macro_rules! copy_words {
     };
 }
 
-/// Takes as many objects as `out` has places off this CPU's main sheaf, the top one first; false, and none taken, when it has not so
-/// many, the gate is closed, or on an abort. `slot` is the address of CPU 0's slot.
+/// Takes `out.len()` objects off this CPU's main sheaf, the top one first. Returns false and takes
+/// none if it holds fewer, the gate is closed, or the section is aborted. `slot` is the address of
+/// CPU 0's slot.
 #[inline(always)]
 pub(crate) fn pop_all(slot: usize, rseq_offset: isize, out: &mut [usize]) -> bool {
-    // SAFETY: the section reads the slot of the CPU it runs on, below the gate. The second byte of the first word of the main sheaf is its
-    // capacity plus one (1 of the null sheaf): so many words from the sheaf's start on end with its objects. It goes on only if as many as are
-    // copied lie between the top and there, and `out` has places for them. The new top is committed once; after an abort `out` holds
-    // what nobody took.
+    // SAFETY: the section reads the slot of the CPU it runs on, which is below the gate. The second
+    // byte of the main sheaf's first word is its capacity plus one (1 in the null sheaf); the
+    // objects end at that word index. The section continues only if at least `out.len()` objects
+    // lie between the top and there, so all copied words are objects. One store commits the new
+    // top. After an abort, `out` holds objects that are still in the sheaf, and the caller ignores
+    // it.
     unsafe {
         asm!(
             "neg {i}",
@@ -103,12 +114,14 @@ pub(crate) fn pop_all(slot: usize, rseq_offset: isize, out: &mut [usize]) -> boo
     true
 }
 
-/// Puts all of `objects` on this CPU's main sheaf, the first one on top; false, and none put, when it has no room for them, the gate is
-/// closed, or on an abort. `slot` is the address of CPU 0's slot.
+/// Puts all of `objects` on this CPU's main sheaf, the first one on top. Returns false and puts
+/// none if they do not fit, the gate is closed, or the section is aborted. `slot` is the address of
+/// CPU 0's slot.
 #[inline(always)]
 pub(crate) fn push_all(slot: usize, rseq_offset: isize, objects: &[usize]) -> bool {
-    // SAFETY: as for `push`: the words of a sheaf before its top are free, as many as the top is words from the start of the sheaf, but for the first. It
-    // goes on only if they are enough. They are written before the commit: after an aborted copy nobody reads them.
+    // SAFETY: as for `pop_all`. All words of a sheaf before its top are free except the first, the
+    // info word. The section continues only if the objects fit in them. They are written before the
+    // commit, so words of an aborted copy lie above the top, where no section reads.
     unsafe {
         asm!(
             "neg {i}",
@@ -146,14 +159,14 @@ pub(crate) fn push_all(slot: usize, rseq_offset: isize, objects: &[usize]) -> bo
     true
 }
 
-/// Takes up to `out.len()` objects off this CPU's main sheaf, the top one first; how many: 0 also when the gate is closed, or on an
-/// abort. `slot` is the address of CPU 0's slot.
+/// Takes up to `out.len()` objects off this CPU's main sheaf, the top one first. Returns their
+/// number, 0 also if the gate is closed or the section is aborted. `slot` is the address of CPU 0's
+/// slot.
 #[inline(always)]
 pub(crate) fn pop_batch(slot: usize, rseq_offset: isize, out: &mut [usize]) -> usize {
     let taken: usize;
-    // SAFETY: the section reads the slot of the CPU it runs on, below the gate. The second byte of the first word of the main sheaf is its
-    // capacity plus one (1 of the null sheaf): so many words from the sheaf's start on end with its objects. Those that are copied lie between
-    // the top and there, and `out` has places for them. The new top is committed once; after an abort `out` holds what nobody took.
+    // SAFETY: as for `pop_all`, but the number of words is the smaller one of `out.len()` and the
+    // objects between the top and the end.
     unsafe {
         asm!(
             section_open!("{t}", "{off}"),
@@ -166,7 +179,7 @@ pub(crate) fn pop_batch(slot: usize, rseq_offset: isize, out: &mut [usize]) -> u
             "movzx {n:e}, byte ptr [{n} + 1]",
             "and {i:e}, {place}",
             "shr {i:e}, 3",
-            // What the capacity leaves below the place of the top are objects.
+            // The words from the top to the end, which the capacity gives, are objects.
             "sub {n}, {i}",
             "cmp {n}, {max}",
             "cmova {n}, {max}",
@@ -205,13 +218,14 @@ pub(crate) fn pop_batch(slot: usize, rseq_offset: isize, out: &mut [usize]) -> u
     taken
 }
 
-/// Puts the first of `objects` on this CPU's main sheaf, as many as there is room for, the very first one on top; how many: 0 also when
-/// the gate is closed, or on an abort. `slot` is the address of CPU 0's slot.
+/// Puts as many of `objects` on this CPU's main sheaf as fit, the first one on top. Returns their
+/// number, 0 also if the gate is closed or the section is aborted. `slot` is the address of CPU 0's
+/// slot.
 #[inline(always)]
 pub(crate) fn push_batch(slot: usize, rseq_offset: isize, objects: &[usize]) -> usize {
     let given: usize;
-    // SAFETY: as for `push`: the words of a sheaf before its top are free, as many as the top is words from the start of the sheaf,
-    // but for the first. They are written before the commit: after an aborted copy nobody reads them.
+    // SAFETY: as for `push_all`, but the number of words is the smaller one of `objects.len()` and
+    // the free words.
     unsafe {
         asm!(
             section_open!("{t}", "{off}"),

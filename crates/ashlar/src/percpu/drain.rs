@@ -1,15 +1,16 @@
-//! Cross-CPU drain: taking the sheaves of all CPUs, from one thread.
+//! Cross-CPU drain: takes the sheaves of all CPUs from one thread.
 //!
-//! With rseq: the gate is set to 0 (the stop flag), then `membarrier` aborts every critical section that is
-//! running. A section that starts from now on compares its CPU number with the gate first and
-//! leaves for the slow path, which does without sheaves while the gate is shut. So the drainer has all slots to
-//! itself until it opens the gate again. Nobody waits for a drain.
+//! With rseq, a drain first sets the gate to 0, then calls `membarrier`, which aborts every running
+//! critical section. A section that starts later compares its CPU number with the gate and leaves
+//! for the slow path, which works without sheaves while the gate is shut. So the draining thread
+//! has exclusive access to all slots until it opens the gate again. No other thread blocks on a
+//! drain.
 //!
-//! Where membarrier is refused (a seccomp filter that came after the start), the drainer visits each CPU in
-//! turn by its affinity mask and takes the slot there by an ordinary section. Where that is refused too, the
-//! drain says so, and callers leave the cache as it is.
+//! If membarrier is refused (a seccomp filter installed after start-up), the drain moves its thread
+//! to each CPU in turn by the affinity mask and empties the slot by an ordinary section. If that is
+//! refused too, the drain returns false and its callers leave the cache as it is.
 //!
-//! Lock: the *drain lock*, outermost: node and zone locks are taken under it.
+//! Lock: the *drain lock*, taken before CPU, node and zone locks.
 #![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
 
 use super::area::{PERCPU, no_sheaves, null_top, side_order};
@@ -20,25 +21,32 @@ use crate::base::units::CpuId;
 
 static DRAIN: SpinLock<()> = SpinLock::new(());
 
-/// Takes every sheaf of the given slots from every CPU and hands it to `take`, with the CPU that had it.
-/// False when some CPU could not be reached: its sheaves stay where they are.
+/// Takes every sheaf of the given slots from every CPU and passes it to `take`, with the CPU it was
+/// on. Returns false if some CPU could not be reached; its sheaves stay in their slots.
+#[place(background)]
 pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
-    drain_words(offsets, no_sheaves(), |cpu, offset, tops| {
-        for top in tops {
-            if top != null_top() {
-                // SAFETY: the slot held this sheaf and refers to it no more.
-                take(cpu, offset, unsafe { Sheaf::from_top(top) });
-            }
-        }
-    })
+    drain_words(offsets, no_sheaves(), |cpu, offset, tops| take_each(cpu, offset, tops, &mut take))
 }
 
-/// The drain lock, for whoever visits all CPUs by their locks in several steps.
+/// Passes the sheaves of a slot to `take`. A function of its own, because closures are not placed.
+#[inline(never)]
+#[place(background)]
+fn take_each(cpu: CpuId, offset: u16, tops: [usize; 2], take: &mut impl FnMut(CpuId, u16, Sheaf)) {
+    for top in tops {
+        if top != null_top() {
+            // SAFETY: the slot owned this sheaf and no longer refers to it.
+            take(cpu, offset, unsafe { Sheaf::from_top(top) });
+        }
+    }
+}
+
+/// Takes the drain lock, for callers that visit all CPUs by their locks in several steps.
 pub(crate) fn one_at_a_time() -> crate::base::sync::Guard<'static, ()> {
     DRAIN.lock()
 }
 
-/// As [`drain_words`], for slots that are only touched under the CPU's lock, whatever the mode; `take` runs under it.
+/// As [`drain_words`], for slots that are only accessed under the CPU's lock in every mode. Runs
+/// `take` under that lock.
 pub(crate) fn drain_locked(offsets: &[u16], empty: [usize; 2], mut take: impl FnMut(CpuId, u16, [usize; 2])) {
     let _one_at_a_time = DRAIN.lock();
     take_by_lock(offsets, empty, &mut take);
@@ -53,8 +61,8 @@ fn take_by_lock(offsets: &[u16], empty: [usize; 2], take: &mut impl FnMut(CpuId,
     }
 }
 
-/// Puts `empty` in place of the two words of the given slots on every CPU, and hands what was there to `take`, which may
-/// run under the CPU's lock. False when some CPU could not be reached.
+/// Replaces the two words of the given slots by `empty` on every CPU, and passes the old words to
+/// `take`, which may run under the CPU's lock. Returns false if some CPU could not be reached.
 pub(crate) fn drain_words(offsets: &[u16], empty: [usize; 2], mut take: impl FnMut(CpuId, u16, [usize; 2])) -> bool {
     let _one_at_a_time = DRAIN.lock();
     let cpus = PERCPU.cpus.load(Ordering::Relaxed);
@@ -80,7 +88,7 @@ pub(crate) fn drain_words(offsets: &[u16], empty: [usize; 2], mut take: impl FnM
     }
 }
 
-/// How many callers keep the gate shut; see [`hold_gate`]. Changed under the drain lock.
+/// Number of callers that keep the gate shut (see [`hold_gate`]). Changed under the drain lock.
 static HOLDS: AtomicU32 = AtomicU32::new(0);
 
 /// Opens the gate after a drain. The caller holds the drain lock.
@@ -90,8 +98,8 @@ fn open_gate() {
     }
 }
 
-/// Sets below which CPU sections run, and returns what it was: for tests. Not while a drain keeps
-/// the gate shut.
+/// Limits sections to CPUs below `cpus`, and returns the old limit. For tests. The drain lock keeps
+/// this out of a running drain.
 pub(crate) fn limit_gate(cpus: u32) -> u32 {
     let _no_drain = DRAIN.lock();
     let before = PERCPU.gate_open.swap(cpus, Ordering::Relaxed);
@@ -99,7 +107,7 @@ pub(crate) fn limit_gate(cpus: u32) -> u32 {
     before
 }
 
-/// Keeps sections that begin from now on from running, in all threads, until [`release_gate`].
+/// Keeps all threads from running new sections until [`release_gate`].
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) fn hold_gate() {
     let _no_drain = DRAIN.lock();
@@ -115,19 +123,20 @@ pub(crate) fn release_gate() {
     open_gate();
 }
 
-/// In the child of a fork no other thread holds the gate.
+/// Opens the gate in the child of a fork, where no thread holds it any more.
 pub(crate) fn after_fork_in_child() {
     if HOLDS.swap(0, Ordering::Relaxed) != 0 {
         open_gate();
     }
 }
 
-/// Empties a slot that nobody else can touch.
+/// Empties a slot that the caller has exclusive access to.
 fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(CpuId, u16, [usize; 2])) {
     let slot = PERCPU.slot(cpu, offset);
     let empty = side_order(cpu, offset, empty);
-    // SAFETY: the slot lies in the committed areas, and the caller has it to itself (CPU lock, or all sections
-    // stopped); volatile because the sections are assembly.
+    // SAFETY: the slot lies in the committed areas. The caller has exclusive access: it holds the
+    // CPU lock, or it has stopped all sections. The accesses are volatile because the sections are
+    // assembly.
     let words = unsafe {
         let words = [slot.read_volatile(), slot.add(1).read_volatile()];
         for (i, (old, new)) in words.into_iter().zip(empty).enumerate() {
@@ -151,7 +160,7 @@ fn fence() -> bool {
     false
 }
 
-/// The fallback without membarrier; see the module.
+/// Empties the slots without membarrier; see the head of the module.
 #[cfg(feature = "os")]
 fn visit_each_cpu(
     cpus: u32,
@@ -162,9 +171,8 @@ fn visit_each_cpu(
     let mut all = true;
     let mut home = None;
     for cpu in 0..cpus {
-        // A CPU with nothing in these slots need not be visited. The look is racy, as any drain is
-        // against threads that go on allocating.
-        // SAFETY: reads words of the committed areas.
+        // Skip a CPU whose slots are empty. The check races with threads that go on allocating
+        // there, as every drain does. SAFETY: reads words of the committed areas.
         let idle = offsets.iter().all(|&o| unsafe {
             let slot = PERCPU.slot(CpuId(cpu), o);
             [slot.read_volatile(), slot.add(1).read_volatile()] == side_order(CpuId(cpu), o, empty)
@@ -178,7 +186,8 @@ fn visit_each_cpu(
         };
         home.get_or_insert(old);
         for &offset in offsets {
-            // Another thread on this CPU may change the slot between the look and the exchange; look again.
+            // Retry if another thread on this CPU changes the slot between the read and the
+            // exchange.
             let emptied = (0..1000).find_map(|_| {
                 let view = super::read(offset)?;
                 (view.cpu.0 == cpu && super::exchange(offset, &view, empty[0], empty[1])).then_some(view)

@@ -1,12 +1,14 @@
-//! The critical sections of a CPU slab: its freelist runs through the free objects themselves.
+//! The critical sections of a CPU slab, whose freelist is linked through the free objects.
 //!
-//! Two words of a per-CPU slot say what the CPU slab is: the index of the first free object ([`NO_OBJECT`] for none)
-//! and the address of the slab (0 for none). `pop` follows the link of the first object, `push` writes one. They are what
-//! `cmpxchg_local` is in the kernel's SLUB: no lock, no atomic read-modify-write, one store commits.
+//! A per-CPU slot describes the CPU slab by two words: the index of the first free object
+//! ([`NO_OBJECT`] for none) and the address of the slab (0 for none). `pop` follows the link of the
+//! first object, `push` writes one. They replace `cmpxchg_local` of the kernel's SLUB. They take no
+//! lock and execute no atomic read-modify-write; one store commits.
 //!
-//! The rules are those of [`super::sections`]. The links are those of [`crate::slab::freelist`], decoded here in the same
-//! way but for one thing: an index is not compared with the slab's number of objects, only with 2^16. A link that does
-//! not decode ends the section without a commit, and the slow path looks at it again and reports it.
+//! The rules are those of [`super::sections`]. Links are encoded as in [`crate::slab::freelist`]
+//! and decoded in the same way with one exception: an index is compared with 2^16, not with the
+//! slab's number of objects. A link that does not decode ends the section without a commit. Then
+//! the slow path reads it again and reports it.
 #![allow(unsafe_code, reason = "inline assembly")]
 
 use core::arch::asm;
@@ -15,7 +17,7 @@ use super::area::{AREA_SHIFT, PERCPU};
 use super::sections::{GATE, section_close, section_cpu, section_open};
 use crate::base::units::NO_OBJECT;
 
-/// What a cache's links look like.
+/// How a cache encodes its links and where its objects hold them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) secret: u64,
@@ -23,15 +25,18 @@ pub(crate) struct Shape {
     pub(crate) link_offset: usize,
 }
 
-/// Takes the first object off the freelist of this CPU's slab, where `slot` is the address of CPU 0's slot; 0 when there
-/// is none, when its link is corrupt, when the gate is closed, and on an abort.
+/// Takes the first object off the freelist of this CPU's slab, where `slot` is the address of CPU
+/// 0's slot. Returns 0 if there is no object, its link is corrupt, the gate is closed, or the
+/// section is aborted.
 #[inline(always)]
 pub(crate) fn pop(slot: usize, rseq_offset: isize, shape: Shape) -> usize {
     let object: usize;
-    // SAFETY: the section reads the slot of the CPU it runs on (below the gate, so inside the reserved areas). An index that
-    // is not NO_OBJECT is that of a free object of the slab whose address is the second word, both as of one moment, so
-    // its link is readable: slab memory is never unmapped. It commits the index that the link held, which is that of the
-    // next free object or NO_OBJECT, with one store. An abort leaves as an empty freelist does.
+    // SAFETY: the section reads the slot of the CPU it runs on; that CPU is below the gate, so the
+    // slot lies in the reserved areas. Both words belong together, because they are read as of one
+    // moment. An index other than NO_OBJECT names a free object of the slab in the second word. Its
+    // link is readable because slab memory is never unmapped. The link holds the index of the next
+    // free object or NO_OBJECT, and one store commits it. An abort leaves as an empty freelist
+    // does.
     unsafe {
         asm!(
             section_open!("{t}", "{off}"),
@@ -75,7 +80,7 @@ pub(crate) fn pop(slot: usize, rseq_offset: isize, shape: Shape) -> usize {
     object
 }
 
-/// An object that is to go on a freelist.
+/// An object to be put on a freelist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freed {
     /// Address of its slab.
@@ -83,19 +88,19 @@ pub(crate) struct Freed {
     pub(crate) index: u16,
     /// Address of its link.
     pub(crate) link: usize,
-    /// What a link there is exclusive-or'ed with.
+    /// Key that encodes a link at that address, by exclusive or.
     pub(crate) key: u64,
 }
 
-/// Puts an object on the freelist of this CPU's slab; false when it is of another slab, when it is the first of the
-/// freelist already, when the gate is closed, and on an abort.
+/// Puts an object on the freelist of this CPU's slab. Returns false if the object is of another
+/// slab, it is already the first of the freelist, the gate is closed, or the section is aborted.
 ///
 /// # Safety
-/// The object is the caller's to free, and `freed` describes it.
+/// The caller may free the object, and `freed` describes it.
 #[inline(always)]
 pub(crate) unsafe fn push(slot: usize, rseq_offset: isize, freed: Freed) -> bool {
-    // SAFETY: as for `pop`; the link is 8 writable bytes of an object that is the caller's by its promise, so an aborted
-    // write there harms nobody.
+    // SAFETY: as for `pop`. The link is 8 writable bytes of an object that the caller may free, by
+    // the contract. So a write by an aborted section overwrites nothing in use.
     unsafe {
         asm!(
             section_open!("{t}", "{off}"),

@@ -1,25 +1,28 @@
-//! Layer 3, CPU-local sections: each CPU's two sheaves for each cache, and how code gets at them.
+//! Layer 2, CPU-local sections: each CPU's two sheaves for each cache, and the sections that access
+//! them.
 //!
 //! * [`sheaf`]: a stack of object pointers, handled by the address of its top entry.
-//! * [`area`]: where each CPU's slots lie.
-//! * `sections`: the critical sections of x86-64, by rseq; `rseq`: finding or making the registration.
+//! * [`area`]: the layout of each CPU's slots.
+//! * `sections`: the critical sections of x86-64, by rseq.
+//! * `rseq`: finds or makes a thread's rseq registration.
 //! * [`lock`]: the portable section, a try-lock for each CPU.
-//! * `linked`: the sections of engines whose CPUs have a slab each, not sheaves.
-//! * [`drain`]: taking the sheaves of all CPUs from one thread.
-//! * [`pages`]: free runs of pages that a CPU keeps before the zone.
+//! * `linked`: the sections of engines that keep one slab per CPU instead of sheaves.
+//! * [`drain`]: takes the sheaves of all CPUs from one thread.
+//! * [`pages`]: per-CPU lists of free page runs, in front of the zone.
 //!
 //! ## Modes
 //!
-//! | mode | who protects a slot | when |
+//! | mode | what protects a slot | when |
 //! |---|---|---|
 //! | rseq | the kernel aborts interrupted sections | x86-64 Linux with rseq and membarrier |
 //! | lock | a try-lock for each CPU | everywhere else, or `percpu=lock` |
-//! | emulate | nobody: one thread only | `percpu=emulate`, for instruction counts under tools without rseq |
+//! | emulate | nothing: one thread only | `percpu=emulate`, to count instructions without rseq |
 //!
-//! Callers see four operations on *this CPU's slot*: [`pop`] and [`push`] of one object, [`read`] of both
-//! sheaves, and [`exchange`] of both sheaves if they are still what was read. Any of them may find the slot
-//! *unavailable* (a drain is running, the lock is taken, the CPU has no area): then the engine works without
-//! sheaves. Nothing here waits.
+//! Callers have four operations on *this CPU's slot*: [`pop`] and [`push`] of one object, [`read`]
+//! of both sheaves, and [`exchange`] of both sheaves if they have not changed since the read.
+//!
+//! Each operation may find the slot *unavailable*: a drain is running, the lock is taken, or the
+//! CPU has no area. Then the engine works without sheaves. No operation blocks.
 
 pub(crate) mod area;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -52,10 +55,11 @@ pub enum Mode {
     Rseq,
     /// A try-lock for each CPU.
     Lock,
-    /// Unprotected, for one thread only: a tool for counting instructions.
+    /// No protection, for one thread only: for tools that count instructions.
     Emulate,
 }
 
+#[place(cold)]
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -71,7 +75,7 @@ static MODE: AtomicU8 = AtomicU8::new(0);
 /// Test switch: makes the membarrier of drains fail, so that the fallback runs.
 pub(crate) static FAIL_FENCE: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
-/// The mode in force.
+/// Returns the mode in force.
 #[inline]
 pub(crate) fn mode() -> Mode {
     match MODE.load(Ordering::Relaxed) {
@@ -82,18 +86,19 @@ pub(crate) fn mode() -> Mode {
     }
 }
 
-/// What the boot asks for.
+/// The mode that start-up asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Rseq where it works; a kernel that describes its rseq to the process is believed that sections are aborted.
+    /// Rseq where it works. Skips the self-test if the kernel describes its rseq area, because such
+    /// a kernel aborts sections.
     Auto,
-    /// Rseq where the self-test shows that sections are aborted.
+    /// Rseq if the self-test shows that sections are aborted.
     Tested,
     Lock,
     Emulate,
 }
 
-/// Chooses the mode and opens the gate. Called once, when the areas are there.
+/// Chooses the mode and opens the gate. Called once, after the areas are mapped.
 pub(crate) fn start(wanted: Wanted) {
     let mode = choose(wanted);
     MODE.store(
@@ -139,9 +144,9 @@ fn choose(_wanted: Wanted) -> Mode {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) cpu: CpuId,
-    /// Top of the main sheaf; the null sheaf's when there is none.
+    /// Top of the main sheaf, or of the null sheaf if there is none.
     pub(crate) main: usize,
-    /// Top of the spare sheaf; the null sheaf's when there is none.
+    /// Top of the spare sheaf, or of the null sheaf if there is none.
     pub(crate) spare: usize,
 }
 
@@ -152,36 +157,67 @@ impl View {
     }
 }
 
-/// Address of CPU 0's slot at `offset`: what the critical sections take.
+/// Returns the CPU that this thread runs on, always one that has an area. It is one load if the
+/// kernel keeps the number in the thread's rseq area.
+#[inline]
+pub(crate) fn this_cpu_quick() -> CpuId {
+    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    if let Some(cpu) = sections::cpu() {
+        return CpuId(cpu);
+    }
+    this_cpu()
+}
+
+/// Returns every CPU that has an area.
+pub(crate) fn all_cpus() -> impl Iterator<Item = CpuId> {
+    (0..PERCPU.cpus.load(Ordering::Relaxed)).map(CpuId)
+}
+
+/// Returns the address of CPU 0's slot at `offset`, which the critical sections take.
 #[inline(always)]
 pub(crate) fn slot0(offset: u16) -> usize {
     PERCPU.base.load(Ordering::Relaxed) + usize::from(offset)
 }
 
-/// True for the top of a full sheaf, and for the null sheaf.
+/// Attempts at the slot before an operation does without it. Each failed attempt means that another
+/// thread on this CPU made progress.
+pub(crate) const ATTEMPTS: usize = 8;
+
+/// Returns true for the top of an empty sheaf. The answer may be stale.
+#[inline]
+pub(crate) fn is_empty(top: usize) -> bool {
+    #[expect(unsafe_code, reason = "reads a sheaf")]
+    // SAFETY: a top points to a word of a sheaf, and sheaves are never unmapped. A stale top gives
+    // a stale answer, and the exchange that follows then fails.
+    let word = unsafe { (top as *const usize).read_volatile() };
+    word == 0
+}
+
+/// Returns true for the top of a full sheaf, and for the null sheaf.
 #[inline]
 pub(crate) fn is_full(top: usize) -> bool {
-    #[expect(unsafe_code, reason = "looks at a sheaf")]
-    // SAFETY: the word before a top is one of the same sheaf; sheaves are never unmapped. Somebody else may write to it: then the answer is stale,
-    // and the exchange that follows fails.
+    #[expect(unsafe_code, reason = "reads a sheaf")]
+    // SAFETY: the word before a top belongs to the same sheaf, and sheaves are never unmapped.
+    // Another CPU may write it; then the answer is stale and the exchange that follows fails.
     let before = unsafe { (top as *const usize).sub(1).read_volatile() };
     before & sheaf::FULL_BIT != 0
 }
 
-/// True for the top of a sheaf that is at least half full.
+/// Returns true for the top of a sheaf that is at least half full.
 #[inline]
 pub(crate) fn has_half(top: usize) -> bool {
     if top == area::null_top() {
         return false;
     }
-    #[expect(unsafe_code, reason = "looks at a sheaf")]
-    // SAFETY: tops point into sheaves, which are never unmapped; only the address and the info word are looked at. The
-    // handle is no owner: it has no destructor.
+    #[expect(unsafe_code, reason = "reads a sheaf")]
+    // SAFETY: a top points into a sheaf, and sheaves are never unmapped. Only the address and the
+    // info word are read. The handle does not own the sheaf, and it has no destructor.
     let sheaf = unsafe { Sheaf::from_top(top) };
     2 * sheaf.len() >= sheaf.capacity()
 }
 
-/// Takes the top object of this CPU's main sheaf; 0 when it is empty or the slot is unavailable.
+/// Takes the top object of this CPU's main sheaf. Returns 0 if the sheaf is empty or the slot is
+/// unavailable.
 #[inline]
 pub(crate) fn pop(offset: u16) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -192,7 +228,7 @@ pub(crate) fn pop(offset: u16) -> usize {
     with_main(offset, |sheaf| sheaf.pop().unwrap_or(0)).unwrap_or(0)
 }
 
-/// Puts an object on this CPU's main sheaf; false when it is full or the slot is unavailable.
+/// Puts an object on this CPU's main sheaf. Returns false if it is full or the slot is unavailable.
 #[inline]
 pub(crate) fn push(offset: u16, object: usize) -> bool {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -203,13 +239,14 @@ pub(crate) fn push(offset: u16, object: usize) -> bool {
     with_main(offset, |sheaf| sheaf.push(object)).unwrap_or(false)
 }
 
-/// Takes up to `out.len()` objects off this CPU's main sheaf; how many (0 also when unavailable).
+/// Takes up to `out.len()` objects off this CPU's main sheaf. Returns their number, 0 if the slot
+/// is unavailable.
 #[inline]
 pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if mode() != Mode::Lock {
         if area::is_sided(offset) {
-            // Bulks are rare for malloc's caches: one object at a time will do.
+            // Bulk calls are rare on sided slots, so one object at a time is enough.
             let objects = core::iter::repeat_with(|| pop(offset)).take_while(|&object| object != 0);
             return out.iter_mut().zip(objects).map(|(one, object)| *one = object).count();
         }
@@ -228,7 +265,8 @@ pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
     .unwrap_or(0)
 }
 
-/// Puts the first of `objects` on this CPU's main sheaf; how many fitted (0 also when unavailable).
+/// Puts the first of `objects` on this CPU's main sheaf. Returns how many fitted, 0 if the slot is
+/// unavailable.
 #[inline]
 pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -238,7 +276,7 @@ pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
         }
         return bulk::push_batch(slot0(offset), sections::rseq_offset(), objects);
     }
-    // The first one on top, as the section puts them.
+    // Push in reverse, so that the first lies on top, as the section leaves them.
     with_main(offset, |sheaf| {
         let fit = &objects[..objects.len().min(sheaf.free())];
         fit.iter().rev().take_while(|&&object| sheaf.push(object)).count()
@@ -246,15 +284,16 @@ pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
     .unwrap_or(0)
 }
 
-/// Runs `f` on the main sheaf under the portable lock. The null sheaf pops nothing and takes nothing.
+/// Runs `f` on the main sheaf under the portable lock. The null sheaf is both empty and full, so it
+/// may be passed to `f`.
 #[inline]
 fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
     let cpu = lock::this_cpu();
     lock::with_slot(cpu, offset, |slot| {
         let [main, spare] = area::side_order(cpu, offset, *slot);
-        #[expect(unsafe_code, reason = "adopts the slot's sheaf for the length of the lock")]
-        // SAFETY: the slot's main word is the top of a sheaf that belongs to this slot; the lock makes this
-        // thread its owner until the top is stored back below.
+        #[expect(unsafe_code, reason = "owns the slot's sheaf while it holds the lock")]
+        // SAFETY: the slot's main word is the top of a sheaf that the slot owns. The CPU lock makes
+        // this thread its owner until the top is stored back below.
         let mut sheaf = unsafe { Sheaf::from_top(main) };
         let result = f(&mut sheaf);
         *slot = area::side_order(cpu, offset, [sheaf.into_top(), spare]);
@@ -262,7 +301,7 @@ fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
     })
 }
 
-/// This CPU's slot at this moment; `None` when it is unavailable.
+/// Reads this CPU's slot as of one moment; `None` if it is unavailable.
 #[inline]
 pub(crate) fn read(offset: u16) -> Option<View> {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -274,8 +313,9 @@ pub(crate) fn read(offset: u16) -> Option<View> {
     lock::with_slot(cpu, offset, |slot| View::of(cpu, offset, *slot))
 }
 
-/// Makes `main` and `spare` this CPU's sheaves if they are still what `view` says and the thread still runs
-/// there. On true the caller owns the sheaves of the view that are not in the new pair.
+/// Makes `main` and `spare` this CPU's sheaves if the slot still matches `view` and the thread
+/// still runs on that CPU. On true, the caller owns the sheaves of the view that are not in the new
+/// pair.
 #[inline]
 pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> bool {
     let old = area::side_order(view.cpu, offset, [view.main, view.spare]);
@@ -294,14 +334,15 @@ pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> b
     .unwrap_or(false)
 }
 
-/// The CPU that this thread runs on, for choosing a node; always below the reserved areas.
+/// Returns the CPU that this thread runs on, for choosing a node. The number is always below that
+/// of the reserved areas.
 #[inline]
 pub(crate) fn this_cpu() -> CpuId {
     lock::this_cpu()
 }
 
-/// Called on slow paths: registers the thread with rseq where that is our business. True if it just did, so
-/// that the fast path is worth another try.
+/// Registers the thread with rseq if the allocator registers threads itself. Called on slow paths.
+/// Returns true if it registered the thread just now, so the caller may retry the fast path.
 #[inline]
 pub(crate) fn adopt_thread() -> bool {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -311,7 +352,7 @@ pub(crate) fn adopt_thread() -> bool {
     false
 }
 
-/// The sheaf that a top address of a slot stands for, `None` for the null sheaf.
+/// Turns the top address of a slot into an owned sheaf; `None` for the null sheaf.
 ///
 /// # Safety
 /// The caller owns the sheaf: it has just exchanged it out of a slot.
@@ -320,6 +361,6 @@ pub(crate) unsafe fn owned(top: usize) -> Option<Sheaf> {
     if top == null_top() {
         return None;
     }
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller owns the sheaf, by the contract of this function.
     Some(unsafe { Sheaf::from_top(top) })
 }

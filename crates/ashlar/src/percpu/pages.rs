@@ -1,25 +1,27 @@
-//! Per-CPU page lists: free runs of pages that a CPU keeps before the zone, as the kernel's page allocator does.
+//! Per-CPU page lists: free runs of pages in front of the zone, as in the kernel's page allocator.
 //!
-//! Engines that take one slab at a time, and kmalloc where it hands out pages, would take the zone lock for each. Worse,
-//! two CPUs would be handed neighbouring pages by turns, whose class words and page heads share cache lines, and both
-//! write them. A CPU's list takes a batch of neighbours under one zone lock and gives half of what it has back when it
-//! has too many. The default engine does without: it takes and gives many slabs at once.
+//! Engines that take one slab at a time, and size classes that hand out pages, would take the zone
+//! lock for each. Worse, two CPUs would take neighbouring pages in turn, whose class words and page
+//! heads share cache lines that both write. So a list takes a batch of neighbours under one zone
+//! lock, and returns half of its runs when it is full. The default engine does not use the lists,
+//! because it takes and returns many slabs at once.
 //!
 //! Owns: the lists, in metadata memory, one entry for each CPU that has an area.
 //!
-//! Invariants: a run on a list is free for nobody else (its bits in the block are taken, its class words are
-//! [`crate::pages::memmap::ClassWord::FREE`]); all runs of a list are of its CPU's node and order; a list holds at most
-//! [`HIGH_PAGES`] pages.
+//! Invariants: a run on a list is taken in its block, and its class words are
+//! [`crate::pages::memmap::ClassWord::FREE`], so no other code uses it. All runs of a list are of
+//! its CPU's node and its order. A list holds at most [`HIGH_PAGES`] pages.
 //!
-//! Lock: the *page list lock*, one for each CPU. Only fork and [`drain`] wait for it; who finds it taken, because the
-//! thread was moved or interrupted by a signal handler, goes to the zone. Nothing is taken under it.
+//! Lock: the *page list lock*, one for each CPU. Only fork and [`drain`] block on it. A thread that
+//! finds it taken, because it was migrated or runs in a signal handler, goes to the zone. No other
+//! lock is taken under it.
 //!
 //! | a run | from | to |
 //! |---|---|---|
-//! | arrives | the zone, a batch at a time | the list of the CPU that asked; the first goes to the caller |
-//! | arrives | a caller who gives it back | the list of the CPU where he runs, if the run is of its node |
-//! | leaves | a list that is full: the older half | the zone, under one lock |
-//! | leaves | all lists: before the zone grows, when the program is idle, when memory ends | the zone |
+//! | arrives | the zone, a batch at a time | this CPU's list; the first run goes to the caller |
+//! | arrives | a caller that frees it | the list of this CPU, if the run is of its node |
+//! | leaves | a full list: the older half | the zone, under one lock |
+//! | leaves | all lists, before the zone grows, when idle or out of memory | the zone |
 
 use super::area::PERCPU;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
@@ -29,16 +31,16 @@ use crate::pages::zone::{PageRun, RunAlign, ZONE};
 
 /// Orders that have a list: those that the kernel does not call costly.
 const ORDERS: usize = 4;
-/// Pages that a list holds at most.
+/// Most pages on a list.
 const HIGH_PAGES: usize = 64;
-/// Pages that come or go at once.
+/// Pages that move between a list and the zone at once.
 const BATCH_PAGES: usize = HIGH_PAGES / 2;
 
 /// The lists of one CPU.
 #[repr(align(128))]
 pub(crate) struct PageLists(SpinLock<[List; ORDERS]>);
 
-/// Free runs of one order; the last is used first.
+/// Free runs of one order; the newest is used first.
 #[derive(Clone, Copy)]
 struct List {
     runs: [PageRun; HIGH_PAGES],
@@ -53,7 +55,7 @@ impl List {
         Some(self.runs[self.count])
     }
 
-    /// Adds a run; false when the list has `most` already.
+    /// Adds a run. Returns false if the list already has `most`.
     fn push(&mut self, run: PageRun, most: usize) -> bool {
         let room = self.count < most;
         if room {
@@ -63,7 +65,7 @@ impl List {
         room
     }
 
-    /// Takes the `n` oldest runs.
+    /// Takes as many of the oldest runs as `out` has places, and returns their number.
     fn take_oldest(&mut self, out: &mut [PageRun]) -> usize {
         let n = out.len().min(self.count);
         out[..n].copy_from_slice(&self.runs[..n]);
@@ -73,18 +75,20 @@ impl List {
     }
 }
 
-/// The entries, one for each CPU; none before somebody wants them and where there was no memory for them.
+/// The entries, one for each CPU. There are none before [`want`], or if there was no memory for
+/// them.
 static ENTRIES: AtomicPtr<PageLists> = AtomicPtr::new(core::ptr::null_mut());
 static NR_ENTRIES: AtomicUsize = AtomicUsize::new(0);
 
-/// Says that lists will be used: they are made when the first asks. Under the registry lock, so by one thread, and before or
-/// after a fork. Without memory for them everybody goes to the zone.
+/// Makes the lists. The caller holds the registry lock, so one thread runs this, and never during a
+/// fork. If there is no memory for the lists, all callers go to the zone.
 pub(crate) fn want() {
     if !entries().is_empty() {
         return;
     }
     let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
-    // Not written to: zeros are entries with free locks and empty lists, and what no CPU uses stays untouched.
+    // The memory is not written to: zeros are entries with free locks and empty lists. So the
+    // entries of unused CPUs stay untouched.
     if let Some(zeroed) = META.alloc(cpus * size_of::<PageLists>(), align_of::<PageLists>()) {
         ENTRIES.store(zeroed.as_ptr().cast(), Ordering::Relaxed);
         NR_ENTRIES.store(cpus, Ordering::Release);
@@ -96,26 +100,28 @@ fn entries() -> &'static [PageLists] {
     if count == 0 {
         return &[];
     }
-    #[expect(unsafe_code, reason = "reads the array that want published")]
-    // SAFETY: `want` stored zeroed memory for so many entries, which lives for ever; all of it is plain numbers, and zero
-    // is a value of each of them. They are only used through their locks.
+    #[expect(unsafe_code, reason = "reads the array that `want` published")]
+    // SAFETY: `want` stored the address of zeroed memory for `count` entries, which is never freed.
+    // All fields are plain numbers for which zero is valid. They are only accessed through their
+    // locks.
     unsafe {
         core::slice::from_raw_parts(ENTRIES.load(Ordering::Relaxed), count)
     }
 }
 
-/// The lists of the CPU where this thread runs, and its node.
+/// Returns the lists of the CPU that this thread runs on, and the CPU's node.
 fn here() -> Option<(&'static PageLists, NodeId)> {
     let cpu: CpuId = super::this_cpu();
     Some((entries().get(cpu.0 as usize)?, PERCPU.node_of(cpu)))
 }
 
-/// Most runs of an order on a list.
+/// Returns the most runs of an order on a list.
 const fn most(order: Order) -> usize {
     HIGH_PAGES >> order.0
 }
 
-/// A run of `order` on `node`, aligned to its size: off this CPU's list, else of the zone.
+/// Takes a run of `order` on `node`, aligned to its size, off this CPU's list, else from the zone.
+#[place(cold)]
 pub(crate) fn alloc(node: NodeId, order: Order) -> Option<PageRun> {
     let own = here().filter(|(_, home)| *home == node && usize::from(order.0) < ORDERS);
     let Some((lists, _)) = own else {
@@ -130,22 +136,23 @@ pub(crate) fn alloc(node: NodeId, order: Order) -> Option<PageRun> {
         }
         None => return ZONE.alloc(node, order.pages(), RunAlign::Aligned),
     }
-    // Not under the lock of the list: the zone may ask everybody for memory, this list too.
+    // The list's lock is not held here, because the zone may drain all lists, including this one,
+    // to find memory.
     let mut runs = [NO_RUN; BATCH_PAGES];
     let got = ZONE.alloc_many(node, order, BATCH_PAGES >> order.0, &mut runs);
     let (&first, rest) = runs[..got].split_first()?;
-    // From the end, so that they are handed out in the order of their addresses.
+    // Push from the end, so that the runs are handed out in the order of their addresses.
     let mut kept = 0;
     if let Some(mut lists) = lists.0.try_lock() {
         kept = rest.iter().rev().take_while(|&&run| lists[list].push(run, most(order))).count();
     }
-    // Somebody else filled the list meanwhile.
+    // Return the runs that do not fit, because another thread has filled the list meanwhile.
     to_zone(order, &rest[..rest.len() - kept]);
     Some(first)
 }
 
-/// Gives a run of `order` back, whatever it holds: to this CPU's list, or to the zone. True when enough free memory of the
-/// zone is resident to be worth the reaper's while.
+/// Returns a run of `order` to this CPU's list, or to the zone; its contents do not matter. Returns
+/// true if the zone has enough free resident memory for the reaper to trim.
 pub(crate) fn free(page: PageIndex, order: Order) -> bool {
     let own = here().filter(|(_, home)| *home == ZONE.node_of(page) && usize::from(order.0) < ORDERS);
     let Some(mut lists) = own.and_then(|(lists, _)| lists.0.try_lock()) else {
@@ -163,7 +170,8 @@ pub(crate) fn free(page: PageIndex, order: Order) -> bool {
     to_zone(order, &oldest[..taken])
 }
 
-/// Gives runs of one node back to the zone; as [`free`].
+/// Returns runs of one node to the zone. The result is that of [`free`].
+#[place(cold)]
 fn to_zone(order: Order, runs: &[PageRun]) -> bool {
     let mut pages = [(PageIndex::NONE, 0); BATCH_PAGES];
     for (at, run) in pages.iter_mut().zip(runs) {
@@ -172,12 +180,13 @@ fn to_zone(order: Order, runs: &[PageRun]) -> bool {
     ZONE.free_many(&pages[..runs.len()])
 }
 
-/// Gives the runs of all CPUs back to the zone; true if there were any.
+/// Returns the runs of all CPUs to the zone. Returns true if there were any.
 pub(crate) fn drain() -> bool {
     !entries().is_empty() && drain_all()
 }
 
 #[inline(never)]
+#[place(cold)]
 fn drain_all() -> bool {
     let mut any = false;
     for lists in entries() {
@@ -196,7 +205,7 @@ fn drain_all() -> bool {
     any
 }
 
-/// Pages on all lists.
+/// Returns the number of pages on all lists.
 pub(crate) fn held_pages() -> usize {
     let pages = |lists: &PageLists| {
         let lists = lists.0.lock();

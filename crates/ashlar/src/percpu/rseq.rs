@@ -1,14 +1,18 @@
-//! Finding, or making, this thread's rseq registration; and the proof that aborts happen.
+//! Finds or makes this thread's rseq registration, and tests that the kernel aborts sections.
 //!
 //! | C library | what is done |
 //! |---|---|
-//! | glibc 2.35 and later | it registers every thread and publishes where (`__rseq_offset`, `__rseq_size`): that is used as it is |
-//! | the same, told not to (`glibc.pthread.rseq=0`) | nothing: the program may want to register an area itself. With `percpu=rseq`, as below |
-//! | glibc before 2.35 | each thread registers an area of our own in its static TLS, at its first slow path |
-//! | musl | nothing: a detached thread unmaps its TLS and makes one more system call, after which the kernel writes there |
+//! | glibc since 2.35 | uses its registration, published in `__rseq_offset` and `__rseq_size` |
+//! | the same with `glibc.pthread.rseq=0` | nothing, unless `percpu=rseq` asks for the next row |
+//! | glibc before 2.35 | each thread registers an area in our static TLS at its first slow path |
+//! | musl | nothing: see below |
 //!
-//! glibc unmaps a thread's TLS when the kernel says that the thread is gone: so an area there may
-//! stay registered. Source: the ABI in `linux/rseq.h`, and glibc's manual, "Restartable Sequences".
+//! With `glibc.pthread.rseq=0` the program may want to register an area of its own. In musl, a
+//! detached thread unmaps its TLS and then makes one more system call, after which the kernel would
+//! write to the area. glibc unmaps a thread's TLS after the kernel has reported the thread's exit,
+//! so an area there may stay registered.
+//!
+//! Sources: the ABI in `linux/rseq.h`, and the glibc manual, "Restartable Sequences".
 #![allow(unsafe_code, reason = "system calls and thread-local memory")]
 
 use core::arch::{asm, global_asm};
@@ -19,10 +23,11 @@ use super::area::PERCPU;
 use super::sections::SIGNATURE;
 use crate::base::sync::{AtomicU32, Ordering};
 
-// Our own area: 32 bytes of static TLS whose CPU number starts as "uninitialised" (-1). Initial-exec access,
-// so the offset from the thread pointer is one constant for all threads. In the mode `lock` sections store to this
-// area and find the gate closed. (The offset cannot stand in `PERCPU` from the start: a word of data that holds it
-// is a relocation that linkers refuse in shared libraries. So entry points must not reach a section before the boot.)
+// Our own area: 32 bytes of static TLS whose CPU number starts as "uninitialised" (-1). The access
+// is initial-exec, so the offset from the thread pointer is one constant for all threads. In the
+// mode `lock`, sections store to this area and find the gate closed. `PERCPU` cannot hold the
+// offset from the start: that needs a relocation in data which linkers refuse in shared libraries.
+// So entry points must not reach a section before start-up.
 global_asm!(
     ".pushsection .tdata.ashlar_rseq, \"awT\", @progbits",
     ".balign 32",
@@ -44,8 +49,8 @@ fn own_offset() -> isize {
     offset
 }
 
-/// The registration that the C library tells of: offset from the thread pointer and size; the size
-/// is 0 where it was told not to register. `None` where it knows nothing of rseq.
+/// Returns the C library's registration: the offset from the thread pointer and the size. The size
+/// is 0 if glibc was told not to register. `None` if the C library does not support rseq.
 fn of_c_library() -> Option<(isize, u32)> {
     let offset = crate::address_of!("__rseq_offset").cast::<isize>();
     let size = crate::address_of!("__rseq_size").cast::<u32>();
@@ -56,7 +61,8 @@ fn of_c_library() -> Option<(isize, u32)> {
     Some(unsafe { (*offset, *size) })
 }
 
-/// This thread's rseq area at `offset`: `[cpu_id_start, cpu_id]`.
+/// Reads the CPU number, `cpu_id`, of this thread's rseq area at `offset`; negative if the area is
+/// not registered.
 fn cpu_id(offset: isize) -> i32 {
     let cpu: i32;
     // SAFETY: reads the second word of the thread's rseq area.
@@ -64,31 +70,31 @@ fn cpu_id(offset: isize) -> i32 {
     cpu
 }
 
-/// Registers our own area for the calling thread; true when it is registered now.
+/// Registers our own area for the calling thread. Returns true if it is registered now.
 fn register_own() -> bool {
     let offset = own_offset();
     if cpu_id(offset) >= 0 {
         return true;
     }
-    let area = crate::base::os::thread::id().wrapping_add_signed(offset);
-    // SAFETY: the area is 32 aligned bytes of this thread's static TLS, alive until the thread ends; the
-    // kernel drops the registration at thread exit.
+    let area = crate::base::os::thread_id::id().wrapping_add_signed(offset);
+    // SAFETY: the area is 32 aligned bytes of this thread's static TLS, which lives until the
+    // thread ends. The kernel drops the registration at thread exit.
     unsafe { syscall!(Sysno::rseq, area, OWN_BYTES, 0, SIGNATURE) }.is_ok()
 }
 
-/// Bytes of our own area: those of the original ABI, which every kernel takes.
+/// Bytes of our own area: the size of the original ABI, which every kernel accepts.
 const OWN_BYTES: u32 = 32;
 
-/// True when our own area is the one in use, so that threads must register themselves.
+/// Not 0 if our own area is in use, so that threads must register themselves.
 static OWN: AtomicU32 = AtomicU32::new(0);
 
-/// Lets sections store to our own area: what they do until a registration is published.
+/// Points sections to our own area, which they store to until a registration is published.
 pub(crate) fn use_own_area() {
     PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
 }
 
-/// A thread's registration with the kernel, or what was one. Neither copied nor sent to another
-/// thread, since it is put back once, in the thread that had it.
+/// A thread's registration with the kernel, or a former one. It is neither copied nor sent to
+/// another thread, because the thread that had it puts it back, once.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Registration {
@@ -101,19 +107,19 @@ impl Registration {
     /// No registration.
     pub(crate) const NONE: Registration = Registration { area: core::ptr::null_mut(), bytes: 0 };
 
-    /// Takes the calling thread's registration away. `None` when that fails: then the thread is
-    /// registered as before.
+    /// Removes the calling thread's registration. If that fails, returns `None` and the thread
+    /// stays registered.
     ///
-    /// The kernel wants the size that was registered. glibc says how much of the area means
-    /// something: 32 bytes, then the kernel's feature size (20, 28, 33 by now), and registers that
-    /// or 32, whichever is more.
+    /// The kernel demands the size that was registered. `__rseq_size` is the part of the area in
+    /// use: 32, or in newer glibc the kernel's feature size (20, 28 or 33 so far). glibc registers
+    /// that size or 32, whichever is larger.
     pub(crate) fn take() -> Option<Registration> {
         let area =
-            crate::base::os::thread::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8;
+            crate::base::os::thread_id::id().wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)) as *mut u8;
         let told = of_c_library().map_or(0, |(_, size)| size);
         [told, feature_size(), 0].into_iter().map(|size| size.max(OWN_BYTES)).find_map(|bytes| {
             // SAFETY: the kernel compares the address and the size with those of the registration,
-            // and forgets it.
+            // and drops it.
             unsafe { syscall!(Sysno::rseq, area, bytes, UNREGISTER, SIGNATURE) }.ok()?;
             Some(Registration { area, bytes })
         })
@@ -127,7 +133,7 @@ impl Registration {
         }
     }
 
-    /// Whether there is one.
+    /// Returns whether there is a registration.
     pub(crate) fn is_some(&self) -> bool {
         !self.area.is_null()
     }
@@ -135,8 +141,8 @@ impl Registration {
 
 const UNREGISTER: u32 = 1;
 
-/// Finds or makes the calling thread's registration and publishes its offset; `asked` if the user
-/// wants rseq by name. Called once, by the boot.
+/// Finds or makes the calling thread's registration and publishes its offset. `asked` is true if
+/// the user asked for rseq by name. Called once, at start-up.
 pub(crate) fn init(asked: bool) -> bool {
     let told = of_c_library();
     if let Some((offset, size)) = told
@@ -155,13 +161,14 @@ pub(crate) fn init(asked: bool) -> bool {
     false
 }
 
-/// Registers the calling thread if that is our business and has not happened; true if it just did.
+/// Registers the calling thread if the allocator registers threads itself and has not registered
+/// this one. Returns true if it did so now.
 pub(crate) fn register_thread() -> bool {
     OWN.load(Ordering::Relaxed) != 0 && cpu_id(own_offset()) < 0 && register_own()
 }
 
-/// Pretends a registration: the fast paths run on CPU 0, unprotected. For one thread only: for counting
-/// instructions under tools that know no rseq, and for the simulator of aborts.
+/// Fakes a registration: the fast paths run as on CPU 0, unprotected. For one thread only: for
+/// counting instructions under tools without rseq, and for the simulator of aborts.
 pub(crate) fn emulate() {
     let offset = own_offset();
     // SAFETY: writes CPU number 0 into this thread's own, unregistered area.
@@ -173,52 +180,56 @@ pub(crate) fn emulate() {
 const REGISTER_EXPEDITED_RSEQ: u32 = 1 << 8;
 const EXPEDITED_RSEQ: u32 = 1 << 7;
 
-/// True if the kernel describes its rseq area in the auxiliary vector, as Linux does since 6.3 and no emulator is known
-/// to. Its word that sections are aborted is then taken without the self-test, which costs a short-lived program on a
-/// busy machine several milliseconds.
+/// Returns true if the kernel describes its rseq area in the auxiliary vector. Linux does since
+/// 6.3, and no known emulator does. Such a kernel aborts sections, so start-up skips the self-test,
+/// which costs a short-lived program on a busy machine several milliseconds.
 pub(crate) fn is_described() -> bool {
     feature_size() != 0
 }
 
-/// Bytes of the area that this kernel uses; 0 if it does not tell.
+/// Returns the bytes of the area that this kernel uses; 0 if the kernel does not publish them.
 fn feature_size() -> u32 {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) as u32 }
 }
 
-/// Registers the process for [`fence`]; false where the kernel (before 5.10) or a filter refuses.
+/// Registers the process for [`fence`]. Returns false if the kernel (before 5.10) or a filter
+/// refuses.
 pub(crate) fn register_fence() -> bool {
     crate::base::os::membarrier(REGISTER_EXPEDITED_RSEQ)
 }
 
-/// Aborts every critical section of this process that runs at this moment on any CPU.
+/// Aborts every critical section of this process that is running on any CPU. Returns false if the
+/// kernel refuses.
 pub(crate) fn fence() -> bool {
     crate::base::os::membarrier(EXPEDITED_RSEQ)
 }
 
-/// Stack and state of the self-test's helper; the helper is a bare clone that only makes system calls.
+/// Stack and state of the self-test's helper, a bare clone that only makes system calls.
 #[repr(C, align(64))]
 struct Helper {
     stack: [u64; 64],
-    /// How long the helper sleeps at a time.
+    /// How long the helper sleeps each time.
     nap: libc::timespec,
     stop: AtomicU32,
     tid: AtomicU32,
-    /// Calls of membarrier that came back.
+    /// Calls of membarrier that have returned.
     fences: AtomicU32,
 }
 
-/// Shows that a thread inside a critical section is aborted when the kernel is asked for it.
+/// Tests that the kernel aborts a critical section on request.
 ///
-/// A helper thread, a bare `clone` without TLS, sleeps for a few microseconds and calls membarrier, again and again,
-/// beside a section that spins until it is aborted. Where both share a CPU the helper's waking preempts the section,
-/// which must abort it as well: so the answer is there in about a tenth of a millisecond, on
-/// busy machines too. False if
-/// no abort came though the helper's calls did; true also when the helper could not be started, or got no CPU: then
-/// nothing was shown either way, and the kernel's word is all there is.
+/// The helper thread is a bare `clone` without TLS. It sleeps for a few microseconds and calls
+/// membarrier, in a loop, while this thread spins in a section until it is aborted. If both share a
+/// CPU, the wake-up of the helper preempts the section, which must abort it too. So the test takes
+/// about a tenth of a millisecond, on busy machines too.
+///
+/// Returns false if the helper's calls returned but no abort came. Returns true also if the helper
+/// could not be started or got no CPU. Then the test has shown nothing, and the allocator relies on
+/// the kernel's ABI.
 pub(crate) fn self_test() -> bool {
-    // The helper has no stack to speak of: no signal handler may run on it.
+    // The helper's stack is too small for a signal handler.
     crate::base::os::with_signals_blocked(self_test_unsignalled)
 }
 
@@ -239,9 +250,9 @@ fn self_test_unsignalled() -> bool {
         | libc::CLONE_CHILD_CLEARTID;
     let top = (&raw mut helper.stack).cast::<u64>().wrapping_add(64);
     let started: isize;
-    // SAFETY: the child runs on its own stack (which it does not even use), touches only registers and the words
-    // `nap`, `fences` and `stop`, and ends by the exit system call; CLONE_CHILD_CLEARTID zeroes `tid` when it is gone,
-    // which is waited for below, so `helper` outlives it.
+    // SAFETY: the child runs on its own stack, which it does not use. It touches only registers and
+    // the words `nap`, `fences` and `stop`, and ends by the exit system call. CLONE_CHILD_CLEARTID
+    // then zeroes `tid`, which the caller waits for, so `helper` outlives the child.
     unsafe {
         asm!(
             "syscall",
@@ -297,19 +308,20 @@ fn self_test_unsignalled() -> bool {
     aborted
 }
 
-/// Spins inside a section for about a tenth of a millisecond at a time, with the CPU given up in between. False only if
-/// fences came and went during several of these times and none aborted the section.
+/// Spins inside a section for about a tenth of a millisecond at a time, and yields the CPU in
+/// between. Returns false only if several of these rounds each saw a complete membarrier call and
+/// none aborted the section.
 fn was_aborted(fences: &AtomicU32) -> bool {
     let mut unaborted = 0;
     for _ in 0..30 {
-        // Where there is one CPU for both, the helper gets to its sleep now.
-        // SAFETY: the call takes no arguments.
+        // If both threads share one CPU, the helper reaches its sleep now. SAFETY: the call takes
+        // no arguments.
         let _ = unsafe { syscall!(Sysno::sched_yield) };
         let before = fences.load(Ordering::Acquire);
         if spin_until_aborted(PERCPU.rseq_offset.load(Ordering::Relaxed), 200_000) {
             return true;
         }
-        // The first may have begun before the section; the second did not.
+        // The first call may have begun before the section; the second did not.
         unaborted += u32::from(fences.load(Ordering::Acquire).wrapping_sub(before) >= 2);
         if unaborted == 3 {
             return false;
@@ -318,11 +330,11 @@ fn was_aborted(fences: &AtomicU32) -> bool {
     true
 }
 
-/// Spins `rounds` times at most inside a section; true if it was aborted.
+/// Spins inside a section for at most `rounds` rounds. Returns true if it was aborted.
 fn spin_until_aborted(offset: isize, rounds: u64) -> bool {
     let left: u64;
-    // SAFETY: the section only counts a register down; its handler leaves the count as it is and goes on
-    // behind the section. The signature stands before the handler.
+    // SAFETY: the section only counts a register down. Its abort handler makes the count odd, so
+    // not 0, and continues after the section. The signature stands before the handler.
     unsafe {
         asm!(
             ".pushsection __rseq_cs, \"aw\"",

@@ -1,42 +1,45 @@
 //! The critical sections for x86-64, as restartable sequences.
 //!
-//! A section is a stretch of instructions that ends in one store, the commit. If the thread is preempted,
-//! migrated or signalled before the commit, the kernel does not let it go on but sends it to the abort
-//! handler, which leaves by the way of a closed gate. So a section always sees its CPU's slot as if it were alone on
-//! that CPU, without a lock and without an atomic read-modify-write.
+//! A section is a range of instructions that ends in one store, the commit. If the thread is
+//! preempted, migrated or signalled before the commit, the kernel sends it to the abort handler,
+//! which leaves in the same way as a closed gate does. So a section has exclusive access to its
+//! CPU's slot on that CPU, without a lock and without an atomic read-modify-write.
 //!
-//! A handler that started its section again would be shorter, and a thread under a debugger's single steps would
-//! never get out: each step is an abort. Leaving costs one operation without sheaves for each abort, and an abort
-//! is rarer than a context switch.
+//! A handler that restarts its section would be shorter. But a thread under a debugger's single
+//! steps would never leave, because each step is an abort. Leaving costs one operation without
+//! sheaves per abort, and aborts are rarer than context switches.
 //!
-//! Rules kept by every section here (Linux `Documentation/userspace-api/rseq.rst`):
-//! * the only rseq field written is `rseq_cs`; the CPU number is read inside the section;
-//! * no system call, no call, no stack access inside;
-//! * the 4-byte signature stands right before the abort handler, which lies in a cold section;
-//! * inputs are unchanged when the handler leaves, and what was stored before the commit is nothing to anybody, or is undone;
-//! * the gate is compared inside the section, so that a stop (see [`super::drain`]) is seen by whoever commits.
+//! Rules of every section (see Linux `Documentation/userspace-api/rseq.rst`):
+//! * The only rseq field written is `rseq_cs`; the CPU number is read inside the section.
+//! * There is no system call, no call and no stack access inside.
+//! * The 4-byte signature stands right before the abort handler, which lies in a cold section.
+//! * Inputs are unchanged when the handler leaves. Stores before the commit are to words that no
+//!   other code reads, or are undone.
+//! * The gate is compared inside the section, so a section that commits has seen a stop (see
+//!   [`super::drain`]).
 //!
-//! The commit of `pop` and `push` is an addition to the slot's main word in memory: one instruction, so it
-//! happens entirely or not at all as far as this CPU can tell, and no other CPU writes that word.
-//! The commit of `exchange` is one 16-byte store: for the same reason it need not be atomic on the bus.
+//! The commit of `pop` and `push` adds to the slot's main word in memory. It is one instruction, so
+//! on this CPU it happens entirely or not at all, and no other CPU writes that word. The commit of
+//! `exchange` is one 16-byte store, which need not be atomic on the bus for the same reason.
 //!
-//! The same text makes the naked entry points of [`crate::kmalloc`] and the inlined sections of a cache: the
-//! macros take the names of the registers.
+//! The macros take the names of the registers, because the naked entry points of the size classes
+//! and the inlined sections of a cache use the same text.
 #![allow(unsafe_code, reason = "inline assembly")]
 
 use core::arch::asm;
 
 use super::area::{AREA_SHIFT, PERCPU, PerCpu};
 
-/// Signature that the kernel demands before an abort handler; glibc registers with the same one.
+/// Signature that the kernel requires before an abort handler; glibc registers with the same one.
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;
 pub(crate) const GATE: usize = core::mem::offset_of!(PerCpu, gate);
 
-/// Opens a section: its descriptor, and the store that arms it. `$t` is a scratch register, `$off` holds the
-/// offset of the rseq area.
+/// Opens a section: emits its descriptor and the store that arms it. `$t` is a scratch register;
+/// `$off` holds the offset of the rseq area.
 ///
-/// The descriptor and the abort handler lie in input sections of their own, which the number makes: in one for all, each descriptor would
-/// keep the functions of all in a library that calls one, and what those use (kmalloc's table of sizes in a library of malloc).
+/// Each descriptor and abort handler has an input section of its own, named by the number. A common
+/// input section would keep all functions with sections in every program that links one of them,
+/// together with what those functions use.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! section_open {
@@ -55,7 +58,8 @@ macro_rules! section_open {
         )
     };
 }
-/// Closes a section right after its commit, and lays down the abort handler, which leaves for `$out`, after the instructions `$undo`.
+/// Closes a section right after its commit, and emits the abort handler. The handler runs the
+/// instructions `$undo` and leaves for `$out`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! section_close {
@@ -73,7 +77,7 @@ macro_rules! section_close {
         )
     };
 }
-/// Loads this CPU's number into `$t32` and leaves for `$out` unless the gate lets it pass.
+/// Loads this CPU's number into `$t32`, and leaves for `$out` unless it is below the gate.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! section_cpu {
@@ -81,8 +85,11 @@ macro_rules! section_cpu {
         concat!("mov ", $t32, ", fs:[", $off, " + 4]\ncmp ", $t32, ", ", $gate, "\njae ", $out, "\n")
     };
 }
-/// Leaves for `$out` if the sheaf with the top in `$top`, whose lowest byte is `$low`, is full: if the word before the top is an info word. Those stand at
-/// multiples of 256 bytes, so the others need no look: they may be in another CPU's cache, as a store to them may wait for and a load may not.
+/// Leaves for `$out` if the sheaf with the top in `$top`, whose lowest byte is `$low`, is full.
+///
+/// A sheaf is full if the word before its top is an info word. Info words stand at multiples of 256
+/// bytes, so only a word at such an address is read. Other words may be in another CPU's cache,
+/// where a load would stall and the store that follows does not.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! section_room {
@@ -92,8 +99,8 @@ macro_rules! section_room {
 }
 pub(crate) use {section_close, section_cpu, section_open, section_room};
 
-/// Offset of the rseq area from the thread pointer. One load: the compiler, which does not see where `PERCPU` is
-/// defined, would look its address up first.
+/// Returns the offset of the rseq area from the thread pointer. It is one load in assembly, because
+/// the compiler, which does not see where `PERCPU` is defined, would load its address first.
 #[inline(always)]
 pub(crate) fn rseq_offset() -> isize {
     let offset: isize;
@@ -110,28 +117,29 @@ pub(crate) fn rseq_offset() -> isize {
     offset
 }
 
-/// The CPU that the kernel says this thread runs on; `None` where it does not say (the portable mode, a thread that is not
-/// registered yet) and for a CPU without an area.
+/// Returns the CPU that this thread runs on, by rseq. `None` in the portable mode, in a thread that
+/// is not registered yet, and on a CPU without an area.
 #[inline(always)]
 pub(crate) fn cpu() -> Option<u32> {
     if super::mode() == super::Mode::Lock {
         return None;
     }
     let cpu: u32;
-    // SAFETY: reads the second word of this thread's rseq area: its offset is that of an area of ours or of the C
-    // library's from before the start on.
+    // SAFETY: reads the second word of this thread's rseq area. From before start-up on, the offset
+    // is that of an area of ours or of the C library.
     unsafe {
         asm!("mov {0:e}, fs:[{1} + 4]", out(reg) cpu, in(reg) rseq_offset(), options(nostack, readonly, preserves_flags));
     }
     (cpu < PERCPU.cpus.load(crate::base::sync::Ordering::Relaxed)).then_some(cpu)
 }
 
-/// Where the main sheaf's word lies after CPU 0's slot, on the CPU whose number is in `{t}`: to `{t}`. `{v}` is free for use.
+/// Turns the CPU number in `{t}` into the offset of the main sheaf's word from CPU 0's slot. `{v}`
+/// is a scratch register.
 macro_rules! main_word {
     (plain) => {
         "shl {t}, {shift}"
     };
-    // The word with the number of the CPU's side; see `area`.
+    // The word whose number is the CPU's side; see `area`.
     (sided) => {
         "mov {v:e}, {t:e}\nand {v:e}, 1\nshl {t}, {shift}\nlea {t}, [{t} + {v}*8]"
     };
@@ -140,10 +148,10 @@ macro_rules! main_word {
 macro_rules! pop {
     ($layout:ident, $slot:ident, $rseq_offset:ident) => {{
         let object: usize;
-        // SAFETY: the section reads the slot of the CPU it runs on (below the gate, so inside the reserved areas)
-        // and the top entry of its main sheaf, which is always a readable word: an object, or the sentinel 0. It
-        // commits only after an object was read, to the entry below, which exists. An abort leaves as an empty
-        // sheaf does.
+        // SAFETY: the section reads the slot of the CPU it runs on; that CPU is below the gate, so
+        // the slot lies in the reserved areas. The top entry of its main sheaf is always a readable
+        // word, an object or the sentinel 0. The section commits only after it has read an object,
+        // so the entry below exists. An abort leaves as an empty sheaf does.
         unsafe {
             asm!(
                 section_open!("{t}", "{off}"),
@@ -176,8 +184,9 @@ macro_rules! pop {
 
 macro_rules! push {
     ($layout:ident, $slot:ident, $rseq_offset:ident, $object:ident) => {{
-        // SAFETY: as for `pop`; above each top is a free word or, if that is odd, the info word. The entry
-        // is written before the commit: an aborted write lands above the top, where nobody reads.
+        // SAFETY: as for `pop`. The word above a top is free or, if it is odd, the info word. The
+        // entry is written before the commit, so an aborted write lands above the top, where no
+        // section reads.
         unsafe {
             asm!(
                 section_open!("{t}", "{off}"),
@@ -204,34 +213,37 @@ macro_rules! push {
     }};
 }
 
-/// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot; 0 when it is empty, the gate is closed,
-/// or on an abort.
+/// Takes the top object of this CPU's main sheaf, where `slot` is the address of CPU 0's slot.
+/// Returns 0 if it is empty, the gate is closed, or the section is aborted.
 #[inline(always)]
 pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {
     pop!(plain, slot, rseq_offset)
 }
 
-/// As [`pop`], of a slot that [is sided](super::area::is_sided).
+/// As [`pop`], for a slot that [is sided](super::area::is_sided).
 pub(crate) fn pop_sided(slot: usize, rseq_offset: isize) -> usize {
     pop!(sided, slot, rseq_offset)
 }
 
-/// Puts an object on this CPU's main sheaf; false when it is full, the gate is closed, or on an abort.
+/// Puts an object on this CPU's main sheaf. Returns false if it is full, the gate is closed, or the
+/// section is aborted.
 #[inline(always)]
 pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
     push!(plain, slot, rseq_offset, object)
 }
 
-/// As [`push`], of a slot that [is sided](super::area::is_sided).
+/// As [`push`], for a slot that [is sided](super::area::is_sided).
 pub(crate) fn push_sided(slot: usize, rseq_offset: isize, object: usize) -> bool {
     push!(sided, slot, rseq_offset, object)
 }
 
-/// Reads this CPU's number and both words of its slot as of one moment; `None` when the gate is closed, or on an abort.
+/// Reads this CPU's number and both words of its slot as of one moment. `None` if the gate is
+/// closed or the section is aborted.
 #[inline]
 pub(crate) fn read(slot: usize) -> Option<(u32, [usize; 2])> {
     let (cpu, first, second): (u64, usize, usize);
-    // SAFETY: reads the slot of the current CPU, below the gate; writes nothing but `rseq_cs`.
+    // SAFETY: reads the slot of the current CPU, which is below the gate, and writes nothing but
+    // `rseq_cs`.
     unsafe {
         asm!(
             section_open!("{t}", "{off}"),
@@ -263,11 +275,13 @@ pub(crate) fn read(slot: usize) -> Option<(u32, [usize; 2])> {
     u32::try_from(cpu).ok().map(|cpu| (cpu, [first, second]))
 }
 
-/// Replaces both words of `cpu`'s slot if this thread runs there and they are what `old` says; false also on an abort.
+/// Replaces both words of `cpu`'s slot if this thread runs there and they equal `old`. Returns
+/// false also if the section is aborted.
 #[inline]
 pub(crate) fn exchange(slot: usize, cpu: u32, old: [usize; 2], new: [usize; 2]) -> bool {
-    // SAFETY: writes the slot of the CPU it runs on, which is compared with `cpu` and the gate inside the
-    // section; slots are 16-byte aligned. The new pair is built in a register before the section.
+    // SAFETY: writes the slot of the CPU it runs on, which is compared with `cpu` and the gate
+    // inside the section. Slots are 16-byte aligned. The new pair is built in a register before the
+    // section.
     unsafe {
         asm!(
             "movq {pair}, {new0}",

@@ -2,27 +2,38 @@
 //!
 //! ```text
 //!  word 0  1                                               capacity + 1
-//!  | info | free place .. | top object .. oldest object | 0 (sentinel) | ..
-//!                           ^ top
+//!  | info | free places .. | top object .. oldest object | 0 (sentinel) | ..
+//!                            ^ top
 //! ```
 //!
-//! Aligned to its size, growing downwards. A sheaf is handled by the address of its top entry alone: reading 0 there means empty
-//! (the sentinel), and an odd word before it means full: that is the info word, and no object has an odd address. So the fast paths need
-//! no counter, no limit and no size, and a smaller capacity only moves the sentinel.
+//! A sheaf is aligned to its size and grows downwards. It is handled by the address of its top
+//! entry alone:
 //!
-//! A sheaf takes a *sheaf page* of 2 KiB, or a half, a quarter, an eighth of one. The first info word of a sheaf page says which: it is the first word of the
-//! 2 KiB that an address lies in, whatever the sheaf. A page keeps its size of sheaves, and each size has a pool of its own.
+//! * A top entry of 0 means empty: it is the sentinel.
+//! * An odd word before the top means full: it is the info word, and no object has an odd address.
+//!
+//! So the fast paths need no counter, limit or size, and a smaller capacity only moves the
+//! sentinel.
+//!
+//! A sheaf takes a *sheaf page* of 2 KiB, or a half, a quarter or an eighth of one. All sheaves of
+//! a page have the same size for ever. The first word of the page, which is the info word of its
+//! first sheaf, records that size. So the size is found from any address in the page.
 //!
 //! | bits of the info word | |
 //! |---|---|
-//! | 0 | 1: no object |
-//! | 1..3 | of the first in a sheaf page: its [`SheafSize`]; constant |
+//! | 0 | 1, which no object address has |
+//! | 1..3 | in the first info word of a sheaf page: its [`SheafSize`]; constant |
 //! | 8..16 | capacity, plus one |
-//! | 16.. | the next sheaf of a list: its address, divided by that of the smallest sheaf |
+//! | 16.. | the next sheaf of a list: its address, divided by the bytes of the smallest sheaf |
+//!
+//! Owns: the pools of sheaves that no cache uses, one for each size.
+//!
+//! Lock: the *sheaf pool lock*, one for each pool; no other lock is taken under it.
 #![allow(unsafe_code, reason = "raw stacks of pointers")]
 
 use core::ptr::NonNull;
-// Not loom's: it protects nothing, but that another sheaf of the page is looked at while its owner changes the word.
+// Not loom's atomics, because the word orders nothing. It is atomic only because a CPU may read the
+// size from the page's first info word while the owner of that sheaf changes the other bits.
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::base::sync::prefetch;
@@ -38,34 +49,34 @@ pub(crate) const SHEAF_PAGE_BYTES: usize = 2 << 10;
 const WORD: usize = size_of::<u64>();
 /// Most objects in a sheaf: all words but the info word and the sentinel.
 pub const MAX_SHEAF_CAPACITY: usize = SHEAF_PAGE_BYTES / WORD - 2;
-/// Most objects in a sheaf that is half a sheaf page.
+/// Most objects in a sheaf of half a sheaf page.
 pub(crate) const HALF_SHEAF_CAPACITY: usize = SheafSize(1).most();
-/// Set in the word before the top of a full sheaf, and in that of no other.
+/// Set in the word before the top of a full sheaf, and of no other sheaf.
 pub(crate) const FULL_BIT: usize = 1;
 const SIZE_SHIFT: u32 = 1;
 const SIZE_BITS: u64 = 3 << SIZE_SHIFT;
 const CAPACITY_SHIFT: u32 = 8;
 const LINK_SHIFT: u32 = 16;
 const SMALLEST_BYTES: usize = SheafSize::SMALLEST.bytes();
-// The sections know it: see `section_room`.
+// `section_room` depends on this size.
 const _: () = assert!(SMALLEST_BYTES == 256);
-/// The info word of a sheaf without room, which is no part of a list.
+/// The info word of a sheaf of capacity 0 that is in no list.
 pub(crate) const NO_ROOM: u64 = info_of(0);
 
 const fn info_of(capacity: usize) -> u64 {
     FULL_BIT as u64 | (capacity as u64 + 1) << CAPACITY_SHIFT
 }
 
-/// Into how many sheaves a sheaf page is divided, as a power of two: so the size of each.
+/// The size of a sheaf: log2 of the number of sheaves that its sheaf page is divided into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SheafSize(u32);
 
 impl SheafSize {
-    /// A sheaf page that is one sheaf.
+    /// One sheaf takes the whole sheaf page.
     pub(crate) const WHOLE: SheafSize = SheafSize(0);
     const SMALLEST: SheafSize = SheafSize(3);
 
-    /// The smallest sheaves that hold `capacity` objects.
+    /// Returns the smallest size whose sheaves hold `capacity` objects.
     pub(crate) fn for_capacity(capacity: usize) -> SheafSize {
         let mut size = SheafSize::SMALLEST;
         while size != SheafSize::WHOLE && size.most() < capacity {
@@ -78,31 +89,31 @@ impl SheafSize {
         SHEAF_PAGE_BYTES >> self.0
     }
 
-    /// Most objects that a sheaf has room for: the largest capacity that it can be given.
+    /// Returns the most objects that a sheaf of this size can hold, which is its largest capacity.
     pub(crate) const fn most(self) -> usize {
         self.bytes() / WORD - 2
     }
 }
 
-/// A sheaf that one owner holds: no slot and no barn refers to it.
+/// A sheaf with one owner: no slot and no barn refers to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sheaf(NonNull<u64>);
 
-// SAFETY: a `Sheaf` is the only handle to its memory; moving it to another thread moves the ownership.
+// SAFETY: a `Sheaf` is the only handle to its memory, so moving it moves the ownership.
 unsafe impl Send for Sheaf {}
 
 impl Sheaf {
-    /// The sheaf whose top entry is at `top`.
+    /// Turns the address of a top entry into its sheaf.
     ///
     /// # Safety
     /// `top` is the top address of a sheaf that the caller owns from now on.
     #[inline]
     pub(crate) unsafe fn from_top(top: usize) -> Sheaf {
-        // SAFETY: tops are addresses inside a sheaf, never null.
+        // SAFETY: a top is an address inside a sheaf, never null.
         Sheaf(unsafe { NonNull::new_unchecked(top as *mut u64) })
     }
 
-    /// The address of the top entry; gives up ownership to whoever stores it.
+    /// Returns the address of the top entry and passes the ownership to the caller with it.
     #[inline]
     pub(crate) fn into_top(self) -> usize {
         self.0.as_ptr() as usize
@@ -114,61 +125,64 @@ impl Sheaf {
         self.0.as_ptr().map_addr(|a| a & !(bytes - 1))
     }
 
-    /// The size of the sheaves of its page.
+    /// Returns the size of the sheaves of its page.
     pub(crate) fn size(&self) -> SheafSize {
         let page = self.0.as_ptr().map_addr(|a| a & !(SHEAF_PAGE_BYTES - 1));
-        // SAFETY: the first word of each sheaf page is an info word, which is readable for ever and only accessed atomically.
+        // SAFETY: the first word of a sheaf page is an info word. It is never unmapped and only
+        // accessed atomically.
         let info = unsafe { &*page.cast::<AtomicU64>() }.load(Relaxed);
         SheafSize(((info & SIZE_BITS) >> SIZE_SHIFT) as u32)
     }
 
     fn info(&self) -> &AtomicU64 {
-        // SAFETY: the first word of a sheaf is its info word, which is readable for ever and only accessed atomically.
+        // SAFETY: the first word of a sheaf is its info word. It is never unmapped and only
+        // accessed atomically.
         unsafe { &*self.base().cast::<AtomicU64>() }
     }
 
-    /// Free places above the top.
+    /// Returns the number of free places above the top.
     #[inline]
     fn index(&self) -> usize {
         (self.0.as_ptr() as usize - self.base() as usize) / WORD - 1
     }
 
-    /// Most objects that it holds.
+    /// Returns the most objects that the sheaf holds.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
         usize::from((self.info().load(Relaxed) >> CAPACITY_SHIFT) as u8).saturating_sub(1)
     }
 
-    /// Objects in it.
+    /// Returns the number of objects in the sheaf.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        // The capacity of a sheaf that another looks at, owning nothing, may change under its eyes.
+        // If the caller does not own the sheaf, its owner may change the capacity meanwhile.
         self.capacity().saturating_sub(self.index())
     }
 
-    /// Objects that it still has room for; none in the null sheaf.
+    /// Returns how many more objects fit; 0 for the null sheaf.
     #[inline]
     pub(crate) fn free(&self) -> usize {
         self.index()
     }
 
-    /// The objects, top first.
+    /// Returns the objects, top first.
     #[inline]
     pub(crate) fn objects(&self) -> &[usize] {
-        // SAFETY: the words from the top to the sentinel hold `len` initialised pointers, and `&self` keeps
-        // the owner from changing them.
+        // SAFETY: the words from the top to the sentinel hold `len` initialised pointers, and
+        // `&self` keeps the owner from changing them.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), self.len()) }
     }
 
-    /// The whole room for objects, whatever it holds now: for filling an empty sheaf.
+    /// Returns the places for all `capacity` objects, used or not, to fill an empty sheaf.
     #[inline]
     pub(crate) fn room(&mut self) -> &mut [usize] {
         let capacity = self.capacity();
-        // SAFETY: words 1..=capacity belong to the sheaf, are initialised memory, and are ours.
+        // SAFETY: words 1..=capacity belong to the sheaf and are initialised; `&mut self` owns
+        // them.
         unsafe { core::slice::from_raw_parts_mut(self.base().add(1).cast(), capacity) }
     }
 
-    /// Declares that the last `len` words of the room hold its objects.
+    /// Sets the length: the last `len` words of the room are the objects.
     #[inline]
     pub(crate) fn set_len(&mut self, len: usize) {
         let top = self.base().wrapping_add(1 + self.capacity() - len);
@@ -178,25 +192,25 @@ impl Sheaf {
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<usize> {
-        // SAFETY: the top is a word of the sheaf: an object or the sentinel.
+        // SAFETY: the top is a word of the sheaf, either an object or the sentinel.
         let object = unsafe { self.0.read() };
         if object == 0 {
             return None;
         }
-        // SAFETY: below an object there is another or the sentinel.
+        // SAFETY: the word below an object is another object or the sentinel.
         self.0 = unsafe { self.0.add(1) };
         Some(object as usize)
     }
 
-    /// Puts an object on top; false when full.
+    /// Puts an object on top. Returns false if the sheaf is full.
     #[inline]
     pub(crate) fn push(&mut self, object: usize) -> bool {
-        // SAFETY: above every top there is a word of the sheaf: a free one, or the info word.
+        // SAFETY: the word above a top belongs to the sheaf: it is free, or the info word.
         let above = unsafe { self.0.sub(1) };
         if above.as_ptr() == self.base() {
             return false;
         }
-        // SAFETY: a free word of the sheaf, which is ours.
+        // SAFETY: the word is a free one of the sheaf, which `&mut self` owns.
         unsafe { above.write(object as u64) };
         self.0 = above;
         true
@@ -211,18 +225,20 @@ impl Sheaf {
         self.info().store(kept | ((link / SMALLEST_BYTES) as u64) << LINK_SHIFT, Relaxed);
     }
 
-    /// Writes a word of each cache line with objects, the word that is there: the lines are in this CPU's cache alone then.
+    /// Dirties each cache line that holds objects, which moves the lines into this CPU's cache.
     pub(crate) fn move_here(&mut self) {
         let objects = self.len();
         for at in (0..objects).step_by(CACHE_LINE / 8) {
-            // SAFETY: the words from the top to the sentinel are the sheaf's, which is ours.
+            // SAFETY: the words from the top to the sentinel belong to the sheaf, which `&mut self`
+            // owns.
             let word = unsafe { self.0.add(at) };
-            // SAFETY: as above. Volatile, or the compiler would see that nothing changes.
+            // SAFETY: as above. Volatile, because the compiler would drop a store of the same
+            // value.
             unsafe { word.write_volatile(word.read_volatile()) };
         }
     }
 
-    /// Lowers the capacity to the objects that it holds, of which there must be some: then it is full.
+    /// Lowers the capacity to the number of objects, which must not be 0. Then the sheaf is full.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn tighten(&mut self) {
         let (len, capacity) = (self.len(), self.capacity());
@@ -231,35 +247,36 @@ impl Sheaf {
         self.set_len(len);
     }
 
-    /// Gives an empty sheaf, which is in no list, another capacity: 1 to what its memory has room for.
+    /// Changes the capacity of an empty sheaf that is in no list, to 1 up to [`SheafSize::most`].
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         debug_assert!(capacity <= self.size().most(), "a sheaf has no room for its capacity");
         let size = self.info().load(Relaxed) & SIZE_BITS;
         self.info().store(info_of(capacity) | size, Relaxed);
-        // SAFETY: the word behind the room belongs to the sheaf, which is ours.
+        // SAFETY: the word behind the room belongs to the sheaf, which `&mut self` owns.
         unsafe { self.base().add(1 + capacity).write(0) };
         self.set_len(0);
     }
 }
 
-/// Sheaves that a list knows without a look at them.
+/// Newest sheaves of a list whose addresses and capacities the list itself caches.
 const NEAR: usize = 7;
 
 /// A stack of sheaves that are all full, or all empty.
 ///
-/// What comes from another CPU's list lies in that CPU's cache, and each look at it costs a transfer. A chain through the
-/// sheaves would have these wait for each other, under the lock of the list. So the last that came stand here side by side,
-/// each as its address and its capacity; the older ones are linked through their info words.
+/// A sheaf from another CPU lies in that CPU's cache, and each read of it costs a transfer. In a
+/// chain through the sheaves these transfers would be serial, under the list's lock. So the list
+/// caches the address and the capacity of its newest sheaves; the older ones are linked through
+/// their info words.
 #[derive(Debug)]
 pub(crate) struct SheafList {
     near: [usize; NEAR],
     nr_near: usize,
-    /// The first of the others; 0 if there is none.
+    /// The first of the linked sheaves; 0 if there are none.
     far: usize,
     count: usize,
 }
 
-/// The bits of an entry of a list that hold a capacity; the others are those of the sheaf's address.
+/// The bits of a cached entry that hold the capacity; the others hold the sheaf's address.
 const CAPACITY_OF_ENTRY: usize = SMALLEST_BYTES - 1;
 const _: () = assert!(MAX_SHEAF_CAPACITY <= CAPACITY_OF_ENTRY);
 
@@ -273,13 +290,13 @@ impl SheafList {
         self.count
     }
 
-    /// Adds a sheaf; its length is kept only as full or empty, so other lengths are refused by assertion.
+    /// Adds a sheaf, which must be full or empty, because the list does not keep its length.
     #[inline]
     pub(crate) fn push(&mut self, sheaf: Sheaf) {
         debug_assert!(sheaf.len() == 0 || sheaf.index() == 0, "a list holds full or empty sheaves");
         if self.nr_near == NEAR {
             let oldest = self.near[0] & !CAPACITY_OF_ENTRY;
-            // SAFETY: the list owns it. Any word of it will do to find its info word.
+            // SAFETY: the list owns the sheaf, and any address in it leads to its info word.
             unsafe { Sheaf::from_top(oldest) }.set_link(self.far);
             self.far = oldest;
             self.near.copy_within(1.., 0);
@@ -290,7 +307,7 @@ impl SheafList {
         self.count += 1;
     }
 
-    /// Address and capacity of the last that came.
+    /// Removes the newest sheaf and returns its address and capacity.
     #[inline]
     fn pop(&mut self) -> Option<(usize, usize)> {
         if let Some(last) = self.nr_near.checked_sub(1) {
@@ -302,18 +319,19 @@ impl SheafList {
             return None;
         }
         let base = self.far;
-        // SAFETY: the list owned it. Any word of it will do to find its info word.
+        // SAFETY: the list owned the sheaf, and any address in it leads to its info word.
         let sheaf = unsafe { Sheaf::from_top(base) };
         self.far = sheaf.link();
         self.count -= 1;
         Some((base, sheaf.capacity()))
     }
 
-    /// Takes a sheaf from a list of full ones, and says how many objects it holds.
+    /// Takes a sheaf from a list of full ones, and returns it with its number of objects.
     #[inline]
     pub(crate) fn pop_full(&mut self) -> Option<(Sheaf, usize)> {
         let (base, capacity) = self.pop()?;
-        // SAFETY: the list owned it; the top of a full sheaf is the word behind its info word.
+        // SAFETY: the list owned the sheaf. The top of a full sheaf is the word after its info
+        // word.
         Some((unsafe { Sheaf::from_top(base + WORD) }, capacity))
     }
 
@@ -321,11 +339,13 @@ impl SheafList {
     #[inline]
     pub(crate) fn pop_empty(&mut self) -> Option<Sheaf> {
         let (base, capacity) = self.pop()?;
-        // SAFETY: the list owned it; the sentinel behind its room is the top of an empty sheaf.
+        // SAFETY: the list owned the sheaf. The top of an empty sheaf is the sentinel after its
+        // room.
         Some(unsafe { Sheaf::from_top(base + (1 + capacity) * WORD) })
     }
 
-    /// Asks for the info words of the sheaves that came last, all at a time: they may be in another CPU's cache.
+    /// Prefetches the info words of the newest sheaves all at once, because they may be in another
+    /// CPU's cache.
     pub(crate) fn prefetch(&self) {
         for &entry in &self.near[..self.nr_near] {
             prefetch(entry & !CAPACITY_OF_ENTRY);
@@ -333,7 +353,7 @@ impl SheafList {
     }
 }
 
-/// Sheaves that no cache uses, by [`SheafSize`]. Lock: the *sheaf pool lock*, one for each size, taken under nothing but the meta lock's callers.
+/// Sheaves that no cache uses, by [`SheafSize`].
 #[cfg(not(ashlar_loom))]
 static POOLS: [SpinLock<SheafList>; SheafSize::SMALLEST.0 as usize + 1] =
     [const { SpinLock::new(SheafList::new()) }; SheafSize::SMALLEST.0 as usize + 1];
@@ -343,15 +363,15 @@ fn pool(size: SheafSize) -> &'static SpinLock<SheafList> {
     &POOLS[size.0 as usize]
 }
 
-/// Requests for a sheaf that are still to be refused without asking the system: see [`new_sheaf`].
+/// Requests for a sheaf page to refuse without a system call (see [`REFUSALS_AT_A_TIME`]).
 #[cfg(not(ashlar_loom))]
 static REFUSALS: AtomicU32 = AtomicU32::new(0);
-/// After a refusal the system is left alone for so many requests: at a memory limit each free would be a failing
-/// system call otherwise.
+/// Requests that are refused without a system call after the system has refused one. At a memory
+/// limit, each free would otherwise make a failing system call.
 #[cfg(not(ashlar_loom))]
 const REFUSALS_AT_A_TIME: u32 = 1000;
 
-/// An empty sheaf of the given size and capacity, from the pool or from metadata memory.
+/// Returns an empty sheaf of the given size and capacity, from the pool or from metadata memory.
 #[cfg(not(ashlar_loom))]
 pub(crate) fn new_sheaf(capacity: usize, size: SheafSize) -> Option<Sheaf> {
     let pooled = pool(size).lock().pop_empty();
@@ -363,10 +383,10 @@ pub(crate) fn new_sheaf(capacity: usize, size: SheafSize) -> Option<Sheaf> {
     Some(sheaf)
 }
 
-/// A sheaf from metadata memory. The others of its page go to the pool.
+/// Returns a sheaf from metadata memory, and adds the others of its page to the pool.
 #[cfg(not(ashlar_loom))]
 fn new_sheaf_page(size: SheafSize) -> Option<Sheaf> {
-    // The count need not be exact, so no read-modify-write.
+    // The count need not be exact, so there is no read-modify-write.
     let refusals = REFUSALS.load(Ordering::Relaxed);
     if refusals > 0 {
         REFUSALS.store(refusals - 1, Ordering::Relaxed);
@@ -377,11 +397,12 @@ fn new_sheaf_page(size: SheafSize) -> Option<Sheaf> {
         return None;
     };
     let page = memory.as_ptr() as usize;
-    // SAFETY: fresh, zeroed, aligned memory of a sheaf page's size that nobody else knows.
+    // SAFETY: fresh, zeroed and aligned memory of a sheaf page that only this thread has the
+    // address of.
     let first = unsafe { Sheaf::from_top(page) };
     first.info().store(NO_ROOM | u64::from(size.0) << SIZE_SHIFT, Relaxed);
     for other in (page..page + SHEAF_PAGE_BYTES).step_by(size.bytes()).skip(1) {
-        // SAFETY: a part of the page, which has just been size.
+        // SAFETY: a part of the same fresh page, whose size is recorded in its first word.
         let mut other = unsafe { Sheaf::from_top(other) };
         other.set_capacity(size.most());
         pool(size).lock().push(other);
@@ -389,7 +410,7 @@ fn new_sheaf_page(size: SheafSize) -> Option<Sheaf> {
     Some(first)
 }
 
-/// Gives an empty sheaf to the pool.
+/// Adds an empty sheaf to the pool of its size.
 #[cfg(not(ashlar_loom))]
 pub(crate) fn retire_sheaf(sheaf: Sheaf) {
     debug_assert_eq!(sheaf.len(), 0, "a retired sheaf holds objects");
@@ -419,7 +440,7 @@ mod tests {
         }
     }
 
-    /// The sheaves of a sheaf page side by side, each full of its own objects: whoever wrote over another's words would be found out.
+    /// Fills the sheaves of a page with objects of their own. A write into a neighbour would show.
     #[test]
     fn the_sheaves_of_a_unit_are_full_and_empty_on_their_own() {
         for size in SIZES {
@@ -461,7 +482,7 @@ mod tests {
         }
     }
 
-    /// More than the list knows by heart, so that some are linked.
+    /// Pushes more sheaves than the list caches, so that some are linked.
     #[test]
     fn a_list_gives_back_what_came_last_with_its_capacity() {
         let mut list = SheafList::new();

@@ -1,21 +1,23 @@
-//! What slabs know of their cache: [`CacheSlabs`], the part of a cache that does not depend on its engine.
+//! [`CacheSlabs`]: the part of a cache that does not depend on its engine.
 //!
-//! It is the first field of every cache, so a slab's owner word, which is the address of the cache, is
-//! the address of its `CacheSlabs` too.
+//! It is the first field of every cache. So a slab's owner word, which is the address of the cache,
+//! is the address of its `CacheSlabs` too.
 
+use super::counters::SlowPathStats;
 use super::geometry::Geometry;
 use super::node::Node;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::PageIndex;
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use ashlar_macros::place;
 
 /// Longest cache name in bytes.
 pub const MAX_NAME: usize = 47;
 
-/// What constructs an object of a cache: its argument is memory of the cache's size and alignment.
+/// A constructor of objects. The argument is memory of the cache's size and alignment.
 pub(crate) type Construct = unsafe extern "C" fn(*mut u8);
 
-/// The slabs of one cache: how objects lie in them, and where they are.
+/// The slabs of one cache: the layout of their objects, and the lists that hold them.
 pub(crate) struct CacheSlabs {
     pub(crate) geometry: Geometry,
     /// Key of the free links.
@@ -23,11 +25,12 @@ pub(crate) struct CacheSlabs {
     pub(crate) ctor: Option<Construct>,
     /// The partial slabs and counters of each node.
     pub(crate) nodes: &'static [Node],
-    /// Empty slabs that a node's list keeps.
+    /// Partial slabs above which a node discards a slab that becomes empty.
     pub(crate) min_partial: AtomicUsize,
-    /// The slot offset that the class words of its pages carry: 0, the slow path, where frees must look further first.
+    /// The slot offset in the class words of its pages. 0 sends frees to the slow path, for caches
+    /// whose frees need more checks.
     pub(crate) class_slot: u16,
-    /// Bytes that the user may use: of the largest of the caches that share it. See [`Self::object_size`].
+    /// Usable bytes of an object. See [`Self::object_size`].
     object_size: AtomicU32,
     name: [u8; MAX_NAME],
     name_len: u8,
@@ -36,11 +39,11 @@ pub(crate) struct CacheSlabs {
 /// Why an address is not that of an object of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadObject {
-    /// No page of the zone, or no slab page.
+    /// Not in the zone, or not in a slab.
     Foreign,
     /// An object of another cache.
     OtherCache,
-    /// Inside a slab, but no object starts there.
+    /// Inside a slab, but not at the start of an object.
     Misaligned,
 }
 
@@ -68,47 +71,50 @@ impl CacheSlabs {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name that the cache was created with.
+    #[ashlar_macros::place(cold)]
     pub(crate) fn name(&self) -> &str {
-        // Cut at a character boundary by the check at creation; an empty name would be a bug, not a crash.
+        // The creation has cut the name at a character boundary. The fallback avoids a panic.
         core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
     }
 
-    /// Bytes of an object that the user may use; the most that was asked for by one of the caches that are merged in it.
+    /// Returns the usable bytes of an object: the largest size that any of the merged caches asked
+    /// for.
     #[inline]
     pub(crate) fn object_size(&self) -> usize {
         self.object_size.load(Ordering::Relaxed) as usize
     }
 
-    /// Another cache is merged into this one, and its objects have `bytes` bytes.
+    /// Raises the usable bytes to `bytes`, for a cache that is merged into this one.
     pub(crate) fn raise_object_size(&self, bytes: usize) {
         self.object_size.fetch_max(bytes as u32, Ordering::Relaxed);
     }
 
-    /// Empty slabs that a node's list keeps.
+    /// Returns the number of partial slabs above which a node discards a slab that becomes empty.
     #[inline]
     pub(crate) fn min_partial(&self) -> usize {
         self.min_partial.load(Ordering::Relaxed)
     }
 
-    /// What the heads of its slabs have as their owner: the address of the cache.
+    /// Returns the owner word of its slabs, which is the address of the cache.
     #[inline]
     pub(crate) fn owner_word(&self) -> usize {
         core::ptr::from_ref(self) as usize
     }
 
-    /// The node of a slab.
+    /// Returns the node of a slab.
     #[inline]
     pub(crate) fn node_of(&self, slab: PageIndex) -> &'static Node {
         &self.nodes[usize::from(MEMMAP.head(slab).node()) % self.nodes.len()]
     }
 
-    /// The class word of a page of one of its slabs, `back` pages behind the first.
+    /// Returns the class word of the page that lies `back` pages after the first page of a slab.
     pub(crate) fn class_word(&self, back: usize) -> ClassWord {
         ClassWord::new(PageKind::Slab, self.class_slot, back)
     }
 
-    /// The head page and index of an object of this cache, or why it is none.
+    /// Returns the head page and the index of an object of this cache, or why the address is not
+    /// one.
     pub(crate) fn locate(&self, address: usize) -> Result<(PageIndex, u16), BadObject> {
         let page = MEMMAP.page_of(address).ok_or(BadObject::Foreign)?;
         let class = MEMMAP.class_of(page);
@@ -128,7 +134,39 @@ impl CacheSlabs {
     }
 }
 
-/// A name that the creation has checked, in a place of its own.
+impl CacheSlabs {
+    /// Returns whether the list_lock of any node is held at this moment.
+    pub(crate) fn list_lock_held(&self) -> bool {
+        self.nodes.iter().any(|node| node.list.raw().is_held())
+    }
+
+    /// Returns how often the list_locks have been taken.
+    pub(crate) fn list_locks_taken(&self) -> u64 {
+        self.nodes.iter().map(|node| node.list.raw().taken() as u64).sum()
+    }
+
+    /// Returns the number of slabs.
+    pub(crate) fn slab_count(&self) -> usize {
+        self.nodes.iter().map(|node| node.counters.slabs()).sum()
+    }
+
+    /// Returns the statistics of the slow paths, summed over the nodes.
+    pub(crate) fn slow_path_stats(&self) -> SlowPathStats {
+        let mut sum = SlowPathStats::default();
+        self.nodes.iter().for_each(|node| node.counters.add_to(&mut sum));
+        sum
+    }
+
+    /// Returns the empty slabs of every node to the zone and sorts the partial lists. Returns the
+    /// number of slabs that remain.
+    #[place(background)]
+    pub(crate) fn trim(&self) -> usize {
+        self.nodes.iter().map(Node::trim).sum()
+    }
+}
+
+/// Copies a name that the creation has checked into an array.
+#[inline(never)]
 pub(crate) fn copied_name(name: &str) -> ([u8; MAX_NAME], u8) {
     let mut bytes = [0; MAX_NAME];
     let len = name.len().min(MAX_NAME);

@@ -1,16 +1,18 @@
-//! What happened on the slow paths of one cache and node. The fast paths count nothing.
+//! Statistics of the slow paths of one cache and node. The fast paths count nothing.
 //!
-//! Each CPU counts in a cache line of its own, up to a limit of CPUs: a line for all of them would move from CPU to CPU
-//! with every slab. So a slab may be counted as taken on one CPU and as given back on another, and only sums mean something.
-//! A sum that is taken while others count is a racy look; it is exact when nobody does.
+//! Each CPU counts in a cache line of its own, up to a limit of CPUs, because a common line would
+//! move between CPUs with every slab. A slab may be counted as taken on one CPU and as returned on
+//! another, so only the sums mean something. A sum is exact if no CPU counts meanwhile, and
+//! approximate otherwise.
 
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::percpu;
 
-/// The counters of one node, a line for each CPU; each is written with one relaxed addition for a whole sheaf or slab.
+/// The counters of one node, a line for each CPU. One relaxed addition counts a whole sheaf or
+/// slab.
 pub(crate) struct Counters(&'static [Line]);
 
-/// What one CPU counted.
+/// The counters of one CPU.
 #[repr(align(64))]
 #[derive(Default)]
 pub(super) struct Line {
@@ -19,7 +21,7 @@ pub(super) struct Line {
     alloc_slab: AtomicU64,
     free_slab: AtomicU64,
     order_fallback: AtomicU64,
-    /// Places for objects in the slabs taken, less those in the slabs given back; wraps around.
+    /// Capacity in objects of the slabs taken, minus that of the slabs returned; wraps around.
     objects: AtomicUsize,
 }
 
@@ -32,22 +34,23 @@ impl Counters {
         &self.0[percpu::this_cpu().0 as usize % self.0.len()]
     }
 
-    /// A sheaf was filled from slabs.
+    /// Counts a sheaf that was filled from slabs.
     pub(crate) fn count_refill(&self) {
         self.here().sheaf_refill.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A batch of objects went back to slabs.
+    /// Counts a batch of objects that was returned to slabs.
     pub(super) fn count_flush(&self) {
         self.here().sheaf_flush.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// `slabs` slabs of the smallest order were had, because the wanted one was refused.
+    /// Counts `slabs` slabs of the smallest order, allocated because the wanted order was refused.
     pub(crate) fn count_fallback(&self, slabs: usize) {
         self.here().order_fallback.fetch_add(slabs as u64, Ordering::Relaxed);
     }
 
-    /// `slabs` slabs with `objects` places came from the page layer. How many more this CPU took than it gave back.
+    /// Counts `slabs` slabs, for `objects` objects, taken from the page layer. Returns how many
+    /// more slabs this CPU has taken than returned.
     pub(crate) fn count_taken(&self, slabs: usize, objects: usize) -> usize {
         let line = self.here();
         line.objects.fetch_add(objects, Ordering::Relaxed);
@@ -55,29 +58,30 @@ impl Counters {
         taken.saturating_sub(line.free_slab.load(Ordering::Relaxed)) as usize
     }
 
-    /// `slabs` slabs with `objects` places went back to the page layer.
+    /// Counts `slabs` slabs, for `objects` objects, returned to the page layer.
     pub(super) fn count_given(&self, slabs: usize, objects: usize) {
         let line = self.here();
         line.objects.fetch_sub(objects, Ordering::Relaxed);
         line.free_slab.fetch_add(slabs as u64, Ordering::Release);
     }
 
-    /// Slabs in existence.
+    /// Returns the number of slabs.
     pub(crate) fn slabs(&self) -> usize {
-        // Those given back first: who is counted there was taken before.
+        // Read the returned slabs first: each of them was counted as taken before, so the
+        // sum of taken slabs includes it.
         let given: u64 = self.0.iter().map(|line| line.free_slab.load(Ordering::Acquire)).sum();
         let taken: u64 = self.0.iter().map(|line| line.alloc_slab.load(Ordering::Relaxed)).sum();
         taken.saturating_sub(given) as usize
     }
 
-    /// Places for objects in those slabs.
+    /// Returns the number of objects that the slabs can hold.
     pub(crate) fn objects(&self) -> usize {
         let sum = self.0.iter().fold(0usize, |sum, line| sum.wrapping_add(line.objects.load(Ordering::Relaxed)));
-        // A look in the middle of things may miss who came and see who went.
+        // A racy sum may miss a slab that was taken and include its return.
         if (sum as isize) < 0 { 0 } else { sum }
     }
 
-    /// Starts from zero, for a new cache in an old place, when no slab is left.
+    /// Resets the counters when no slab is left, for a new cache in the same place.
     pub(super) fn reset(&self) {
         for line in self.0 {
             let all = [&line.sheaf_refill, &line.sheaf_flush, &line.alloc_slab, &line.free_slab, &line.order_fallback];
@@ -86,7 +90,7 @@ impl Counters {
         }
     }
 
-    /// Adds this node's figures to `sum`.
+    /// Adds this node's counters to `sum`.
     pub(crate) fn add_to(&self, sum: &mut SlowPathStats) {
         for line in self.0 {
             sum.sheaf_refill += line.sheaf_refill.load(Ordering::Relaxed);
@@ -98,17 +102,17 @@ impl Counters {
     }
 }
 
-/// What happened on the slow paths of a cache since it was created; the names are the kernel's.
+/// Statistics of the slow paths of a cache since its creation; the names are the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowPathStats {
     /// Sheaves filled from slabs.
     pub sheaf_refill: u64,
-    /// Batches of objects brought back to slabs.
+    /// Batches of objects returned to slabs.
     pub sheaf_flush: u64,
     /// Slabs taken from the page layer.
     pub alloc_slab: u64,
-    /// Slabs given back to the page layer.
+    /// Slabs returned to the page layer.
     pub free_slab: u64,
-    /// Slabs of the smallest order, because the wanted one was refused.
+    /// Slabs of the smallest order, allocated because the wanted order was refused.
     pub order_fallback: u64,
 }

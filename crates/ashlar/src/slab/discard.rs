@@ -1,20 +1,23 @@
-//! The way of a slab's pages back to the page layer.
+//! Discarding: returns the pages of empty slabs to the page layer.
 
 use super::node::Node;
 use crate::base::units::{Order, PageIndex};
 use crate::pages::memmap::{ClassWord, MEMMAP};
 use crate::pages::zone::ZONE;
 use crate::percpu;
+use ashlar_macros::place;
 
-/// Slabs given back under one zone lock.
+/// Slabs returned under one zone lock.
 const BATCH: usize = 16;
 
-/// Gives empty slabs, all of one node, back to the zone.
+/// Returns empty slabs, all of one node, to the zone.
 pub(crate) fn discard(node: &Node, pages: &[PageIndex]) {
     discard_to(node, pages, |runs| ZONE.free_many(runs));
 }
 
-/// Gives an empty slab back to the page list of this CPU: for engines that take their slabs there, one at a time.
+/// Returns an empty slab to this CPU's page list. For engines that take their slabs there, one at a
+/// time.
+#[place(cold)]
 pub(crate) fn discard_one(node: &Node, page: PageIndex) {
     discard_to(node, &[page], |runs| {
         runs.iter().any(|&(page, pages)| percpu::pages::free(page, Order(pages.trailing_zeros() as u8)))
@@ -40,4 +43,22 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
         }
     }
     node.counters.count_given(pages.len(), objects);
+}
+
+impl Node {
+    /// Returns all empty slabs of the list to the zone and sorts the rest. Returns the number of
+    /// slabs that remain.
+    #[place(background)]
+    pub(crate) fn trim(&self) -> usize {
+        loop {
+            let mut empty = [PageIndex::NONE; 16];
+            let count = self.list.take_empty(&MEMMAP, &mut empty);
+            discard(self, &empty[..count]);
+            if count < empty.len() {
+                break;
+            }
+        }
+        self.list.lock().promote_fullest(&MEMMAP);
+        self.counters.slabs()
+    }
 }

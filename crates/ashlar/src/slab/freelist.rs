@@ -1,22 +1,22 @@
-//! Links between free objects.
+//! Links between free objects, encoded so that an overwritten link is found.
 //!
-//! A link is the 16-bit index of the next free object of the same slab, or [`NO_OBJECT`]. It is stored as a
-//! 64-bit word, exclusive-or'ed with the cache's secret and the byte-swapped address of the link itself. The
-//! upper 48 bits of the plain word are zero, so a link that was overwritten decodes, but for one chance in
-//! 2^48, to something that is no index, and is reported instead of followed. Source: the kernel's
-//! `CONFIG_SLAB_FREELIST_HARDENED`, which encodes the pointer alike.
+//! A link is the 16-bit index of the next free object of the same slab, or [`NO_OBJECT`]. It is
+//! stored as a 64-bit word, exclusive-or'ed with the cache's secret and the byte-swapped address of
+//! the link itself. The upper 48 bits of the plain word are zero. So an overwritten link decodes to
+//! an index with a chance of one in 2^48 only; otherwise it is reported and not followed. Source:
+//! the kernel's `CONFIG_SLAB_FREELIST_HARDENED`, which encodes pointers in the same way.
 #![allow(unsafe_code, reason = "reads and writes free objects")]
 
 use super::state::NO_OBJECT;
 
-/// A link did not decode to an object of its slab.
+/// A link that did not decode to an object of its slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CorruptLink {
     /// Address of the link.
     pub(crate) at: usize,
 }
 
-/// What a link at address `at` is exclusive-or'ed with.
+/// Returns the key that encodes a link at address `at`, by exclusive or.
 #[inline]
 pub(crate) fn key(secret: u64, at: usize) -> u64 {
     secret ^ (at as u64).swap_bytes()
@@ -28,17 +28,17 @@ pub(crate) fn key(secret: u64, at: usize) -> u64 {
 /// `at` is the link place of a free object that the caller owns: 8 writable bytes, 8-byte aligned.
 #[inline]
 pub(crate) unsafe fn write_link(at: usize, secret: u64, next: u16) {
-    // SAFETY: by the caller's promise the place is writable and aligned, and nobody else touches it.
+    // SAFETY: by the contract, the place is writable and aligned, and the caller owns it.
     unsafe { (at as *mut u64).write(u64::from(next) ^ key(secret, at)) };
 }
 
-/// Reads the link at address `at`; an index below `limit`, or [`NO_OBJECT`].
+/// Reads the link at address `at`. Returns an index below `limit`, or [`NO_OBJECT`].
 ///
 /// # Safety
 /// `at` is the link place of a free object that the caller owns.
 #[inline]
 pub(crate) unsafe fn read_link(at: usize, secret: u64, limit: u16) -> Result<u16, CorruptLink> {
-    // SAFETY: by the caller's promise the place is readable and aligned.
+    // SAFETY: by the contract, the place is readable and aligned, and the caller owns it.
     let plain = unsafe { (at as *const u64).read() } ^ key(secret, at);
     if plain < u64::from(limit) || plain == u64::from(NO_OBJECT) { Ok(plain as u16) } else { Err(CorruptLink { at }) }
 }

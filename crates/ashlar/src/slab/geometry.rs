@@ -1,6 +1,7 @@
 //! Geometry of a cache's slabs: order, stride, number of objects, place of the free link.
 //!
-//! Source of every rule: the kernel's `calculate_order`, `calculate_sizes` and `calculate_alignment`.
+//! Source of every rule: the kernel's `calculate_order`, `calculate_sizes` and
+//! `calculate_alignment`.
 
 use crate::base::error::CreateError;
 use crate::base::units::{BLOCK_ORDER, BLOCK_SIZE, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
@@ -10,14 +11,14 @@ pub const MAX_OBJECT_SIZE: usize = BLOCK_SIZE;
 /// Bytes of a free link; also the smallest stride and alignment.
 pub(crate) const LINK_BYTES: usize = 8;
 
-/// Limits of the order rule; the kernel's boot parameters of the same names.
+/// Limits of the order rule, named as the kernel's boot parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderRule {
-    /// `slab_min_order`: no slab is smaller (0 to 9).
+    /// `slab_min_order`: the smallest order of a slab (0 to 9).
     pub min_order: u8,
-    /// `slab_max_order`: no slab is larger unless one object needs it (0 to 9).
+    /// `slab_max_order`: the largest order of a slab, unless one object needs more (0 to 9).
     pub max_order: u8,
-    /// `slab_min_objects`: objects a slab should hold; 0 derives it from the number of CPUs.
+    /// `slab_min_objects`: objects that a slab should hold; 0 derives it from the number of CPUs.
     pub min_objects: u32,
 }
 
@@ -26,7 +27,7 @@ impl OrderRule {
     pub const DEFAULT: OrderRule = OrderRule { min_order: 0, max_order: 3, min_objects: 0 };
 }
 
-/// The order of slabs for objects of `size` bytes on a machine with `cpus` CPUs.
+/// Returns the order of slabs for objects of `size` bytes on a machine with `cpus` CPUs.
 pub(crate) fn calculate_order(size: usize, rule: OrderRule, cpus: u32) -> Order {
     let wanted = match rule.min_objects {
         0 => 4 * (32 - cpus.max(1).leading_zeros() + 1),
@@ -50,13 +51,13 @@ pub(crate) fn calculate_order(size: usize, rule: OrderRule, cpus: u32) -> Order 
     Order(order_of(size))
 }
 
-/// Where a slab's array of the indices of its free objects lies: of the engine `slab`.
+/// Where a slab of the engine `slab` holds the array of the indices of its free objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexArray {
-    /// There is none: free objects are linked.
+    /// There is no array: free objects are linked.
     None,
-    /// In a free object, the last that will be allocated.
+    /// In the free object that will be allocated last.
     InObject,
     /// Outside, in metadata memory.
     OffSlab,
@@ -67,29 +68,31 @@ pub enum IndexArray {
 /// How the objects of a cache lie in its slabs. Constant over the cache's life.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
-    /// Bytes the user may use.
+    /// Usable bytes of an object.
     pub(crate) object_size: usize,
     /// Bytes from one object to the next.
     pub(crate) stride: usize,
     pub(crate) align: usize,
-    /// Where in a free object the link to the next one stands.
+    /// Offset of the free link in a free object.
     pub(crate) link_offset: usize,
-    /// Order asked for first.
+    /// The order to try first.
     pub(crate) order: Order,
-    /// Order that holds one object: asked for when the first is refused.
+    /// The order that holds one object, to try when the first is refused.
     pub(crate) min_order: Order,
-    /// Most objects in a slab, however large it is.
+    /// Most objects in a slab of any order.
     pub(crate) max_objects: u16,
     pub(crate) array: IndexArray,
-    /// Bytes between the starts of slabs of neighbouring colours, and the number of colours; 0 and 1 without.
+    /// Bytes between the starts of slabs of neighbouring colours, and the number of colours; 0 and
+    /// 1 without colours.
     pub(crate) colour_off: usize,
     pub(crate) colours: usize,
-    /// 2^32 / stride, rounded up: division by multiplication.
+    /// 2^32 / stride, rounded up, to divide by multiplication.
     reciprocal: u64,
 }
 
 impl Geometry {
-    /// Works the geometry out. `align` 0 means the default; `constructed` objects keep their free link outside.
+    /// Computes the geometry. An `align` of 0 is the default. `constructed` objects have their free
+    /// link after the object.
     pub(crate) fn new(
         object_size: usize,
         align: usize,
@@ -116,7 +119,8 @@ impl Geometry {
         let (link_offset, used) = if constructed {
             (body, body + LINK_BYTES)
         } else {
-            // The middle of the object survives small over- and underflows of its neighbours.
+            // A link in the middle of the object survives small over- and underflows of its
+            // neighbours.
             ((object_size / 2) & !(LINK_BYTES - 1), body)
         };
         let stride = align_up(used, align);
@@ -142,10 +146,13 @@ impl Geometry {
         })
     }
 
-    /// Whether slabs of this geometry serve a cache of the `wanted` one, which has no constructor: the kernel's rules of
-    /// merging (`find_mergeable`). The wanted size, rounded up, loses less than a word, and each object lies on a multiple of
-    /// the wanted alignment: slabs start on pages, so a stride that is one will do; where slabs have colours
-    /// (`coloured`, the engine `slab`), their own alignment must be one too.
+    /// Returns whether slabs of this geometry can hold the objects of a cache with the geometry
+    /// `wanted` and no constructor.
+    ///
+    /// These are the kernel's rules of merging (`find_mergeable`). The wanted size, rounded up,
+    /// loses less than a word, and each object lies on a multiple of the wanted alignment. Slabs
+    /// start on pages, so it suffices that the stride is such a multiple. If slabs have colours
+    /// (`coloured`, the engine `slab`), their alignment must be a multiple too.
     pub(crate) fn serves(&self, wanted: &Geometry, coloured: bool) -> bool {
         let size = align_up(align_up(wanted.object_size, LINK_BYTES), wanted.align);
         size <= self.stride
@@ -154,15 +161,17 @@ impl Geometry {
             && (!coloured || self.align.is_multiple_of(wanted.align))
     }
 
-    /// Objects in a slab of `order`.
+    /// Returns the number of objects in a slab of `order`.
     pub(crate) const fn objects(&self, order: Order) -> u16 {
         let n = order.bytes() / self.stride;
         if n > self.max_objects as usize { self.max_objects } else { n as u16 }
     }
 
-    /// The object that starts `offset` bytes into its slab, or `None` when none starts there.
+    /// Returns the object that starts `offset` bytes into its slab, or `None` if no object starts
+    /// there.
     ///
-    /// Exact because `offset` is below 2^21 and the reciprocal is off by less than one part in 2^32.
+    /// Exact because `offset` is below 2^21 and the reciprocal is off by less than one part in
+    /// 2^32.
     #[inline]
     pub(crate) const fn index_of(&self, offset: usize) -> Option<u16> {
         let index = (offset as u64 * self.reciprocal) >> 32;
@@ -175,7 +184,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The table of the reference: order / objects for sizes by number of CPUs.
+    /// Orders by number of CPUs for some sizes, computed by the kernel's rule.
     #[test]
     fn orders_are_the_kernels() {
         let sizes = [8, 16, 32, 64, 96, 128, 192, 256, 512, 700, 1024, 2048, 3000, 4096, 8192];

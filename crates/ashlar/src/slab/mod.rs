@@ -1,16 +1,20 @@
-//! Layer 3, slabs: runs of pages that hold objects of one cache, and a node's list of those with free objects.
+//! Layer 3, slabs: runs of pages that hold objects of one cache, and each node's partial list.
 //!
-//! Everything here serves every engine whose slabs have a state word.
+//! All of this serves every engine whose slabs have a state word.
 //!
-//! * [`geometry`]: how objects lie in a slab. [`cache`]: what slabs know of their cache.
-//! * [`state`]: the packed 64-bit word that says how many are in use and where the freelist starts.
+//! * [`geometry`]: how objects lie in a slab.
+//! * [`cache`]: the part of a cache that its slabs use.
+//! * [`state`]: the packed 64-bit word with the number of objects in use and the head of the
+//!   freelist.
 //! * [`freelist`]: the encoded links through free objects.
-//! * [`partial`]: a node's partial slabs, and every change of a state that involves them. [`node`]: that list with its counters.
-//! * [`carve`], [`discard`]: from pages to a slab, and back. [`return_objects`]: from objects to their slabs.
-//! * [`counters`]: what happened on the slow paths.
+//! * [`partial`]: a node's partial slabs, and every state change that involves them.
+//! * [`node`]: a partial list with its counters.
+//! * [`carve`], [`discard`]: turn pages into a slab, and back.
+//! * [`return_objects`]: returns objects to their slabs.
+//! * [`counters`]: statistics of the slow paths.
 //!
-//! A slab has no lock of its own. Its state word changes by compare-and-swap alone; its place on a partial
-//! list is guarded by the list_lock of its node.
+//! A slab has no lock of its own. Its state word changes by compare-and-swap alone; the list_lock
+//! of its node protects its place on the partial list.
 
 #[cfg(not(ashlar_loom))]
 pub(crate) mod cache;

@@ -1,7 +1,7 @@
-//! What a cache has on one node, whatever its engine: partial slabs behind list_lock, and counters.
+//! The slabs of a cache on one node, for every engine: the partial list behind list_lock, and
+//! counters.
 
-use super::cache::CacheSlabs;
-use super::counters::{Counters, Line, SlowPathStats};
+use super::counters::{Counters, Line};
 use super::partial::{Heads, NodeList};
 use crate::base::sync::{Ordering, Visit};
 use crate::base::units::PageIndex;
@@ -12,7 +12,7 @@ use crate::pages::zone::ZONE;
 use crate::percpu::area::PERCPU;
 use crate::slab::state::SlabState;
 
-/// Most CPUs that count in a line of their own; more share.
+/// Most CPUs with a line of counters of their own; more CPUs share lines.
 const MAX_LINES: usize = 16;
 
 impl Heads for MemMap {
@@ -29,12 +29,13 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Whether it has more partial slabs than it keeps: then other nodes may take of them, by the kernel's rule.
+    /// Returns whether there are more partial slabs than the node keeps. Then other nodes may take
+    /// from them, by the kernel's rule.
     pub(crate) fn has_to_spare(&self, min_partial: usize) -> bool {
         self.list.lock().count > min_partial
     }
 
-    /// Slabs on the partial list, and the free objects in them.
+    /// Returns the number of slabs on the partial list, and of free objects in them.
     pub(crate) fn partial_and_free(&self) -> (usize, usize) {
         let list = self.list.lock();
         let mut free = 0;
@@ -46,23 +47,9 @@ impl Node {
         }
         (list.count, free)
     }
-
-    /// Takes all empty slabs off the list, gives them back to the zone, and orders the rest. Returns the number of slabs that remain.
-    pub(crate) fn trim(&self) -> usize {
-        loop {
-            let mut empty = [PageIndex::NONE; 16];
-            let count = self.list.take_empty(&MEMMAP, &mut empty);
-            super::discard::discard(self, &empty[..count]);
-            if count < empty.len() {
-                break;
-            }
-        }
-        self.list.lock().promote_fullest(&MEMMAP);
-        self.counters.slabs()
-    }
 }
 
-/// Makes the nodes of a cache, or starts the counts of those of an earlier cache from zero.
+/// Makes the nodes of a cache. If an earlier cache left nodes in this place, resets their counters.
 pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
     if nodes.is_empty() {
         let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
@@ -81,33 +68,4 @@ pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
 /// Visits the list_locks of nodes, for a fork.
 pub(crate) fn for_each_lock(nodes: &[Node], visit: Visit<'_>) {
     nodes.iter().for_each(|node| visit(node.list.raw().word()));
-}
-
-impl CacheSlabs {
-    /// Whether a list_lock is held at this moment, of any node.
-    pub(crate) fn list_lock_held(&self) -> bool {
-        self.nodes.iter().any(|node| node.list.raw().is_held())
-    }
-
-    /// Times that its list_locks were taken.
-    pub(crate) fn list_locks_taken(&self) -> u64 {
-        self.nodes.iter().map(|node| node.list.raw().taken() as u64).sum()
-    }
-
-    /// Slabs in existence.
-    pub(crate) fn slab_count(&self) -> usize {
-        self.nodes.iter().map(|node| node.counters.slabs()).sum()
-    }
-
-    /// What happened on its slow paths.
-    pub(crate) fn slow_path_stats(&self) -> SlowPathStats {
-        let mut sum = SlowPathStats::default();
-        self.nodes.iter().for_each(|node| node.counters.add_to(&mut sum));
-        sum
-    }
-
-    /// Gives the empty slabs of every node back and orders the partial lists. Returns the number of slabs that remain.
-    pub(crate) fn trim(&self) -> usize {
-        self.nodes.iter().map(Node::trim).sum()
-    }
 }

@@ -2,34 +2,40 @@
 //!
 //! ## Slab states
 //!
-//! | state | freelist or uncarved objects | on the partial list | who may change it |
+//! | state | freelist or uncarved objects | on the partial list | changes |
 //! |---|---|---|---|
-//! | full | none | no | a free makes it partial (under list_lock) or, all at once, empty (no lock: nobody else knows it) |
-//! | partial | some | yes | frees push without a lock; refill takes everything under list_lock |
-//! | empty | all | kept up to `min_partial`, else no | the free that makes it empty decides, under list_lock |
-//! | frozen | any | no | frees are counted; nothing is ever taken: quarantine of a corrupt slab |
+//! | full | none | no | a free makes it partial under list_lock, or empty without a lock |
+//! | partial | some | yes | frees push without a lock; refill takes all under list_lock |
+//! | empty | all | if kept | the free that empties it keeps or discards it, under list_lock |
+//! | frozen | any | no | frees are counted; nothing is taken: quarantine of a corrupt slab |
 //!
-//! Invariant, for slabs that are not frozen: whenever list_lock is free, a slab is listed exactly if it is
-//! partial, or empty and kept. So every change between full and not full, and every change to empty of a slab
-//! that was not full, happens under list_lock; all other frees are one compare-and-swap without a lock. This
-//! is the partially lockless slow free of seed 003, with the counter inside the word, so that it cannot lag.
+//! Invariant, for slabs that are not frozen: whenever list_lock is free, a slab is listed exactly
+//! if it is partial, or empty and kept.
+//!
+//! So a change between full and not full happens under list_lock, and so does a change to empty of
+//! a slab that was not full. One exception needs no lock: a chain that frees all objects of a full
+//! slab at once. That slab is on no list, so no other thread can reach it. All other frees are one
+//! compare-and-swap without a lock. The number of objects in use is in the same word, so it never
+//! lags behind the freelist.
 //!
 //! ## list_lock
-//! One a node and cache. Covers the list links, `listed` and the count. Taken after the drain lock, never
-//! together with another list_lock or a barn lock; the zone lock is not taken under it. Objects are not touched
-//! under it: refill only takes slabs' freelists, and walks them after.
+//! One per node and cache. Protects the list links, `listed` and the count. Taken after the drain
+//! lock, and never together with another list_lock or a barn lock. The zone lock is not taken under
+//! it. Objects are not touched under it: refill only takes whole freelists, and walks them after it
+//! has dropped the lock.
 
 use crate::base::sync::{Guard, Ordering, SpinLock};
 use crate::base::units::PageIndex;
 use crate::pages::head::PageHead;
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 
 /// Finds head entries: the memmap, or a small array in models.
 pub(crate) trait Heads {
     fn head(&self, page: PageIndex) -> &PageHead;
 }
 
-/// A chain of free objects of one slab, linked already or linkable by its owner.
+/// A chain of free objects of one slab, already linked or to be linked by its owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     /// Index of the first object.
@@ -37,24 +43,24 @@ pub(crate) struct Chain {
     pub(crate) count: u16,
 }
 
-/// What became of a slab that objects were freed to.
+/// The result of a free for the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
-    /// It lives on.
+    /// The slab stays.
     Kept,
-    /// It is empty and on no list: the caller owns its pages and gives them back.
+    /// The slab is empty and on no list. The caller owns its pages and must return them.
     Discard,
-    /// More objects were freed than are in use: something was freed twice. Nothing was changed.
+    /// More objects were freed than are in use, so one was freed twice. The slab is unchanged.
     Corrupt,
 }
 
-/// What refill took from one slab.
+/// The objects that refill took from one slab.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) page: PageIndex,
     /// Its whole freelist.
     pub(crate) chain: Chain,
-    /// Objects `first_fresh..first_fresh + fresh`, carved just now.
+    /// Objects `first_fresh..first_fresh + fresh`, which were carved by this refill.
     pub(crate) first_fresh: u16,
     pub(crate) fresh: u16,
 }
@@ -65,16 +71,16 @@ impl Taken {
         Taken { page: PageIndex::NONE, chain: Chain { head: NO_OBJECT, count: 0 }, first_fresh: 0, fresh: 0 };
 }
 
-/// The list itself; guarded by list_lock.
+/// The partial list, protected by list_lock.
 #[derive(Debug)]
 pub(crate) struct Partial {
     head: PageIndex,
     tail: PageIndex,
-    /// Slabs on the list.
+    /// Number of slabs on the list.
     pub(crate) count: usize,
 }
 
-/// The partial list of one node, behind its list_lock.
+/// The partial list of one node, with its list_lock.
 pub(crate) struct NodeList {
     lock: SpinLock<Partial>,
 }
@@ -103,8 +109,11 @@ impl NodeList {
 
     /// Frees a chain to its slab.
     ///
-    /// `link(prior)` writes the chain's links, the last one to `prior`; it is called before each attempt to
-    /// publish them, and not at all when the chain empties a slab that `reset` lets forget its freelist.
+    /// `link(prior)` writes the chain's links, the last one to `prior`. It is called before each
+    /// attempt to publish them. If `reset` allows it, a slab that the chain empties becomes fresh
+    /// instead, and `link` is not called.
+    // Where it is not inlined, an engine of history calls it.
+    #[place(cold)]
     pub(crate) fn push_chain(
         &self,
         heads: &impl Heads,
@@ -165,10 +174,11 @@ impl NodeList {
         }
     }
 
-    /// Frees a chain that is linked already and ends in [`NO_OBJECT`]: what a refill took too much.
+    /// Frees a chain that is already linked and ends in [`NO_OBJECT`]: the surplus of a refill.
     ///
-    /// `relink(prior)` makes the chain's last object point to `prior`. It is called only when it does not point
-    /// there already: the first attempt mostly finds an empty freelist, and costs no touch of the chain.
+    /// `relink(prior)` makes the chain's last object point to `prior`. It is called only if that
+    /// object does not point there already. The first attempt usually finds an empty freelist and
+    /// does not touch the chain.
     pub(crate) fn give_back(
         &self,
         heads: &impl Heads,
@@ -187,8 +197,9 @@ impl NodeList {
         })
     }
 
-    /// Takes objects of partial slabs, at least `need` if the list has them, into `out`. Returns how many
-    /// slabs were taken from and how many objects those are: whole freelists, so perhaps more than `need`.
+    /// Takes objects of partial slabs into `out`, at least `need` if the list has them. Returns the
+    /// number of slabs and of objects. It takes whole freelists, so there may be more than `need`
+    /// objects.
     pub(crate) fn take(&self, heads: &impl Heads, need: usize, out: &mut [Taken]) -> (usize, usize) {
         let mut list = self.lock();
         let (mut slabs, mut total) = (0, 0);
@@ -205,8 +216,9 @@ impl NodeList {
         (slabs, total)
     }
 
-    /// Takes the freelists of slabs that are `sparse`, and nothing that is not carved, into `out`; how many slabs. It looks at as many as `left`
-    /// says, which it counts down, and at some at a time; those stand at the end of the list then.
+    /// Takes the freelists of slabs that are `sparse` into `out`, but carves nothing. Returns the
+    /// number of slabs. Scans at most `left` slabs and counts `left` down. Each call scans a
+    /// limited number and moves them to the end of the list.
     pub(crate) fn take_sparse(
         &self,
         heads: &impl Heads,
@@ -214,7 +226,7 @@ impl NodeList {
         sparse: impl Fn(&PageHead) -> bool,
         out: &mut [Taken],
     ) -> usize {
-        /// Slabs looked at under one lock.
+        /// Slabs scanned under one lock.
         const LOOKS: usize = 256;
         let mut list = self.lock();
         let (mut page, mut slabs) = (list.head, 0);
@@ -240,12 +252,12 @@ impl NodeList {
         slabs
     }
 
-    /// Puts a new slab, part of which was carved, at the front of the list.
+    /// Puts a new, partly carved slab at the front of the list.
     pub(crate) fn add_new(&self, heads: &impl Heads, page: PageIndex) {
         self.lock().push_front(heads, page);
     }
 
-    /// Takes up to `out.len()` empty slabs off the list; how many.
+    /// Takes up to `out.len()` empty slabs off the list, and returns their number.
     pub(crate) fn take_empty(&self, heads: &impl Heads, out: &mut [PageIndex]) -> usize {
         let mut list = self.lock();
         let mut page = list.head;
@@ -263,7 +275,8 @@ impl NodeList {
         taken
     }
 
-    /// Quarantines a slab whose freelist is corrupt: off the list, never refilled from again.
+    /// Quarantines a slab whose freelist is corrupt: takes it off the list and freezes it, so
+    /// refill never takes from it again.
     pub(crate) fn quarantine(&self, heads: &impl Heads, page: PageIndex) {
         let mut list = self.lock();
         let head = heads.head(page);
@@ -282,7 +295,8 @@ fn is_full(head: &PageHead) -> bool {
     SlabState(head.state.load(Ordering::Acquire)).inuse() == head.objects()
 }
 
-/// Takes a listed slab's whole freelist and up to `need` objects in all; the caller holds list_lock.
+/// Takes the whole freelist of a listed slab and carves objects up to `need` in all. The caller
+/// holds list_lock.
 fn take_from(head: &PageHead, page: PageIndex, need: usize) -> Taken {
     let objects = head.objects();
     let mut state = SlabState(head.state.load(Ordering::Acquire));
@@ -291,7 +305,8 @@ fn take_from(head: &PageHead, page: PageIndex, need: usize) -> Taken {
         let room = objects - state.carved();
         let fresh = need.saturating_sub(usize::from(linked)).min(usize::from(room)) as u16;
         let new = state.taken(fresh);
-        // Only frees compete: they push to the freelist, so a failure means more to take.
+        // Only frees compete with this under list_lock. They push to the freelist, so a failure
+        // means there is more to take.
         match head.state.compare_exchange_weak(state.0, new.0, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 return Taken {
@@ -307,10 +322,11 @@ fn take_from(head: &PageHead, page: PageIndex, need: usize) -> Taken {
 }
 
 impl Partial {
-    /// No slab.
+    /// The empty list.
     pub(crate) const EMPTY: Partial = Partial { head: PageIndex::NONE, tail: PageIndex::NONE, count: 0 };
 
-    /// Makes `page`, which is on the list, its first, and those that were before it its last, in their order.
+    /// Makes the listed slab `page` the first, and moves the slabs before it to the end, in their
+    /// order.
     pub(crate) fn rotate_to_front(&mut self, heads: &impl Heads, page: PageIndex) {
         let last = heads.head(page).prev();
         if last == PageIndex::NONE {
@@ -323,12 +339,12 @@ impl Partial {
         (self.head, self.tail) = (page, last);
     }
 
-    /// The first slab of the list.
+    /// Returns the first slab of the list.
     pub(crate) fn first(&self) -> PageIndex {
         self.head
     }
 
-    /// The last slab of the list.
+    /// Returns the last slab of the list.
     pub(crate) fn last(&self) -> PageIndex {
         self.tail
     }
@@ -378,9 +394,9 @@ impl Partial {
         self.count -= 1;
     }
 
-    /// Orders the list so that the fullest slabs come first (the kernel's shrink does the same): objects
-    /// gather there, and the others drain. `PROMOTE` buckets by number of free objects; fuller slabs than that stay
-    /// behind in their order.
+    /// Sorts the list with the fullest slabs first, as the kernel's shrink does. Objects gather in
+    /// these, and the others drain. There is a bucket for each number of free objects up to
+    /// `PROMOTE`; slabs with more free objects stay behind them in their order.
     pub(crate) fn promote_fullest(&mut self, heads: &impl Heads) {
         const PROMOTE: u16 = 32;
         for free in (1..=PROMOTE).rev() {

@@ -1,8 +1,9 @@
-//! Flush: from object addresses back to slabs, grouped so that each slab costs one compare-and-swap.
+//! Flush: returns objects to their slabs, grouped so that each slab costs one compare-and-swap.
 //!
-//! A group is the kernel's *detached freelist*. Groups form in a small direct-mapped table, so objects of a
-//! slab find each other however the array is mixed, without sorting and without touching the objects. The
-//! links are written when the group is published; not at all when the group empties its slab.
+//! A group is the kernel's *detached freelist*. Groups form in a small direct-mapped table, so
+//! objects of a slab are grouped in any order of the array, without sorting and without touching
+//! the objects. The links are written when the group is published, and not at all if the group
+//! empties its slab.
 #![allow(unsafe_code, reason = "writes free links")]
 
 use super::cache::CacheSlabs;
@@ -16,38 +17,39 @@ use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::slab::freelist::write_link;
 use crate::slab::state::SlabState;
 
-/// Objects handled in one go: as many as one sheaf.
+/// Entries of a batch's link table. A batch has one object fewer, about as many as a full sheaf.
 const BATCH: usize = 256;
 const GROUPS: usize = 32;
 const END: u8 = u8::MAX;
-/// How many objects ahead of its turn an object's free link and its slab's head are asked for: they are mostly cold,
-/// and many misses at a time cost little more than one.
+/// Objects to prefetch ahead: the free link and the slab's head. Both are mostly cold, and many
+/// misses at a time cost little more than one.
 const AHEAD: usize = 12;
-/// Slabs given back to the zone under one lock.
+/// Slabs returned to the zone under one lock.
 const DISCARDS: usize = 16;
 
 #[derive(Clone, Copy)]
 struct Group {
     page: PageIndex,
-    /// Position of the group's latest object; the others follow through `Batch::next`.
+    /// Position of the group's newest object; the others follow through `Batch::next`.
     first: u8,
     count: u16,
 }
 
 const EMPTY: Group = Group { page: PageIndex::NONE, first: END, count: 0 };
 
-/// Where groups of objects of one slab go, as detached freelists.
+/// A destination for groups of objects of one slab, as detached freelists.
 pub(crate) trait Sink {
-    /// The first free object of the slab that the CPU of this thread has, if that is `page`.
+    /// Returns the first free object of this CPU's slab if that slab is `page`.
     fn first_on_cpu(&self, _page: PageIndex) -> Option<u16> {
         None
     }
 
-    /// Frees a chain to its slab, of `node`. `link(prior)` writes the chain's links, the last one to `prior`.
+    /// Frees a chain to its slab, of `node`. `link(prior)` writes the chain's links, the last one
+    /// to `prior`.
     fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed;
 }
 
-/// Straight to their slabs: that of caches with sheaves.
+/// Returns groups directly to their slabs; for caches with sheaves.
 struct ToSlabs(&'static CacheSlabs);
 
 impl Sink for ToSlabs {
@@ -63,7 +65,7 @@ struct Batch<'a, S> {
     cache: &'static CacheSlabs,
     objects: &'a [usize],
     next: [u8; BATCH],
-    /// Empty slabs to give back, all of one node.
+    /// Empty slabs to be discarded, all of one node.
     discards: [PageIndex; DISCARDS],
     nr_discards: usize,
     discard_node: u8,
@@ -94,7 +96,7 @@ pub(crate) fn return_objects_to(cache: &'static CacheSlabs, objects: &[usize], s
 impl<S: Sink> Batch<'_, S> {
     fn return_all(&mut self) {
         let mut groups = [EMPTY; GROUPS];
-        // A bit for each group that has an object.
+        // A bit for each group that holds an object.
         let mut filled = 0u32;
         let order = self.cache.geometry.order.0;
         for (position, &object) in self.objects.iter().enumerate() {
@@ -130,7 +132,8 @@ impl<S: Sink> Batch<'_, S> {
         }
     }
 
-    /// The head page of an object's slab; `None`, with a report, for what is no object of this cache.
+    /// Returns the head page of an object's slab. Reports an address that is not an object of this
+    /// cache, and returns `None`.
     fn slab_of(&self, object: usize) -> Option<PageIndex> {
         if let Some(page) = MEMMAP.page_of(object) {
             let class = MEMMAP.class_of(page);
@@ -148,7 +151,7 @@ impl<S: Sink> Batch<'_, S> {
         let (cache, page) = (self.cache, group.page);
         let base = MEMMAP.address_of(page);
         let head = MEMMAP.head(page);
-        // Every object must start where an object starts, and occur once.
+        // Check that each object starts where an object of the slab starts, and occurs once.
         let mut seen = [0u64; 8];
         let mut at = group.first;
         while at != END {
@@ -164,8 +167,9 @@ impl<S: Sink> Batch<'_, S> {
             }
             at = self.next[usize::from(at)];
         }
-        // None may stand at the head of a freelist of the slab already (the kernel's hardened freelist makes the same
-        // test): until the chain is published its objects are ours, so no other thread can have put them there.
+        // Check that none of them is the first of a freelist of the slab already, as the kernel's
+        // hardened freelist does. Until the chain is published this thread owns its objects, so no
+        // other thread can have put them there.
         let first_free = SlabState(head.state.load(Ordering::Relaxed)).head();
         for first in [Some(first_free), self.sink.first_on_cpu(page)].into_iter().flatten() {
             if let Some(word) = seen.get(usize::from(first) / 64)
@@ -184,8 +188,8 @@ impl<S: Sink> Batch<'_, S> {
                 let next = self.next[usize::from(at)];
                 let to = if next == END { prior } else { index_at(next) };
                 let place = self.objects[usize::from(at)] + cache.geometry.link_offset;
-                // SAFETY: the object was given to us to free and checked above to be one of this slab;
-                // until the chain is published nobody else touches it.
+                // SAFETY: the caller passed the object to be freed, and the check above found it in
+                // this slab. So this thread owns it until the chain is published.
                 unsafe { write_link(place, cache.secret, to) };
                 at = next;
             }

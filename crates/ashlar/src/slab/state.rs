@@ -3,19 +3,24 @@
 //! | bits | field | meaning |
 //! |---|---|---|
 //! | 0..16 | head | index of the first object of the freelist, 0xffff for an empty list |
-//! | 16..31 | inuse | objects that are not on the freelist and have been carved: allocated, or in a sheaf |
-//! | 31..46 | carved | objects 0..carved have been handed out at least once since the slab was fresh |
-//! | 46 | frozen | on no list, whatever its freelist holds: frees into it are pushed and counted, and nobody else takes from it. It is a CPU's (engines with CPU slabs), or it failed a check and is quarantined for ever |
-//! | 47..64 | tag | goes up by one at every change; where slabs have a lock, its top bit is the slab_lock |
+//! | 16..31 | inuse | carved objects that are not on the freelist: allocated, or in a sheaf |
+//! | 31..46 | carved | objects 0..carved have been handed out since the slab was fresh |
+//! | 46 | frozen | on no list; see below |
+//! | 47..64 | tag | incremented by every change; its top bit is the slab_lock, if slabs have one |
 //!
-//! The freelist holds `carved - inuse` objects; `objects - carved` have never been touched ("lazy
-//! carving": a new slab costs no write to its objects). The slab is *full* when `inuse == objects`, *empty*
-//! when `inuse == 0`.
+//! The freelist holds `carved - inuse` objects. The other `objects - carved` have never been
+//! touched ("lazy carving": a new slab costs no write to its objects). The slab is *full* when
+//! `inuse == objects`, and *empty* when `inuse == 0`.
 //!
-//! One compare-and-swap changes the word. The freelist is only ever pushed to, or taken as a whole, so the
-//! classic ABA of a pop cannot happen; the tag makes a change visible even where all other fields return.
+//! A frozen slab is on no list, whatever its freelist holds. Frees push to it and are counted, and
+//! nothing is allocated from it by other CPUs. It is either a CPU slab (engines with CPU slabs), or
+//! it failed a check and stays in quarantine for ever.
+//!
+//! One compare-and-swap changes the word. The freelist is only pushed to or taken as a whole, so
+//! the ABA problem of a pop cannot occur. The tag makes a change visible even if all other fields
+//! return to their old values.
 
-/// A value of the state word.
+/// The slab's state word as a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlabState(pub(crate) u64);
 
@@ -26,7 +31,7 @@ const INUSE: u32 = 16;
 const CARVED: u32 = 31;
 const FROZEN: u64 = 1 << 46;
 const TAG: u32 = 47;
-/// The slab_lock of engines that lock slabs: whoever set it owns the word.
+/// The slab_lock of engines that lock slabs; its holder owns the word.
 pub(crate) const SLAB_LOCK: u64 = 1 << 63;
 
 impl core::fmt::Debug for SlabState {
@@ -44,7 +49,7 @@ impl core::fmt::Debug for SlabState {
 }
 
 impl SlabState {
-    /// A slab of which `taken` objects, the first ones, have been carved and handed out.
+    /// The state of a slab whose first `taken` objects have been carved and handed out.
     pub(crate) const fn carved_from_fresh(taken: u16) -> SlabState {
         SlabState(NO_OBJECT as u64 | (taken as u64) << INUSE | (taken as u64) << CARVED)
     }
@@ -69,7 +74,7 @@ impl SlabState {
         self.0 & FROZEN != 0
     }
 
-    /// Objects on the freelist.
+    /// Returns the number of objects on the freelist.
     #[inline]
     pub(crate) const fn linked(self) -> u16 {
         self.carved() - self.inuse()
@@ -81,49 +86,50 @@ impl SlabState {
         SlabState(head as u64 | (inuse as u64) << INUSE | (carved as u64) << CARVED | self.0 & FROZEN | tag)
     }
 
-    /// After a chain of `count` objects that starts at `head` was put in front of the freelist.
+    /// The state after a chain of `count` objects that starts at `head` was put in front of the
+    /// freelist.
     #[inline]
     pub(crate) const fn pushed(self, head: u16, count: u16) -> SlabState {
         self.with(head, self.inuse() - count, self.carved())
     }
 
-    /// After the first object of the freelist was taken; `next` is the one behind it.
+    /// The state after the first object of the freelist was taken; `next` is the next one.
     #[inline]
     pub(crate) const fn popped(self, next: u16) -> SlabState {
         self.with(next, self.inuse() + 1, self.carved())
     }
 
-    /// After one more object was carved and handed out, the freelist being empty.
+    /// The state after one more object was carved and handed out. The freelist is empty.
     #[inline]
     pub(crate) const fn carved_one(self) -> SlabState {
         self.with(NO_OBJECT, self.inuse() + 1, self.carved() + 1)
     }
 
-    /// After all objects came back and the slab forgets that it was ever carved.
+    /// The state of a fresh slab, after all objects were freed: no object counts as carved.
     #[inline]
     pub(crate) const fn reset(self) -> SlabState {
         self.with(NO_OBJECT, 0, 0)
     }
 
-    /// After the whole freelist was taken and `fresh` more objects were carved.
+    /// The state after the whole freelist was taken and `fresh` more objects were carved.
     #[inline]
     pub(crate) const fn taken(self, fresh: u16) -> SlabState {
         self.with(NO_OBJECT, self.carved() + fresh, self.carved() + fresh)
     }
 
-    /// The same slab, no longer frozen.
+    /// The same state, not frozen.
     #[inline]
     pub(crate) const fn thaw(self) -> SlabState {
         SlabState(self.0 & !FROZEN)
     }
 
-    /// The same without the slab_lock.
+    /// The same state without the slab_lock.
     #[inline]
     pub(crate) const fn unlocked(self) -> SlabState {
         SlabState(self.0 & !SLAB_LOCK)
     }
 
-    /// The same slab, frozen.
+    /// The same state, frozen.
     #[inline]
     pub(crate) const fn freeze(self) -> SlabState {
         SlabState(self.0 | FROZEN)

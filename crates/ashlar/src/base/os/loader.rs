@@ -51,6 +51,7 @@ struct Search {
     name: *const c_char,
 }
 
+#[place(cold)]
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid description, and the pointer that it was given below, to a
     // value that no other reference exists to meanwhile.
@@ -70,6 +71,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
 /// Keeps the library that this code is in loaded until the process ends. Nothing to do in a
 /// program. To be called while the library is being loaded: the loader's lock is taken.
 #[cold]
+#[place(cold)]
 pub(crate) fn stay_loaded() {
     let dlsym = address_of!("dlsym");
     if dlsym.is_null() || !may_be_unloaded() {

@@ -17,6 +17,7 @@
 mod loader;
 mod mem;
 pub(crate) mod thread;
+pub(crate) mod thread_id;
 mod topology;
 #[cfg(target_arch = "x86_64")]
 mod weak;

@@ -18,6 +18,7 @@ pub(crate) struct AlienCache {
     pub(super) overflows: u64,
 }
 
+#[place(cold)]
 impl AlienCache {
     pub(crate) const NEW: AlienCache =
         AlienCache { entries: [0; ALIEN_LIMIT], avail: 0, limit: 0, frees: 0, overflows: 0 };

@@ -31,6 +31,7 @@ pub(crate) struct ArrayCache {
 }
 
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 impl ArrayCache {
     const fn bytes(capacity: usize) -> usize {
         size_of::<ArrayCache>() + capacity * size_of::<usize>()
@@ -93,6 +94,7 @@ impl ArrayCache {
 }
 
 #[cfg(ashlar_loom)]
+#[place(cold)]
 impl ArrayCache {
     /// As the real one, without a pool.
     pub(crate) fn new(limit: usize, batchcount: usize) -> ArrayCache {
@@ -116,6 +118,7 @@ impl ArrayCache {
     }
 }
 
+#[place(cold)]
 impl ArrayCache {
     #[inline]
     pub(crate) fn avail(&self) -> usize {

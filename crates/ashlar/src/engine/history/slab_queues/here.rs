@@ -5,9 +5,9 @@ use super::array::ArrayCache;
 use crate::base::sync::{AtomicUsize, Ordering, bump};
 use crate::base::units::CpuId;
 use crate::engine::RawCache;
-use crate::engine::history::slub::this_cpu;
 use crate::percpu::area::PERCPU;
 use crate::percpu::lock;
+use crate::percpu::this_cpu_quick;
 
 /// A CPU with its lock held: the stand-in for disabled interrupts.
 pub(super) struct Here(lock::CpuGuard);
@@ -16,7 +16,7 @@ impl Here {
     /// This thread's CPU.
     #[inline]
     pub(super) fn take() -> Here {
-        Here::of(this_cpu())
+        Here::of(this_cpu_quick())
     }
 
     /// Any CPU.

@@ -6,15 +6,13 @@
 //! left for the array anyway keeps it. *On the slab*, at its end, always works for objects that leave room. Source: the
 //! kernel's `calculate_slab_order` and its callers.
 
-use super::lists::index_bytes;
+use super::index::{SMALLEST_BLOCK, index_bytes};
 use crate::base::units::{BLOCK_ORDER, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, IndexArray};
 
 /// Largest order of slabs that hold more than one object, where the process does not say: the kernel's `slab_max_order`.
 const MAX_ORDER: u8 = 1;
-/// Smallest block of metadata for an array.
-pub(super) const SMALLEST_BLOCK: usize = 16;
 
 /// The rule of the process with SLAB's default in place of the general one; `min_objects` has no meaning here.
 pub(crate) const fn order_rule(rule: OrderRule) -> OrderRule {
@@ -33,6 +31,7 @@ struct Fit {
 }
 
 /// Objects of `stride` bytes in a slab of `order`, each with its entry of the array if that is on the slab.
+#[place(cold)]
 fn estimate(stride: usize, order: u8, array: IndexArray) -> Fit {
     let bytes = PAGE_SIZE << order;
     let mut objects = bytes / stride;
@@ -49,6 +48,7 @@ fn estimate(stride: usize, order: u8, array: IndexArray) -> Fit {
 }
 
 /// The first order that wastes at most an eighth, or that no larger one may follow.
+#[place(cold)]
 fn fit(stride: usize, array: IndexArray, rule: OrderRule) -> Option<Fit> {
     let mut best = None;
     for order in rule.min_order..=BLOCK_ORDER {
@@ -71,6 +71,7 @@ fn fit(stride: usize, array: IndexArray, rule: OrderRule) -> Option<Fit> {
 /// The geometry of a cache of this engine, from the general one; `constructed` objects are never written to. `None` when
 /// not even one object fits.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn layout(mut geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry> {
     let stride = geometry.stride;
     let in_object = || {

@@ -14,15 +14,15 @@
 #![allow(unsafe_code, reason = "reads and writes index arrays")]
 
 use super::array::ArrayCache;
+use super::index::index_bytes;
 use crate::base::sync::Ordering;
 use crate::base::units::PageIndex;
 use crate::slab::partial::{Heads, Partial};
 #[cfg(not(ashlar_loom))]
 use crate::{
     base::report,
-    engine::RawCache,
     pages::{head::PageHead, memmap::MEMMAP},
-    slab::geometry::IndexArray,
+    slab::{cache::CacheSlabs, geometry::IndexArray},
 };
 
 /// The active count of a slab that nothing is taken from any more.
@@ -52,24 +52,24 @@ pub(crate) trait Slabs: Heads {
 }
 
 #[cfg(not(ashlar_loom))]
-impl Heads for RawCache {
+impl Heads for CacheSlabs {
     fn head(&self, page: PageIndex) -> &PageHead {
         MEMMAP.head(page)
     }
 }
 
 #[cfg(not(ashlar_loom))]
-impl Slabs for RawCache {
+impl Slabs for CacheSlabs {
     fn objects(&self) -> usize {
-        usize::from(self.slabs.geometry.max_objects)
+        usize::from(self.geometry.max_objects)
     }
 
     fn stride(&self) -> usize {
-        self.slabs.geometry.stride
+        self.geometry.stride
     }
 
     fn in_object(&self) -> bool {
-        self.slabs.geometry.array == IndexArray::InObject
+        self.geometry.array == IndexArray::InObject
     }
 
     fn address_of(&self, page: PageIndex) -> usize {
@@ -83,7 +83,7 @@ impl Slabs for RawCache {
     fn find(&self, object: usize) -> Option<(PageIndex, usize)> {
         let page = MEMMAP.page_of(object)?;
         let page = PageIndex(page.0 - MEMMAP.class_of(page).back());
-        let index = self.slabs.geometry.index_of(object - self.first_object(page))?;
+        let index = self.geometry.index_of(object - self.first_object(page))?;
         Some((page, usize::from(index)))
     }
 }
@@ -109,12 +109,8 @@ fn decode(word: u64, slab: usize) -> (usize, usize) {
     ((word & 0xffff) as usize, array)
 }
 
-/// Bytes of an entry of the index array of a slab of `objects` objects.
-pub(super) const fn index_bytes(objects: usize) -> usize {
-    if objects <= 256 { 1 } else { 2 }
-}
-
 /// Entry `at` of an array.
+#[place(cold)]
 fn entry(objects: usize, array: usize, at: usize) -> usize {
     // SAFETY: the array has an entry for every object, `at` is below their number, and it is written under list_lock
     // only, which the caller holds. Two-byte entries are aligned: arrays start at even addresses.
@@ -126,6 +122,7 @@ fn entry(objects: usize, array: usize, at: usize) -> usize {
     }
 }
 
+#[place(cold)]
 fn set_entry(objects: usize, array: usize, at: usize, index: usize) {
     // SAFETY: as in `entry`.
     unsafe {
@@ -137,6 +134,7 @@ fn set_entry(objects: usize, array: usize, at: usize, index: usize) {
 }
 
 /// Whether the object of this index is among the [`LOOK_BACK`] that came back to their slab last.
+#[place(cold)]
 fn came_lately(objects: usize, array: usize, active: usize, index: usize) -> bool {
     let count = (objects - active).min(LOOK_BACK);
     // SAFETY: as in `entry`; a slab without an array has `active` of its objects, so that nothing is read.
@@ -151,23 +149,24 @@ fn came_lately(objects: usize, array: usize, active: usize, index: usize) -> boo
 
 /// Bytes of the index array of a slab.
 #[cfg(not(ashlar_loom))]
-fn array_bytes(cache: &RawCache) -> usize {
+fn array_bytes(cache: &CacheSlabs) -> usize {
     let objects = cache.objects();
     objects * index_bytes(objects)
 }
 
 /// Sets up the index array of a fresh slab with all objects free; false when there is no memory for it.
 #[cfg(not(ashlar_loom))]
-pub(super) fn open_slab(cache: &RawCache, page: PageIndex) -> bool {
+#[place(cold)]
+pub(super) fn open_slab(cache: &CacheSlabs, page: PageIndex) -> bool {
     let objects = cache.objects();
     let bytes = array_bytes(cache);
-    let array = match cache.slabs.geometry.array {
+    let array = match cache.geometry.array {
         IndexArray::OffSlab => match super::pool::take_indices(bytes) {
             Some(array) => array,
             None => return false,
         },
         IndexArray::OnSlab => {
-            (cache.address_of(page) + cache.slabs.geometry.order.bytes() - bytes) & !(index_bytes(objects) - 1)
+            (cache.address_of(page) + cache.geometry.order.bytes() - bytes) & !(index_bytes(objects) - 1)
         }
         IndexArray::InObject | IndexArray::None => cache.first_object(page) + (objects - 1) * cache.stride(),
     };
@@ -204,17 +203,18 @@ impl After {
 }
 
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 impl After {
     /// Does it.
     #[inline]
-    pub(super) fn settle(self, cache: &'static RawCache) {
+    pub(super) fn settle(self, cache: &'static CacheSlabs) {
         if self.empty.count > 0 || self.twice != 0 || self.corrupt != 0 {
             self.settle_now(cache);
         }
     }
 
     #[cold]
-    fn settle_now(mut self, cache: &'static RawCache) {
+    fn settle_now(mut self, cache: &'static CacheSlabs) {
         while self.empty.count > 0 {
             let page = self.empty.first();
             self.empty.unlink(&MEMMAP, page);
@@ -231,14 +231,14 @@ impl After {
 
 /// Gives a slab without live objects, which is on no list, back to the zone.
 #[cfg(not(ashlar_loom))]
-fn destroy_slab(cache: &'static RawCache, page: PageIndex) {
+#[place(cold)]
+fn destroy_slab(cache: &'static CacheSlabs, page: PageIndex) {
     let (_, array) = read_word(cache, page);
-    if cache.slabs.geometry.array == IndexArray::OffSlab {
+    if cache.geometry.array == IndexArray::OffSlab {
         // SAFETY: the array came from `take_indices` with as many bytes when the slab was opened; the slab ends here.
         unsafe { super::pool::give_indices(array, array_bytes(cache)) };
     }
-    let node = usize::from(MEMMAP.head(page).node()) % cache.slabs.nodes.len();
-    crate::slab::discard::discard_one(&cache.slabs.nodes[node], page);
+    crate::slab::discard::discard_one(cache.node_of(page), page);
 }
 
 /// What list_lock guards.
@@ -266,6 +266,7 @@ pub(crate) struct Lists {
     pub(super) reaped: u64,
 }
 
+#[place(cold)]
 impl Lists {
     pub(crate) const NEW: Lists = Lists {
         partial: Partial::EMPTY,

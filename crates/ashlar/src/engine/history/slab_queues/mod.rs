@@ -29,37 +29,46 @@
 mod alien;
 mod array;
 mod here;
+mod index;
 pub(crate) mod layout;
 mod lists;
 pub(crate) mod pool;
 mod reap;
-mod state;
+pub(crate) mod state;
+mod tune;
 
-pub(crate) use reap::{reap, round_now, set_walk};
+pub(crate) use reap::{round_now, set_walk};
 pub use state::QueueTunables;
-pub(crate) use state::{MAX_LIMIT, MAX_SHARED, QueueOptions, State, close, tune};
+pub(crate) use state::{MAX_LIMIT, MAX_SHARED, QueueOptions};
+pub(crate) use tune::tune;
 
+use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::{Ordering, bump};
+use crate::base::units::PAGE_SIZE;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::history::slub::{all_cpus, this_cpu};
-use crate::engine::{Counts, RawCache, Usage};
+use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::ZONE;
+use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
+use crate::percpu::this_cpu_quick;
 use crate::percpu::{self, pages};
-use crate::slab::counters::SlowPathStats;
+use crate::slab::OrderRule;
+use crate::slab::geometry::Geometry;
 use crate::slab::geometry::IndexArray;
 use array::ArrayCache;
+use ashlar_macros::place;
 use here::{Here, count_lock};
 use lists::After;
-use state::{give_array, queues};
+use tune::{give_array, queues};
 
 /// Bytes of slabs on a node above which the background thread is woken when they become more.
 const BYTES_WORTH_REAPING: usize = 1 << 20;
 
 /// See [`crate::engine::alloc`]. Not inlined: every engine behind the entry points would pay for its registers.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let here = Here::take();
     if let Some(array) = here.array(cache) {
@@ -74,19 +83,20 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
     let node = PERCPU.node_of(here.cpu());
     let mut after = After::NOTHING;
     let object = match give_array(cache, &here) {
         Some(array) => {
             bump(&array.alloc_slow);
-            queues(cache).node(node).lists.lock().refill(cache, array, &mut after);
+            queues(cache).node(node).lists.lock().refill(&cache.slabs, array, &mut after);
             array.pop()
         }
         None => take_one(cache, node, &mut after),
     };
     drop(here);
-    after.settle(cache);
+    after.settle(&cache.slabs);
     percpu::adopt_thread();
     reap::tick();
     if object != 0 {
@@ -96,30 +106,39 @@ fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
 }
 
 /// One object out of the slabs of a node; 0 for none.
+#[place(cold)]
 fn take_one(cache: &'static RawCache, node: NodeId, after: &mut After) -> usize {
     let mut object = 0;
-    queues(cache).node(node).lists.lock().take(cache, 1, |taken| object = taken, after);
+    queues(cache).node(node).lists.lock().take(&cache.slabs, 1, |taken| object = taken, after);
     object
 }
 
 /// One object of a new slab of `home`, or of whatever other node has one; null when memory ends.
+#[place(cold)]
 fn from_nodes(cache: &'static RawCache, home: NodeId) -> *mut u8 {
-    let once = || {
-        let nodes = queues(cache).nodes.len();
-        (0..nodes).find_map(|i| {
-            let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
-            let mut after = After::NOTHING;
-            let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
-            after.settle(cache);
-            if taken == 0 { grow(cache, node) } else { Some(taken) }
-        })
-    };
+    let once = || from_first_node(cache, home);
     // Stores of other caches may hold the last memory there is.
     let object = once().or_else(|| ZONE.take_after_all(once));
     object.unwrap_or(0) as *mut u8
 }
 
+/// One object of a new slab of `home`, or of the first other node that has one. Not part of the closure that calls it, because
+/// closures are not placed.
+#[inline(never)]
+#[place(cold)]
+fn from_first_node(cache: &'static RawCache, home: NodeId) -> Option<usize> {
+    let nodes = queues(cache).nodes.len();
+    (0..nodes).find_map(|i| {
+        let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
+        let mut after = After::NOTHING;
+        let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
+        after.settle(&cache.slabs);
+        if taken == 0 { grow(cache, node) } else { Some(taken) }
+    })
+}
+
 /// One object of a new slab of `node`. If this CPU is of that node its array gets a batch of others.
+#[place(cold)]
 fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let geometry = &cache.slabs.geometry;
     let page = pages::alloc(node, geometry.order)?.first;
@@ -128,7 +147,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let head = MEMMAP.head(page);
     head.init(core::ptr::from_ref(cache) as usize, geometry.max_objects, geometry.order.0, node.0);
     head.set_colour(colour);
-    if !lists::open_slab(cache, page) {
+    if !lists::open_slab(&cache.slabs, page) {
         pages::free(page, geometry.order);
         return None;
     }
@@ -155,26 +174,28 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
             array.push(taken);
         }
     };
-    own.lists.lock().add_slab(cache, page, 1 + more, take, &mut after);
+    own.lists.lock().add_slab(&cache.slabs, page, 1 + more, take, &mut after);
     drop(here);
-    after.settle(cache);
+    after.settle(&cache.slabs);
     Some(object)
 }
 
 /// See [`crate::engine::alloc_on`].
+#[place(cold)]
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
-    if PERCPU.node_of(this_cpu()) == node {
+    if PERCPU.node_of(this_cpu_quick()) == node {
         // Moved meanwhile, it has an object of another node: as when the node has none.
         return alloc(cache);
     }
     percpu::adopt_thread();
     let mut after = After::NOTHING;
     let object = take_one(cache, node, &mut after);
-    after.settle(cache);
+    after.settle(&cache.slabs);
     if object != 0 { object as *mut u8 } else { from_nodes(cache, node) }
 }
 
 /// See [`crate::engine::free`].
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -188,6 +209,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 
 /// See [`crate::engine::free_in`]. Not inlined, as [`alloc`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let head = MEMMAP.head(slab);
     let offset = object.wrapping_sub(MEMMAP.address_of(slab)).wrapping_sub(head.colour());
@@ -213,6 +235,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
     let own = queues(cache).node(PERCPU.node_of(here.cpu()));
     let mut after = After::NOTHING;
@@ -220,14 +243,14 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
         Some(array) => {
             if array.room() == 0 {
                 bump(&array.free_slow);
-                own.lists.lock().flush(cache, array, &mut after);
+                own.lists.lock().flush(&cache.slabs, array, &mut after);
             }
             array.push(object);
         }
-        None => own.lists.lock().free_block(cache, &[object], &mut after),
+        None => own.lists.lock().free_block(&cache.slabs, &[object], &mut after),
     }
     drop(here);
-    after.settle(cache);
+    after.settle(&cache.slabs);
     percpu::adopt_thread();
     reap::tick();
     crate::base::background::settle();
@@ -236,6 +259,7 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
 /// A free to another node: into its alien cache, or straight to its slab.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize) {
     let queues = queues(cache);
     let own = queues.node(PERCPU.node_of(here.cpu()));
@@ -245,13 +269,13 @@ fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize
         count_lock(array);
     }
     if cache.state.slab.noaliencache {
-        queues.node(home).lists.lock().free_block(cache, &[object], &mut after);
+        queues.node(home).lists.lock().free_block(&cache.slabs, &[object], &mut after);
     } else {
         let mut alien = own.aliens[usize::from(home.0) % own.aliens.len()].lock();
-        twice = !alien.free(cache, &queues.node(home).lists, object, &mut after);
+        twice = !alien.free(&cache.slabs, &queues.node(home).lists, object, &mut after);
     }
     drop(here);
-    after.settle(cache);
+    after.settle(&cache.slabs);
     if twice {
         report::double_free(cache.name(), object);
     }
@@ -261,6 +285,7 @@ fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize
 }
 
 /// See [`crate::engine::alloc_bulk`]: whole runs of objects under one lock, while the CPU's array has them.
+#[place(cold)]
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     while got < out.len() {
@@ -295,121 +320,27 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// See [`crate::engine::drain_cpus`]: arrays of CPUs, alien caches, shared arrays.
-pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
-    for cpu in all_cpus() {
-        let mut after = After::NOTHING;
-        let here = Here::of(cpu);
-        if let Some(array) = here.array(cache) {
-            let own = queues(cache).node(PERCPU.node_of(cpu));
-            own.lists.lock().drain(cache, array, usize::MAX, &mut after);
-        }
-        drop(here);
-        after.settle(cache);
-    }
-    drain_nodes(cache);
-    true
-}
-
+#[place(cold)]
 /// Brings what alien caches and shared arrays hold back to slabs.
+#[place(cold)]
 fn drain_nodes(cache: &'static RawCache) {
     let nodes = queues(cache).nodes;
     for node in nodes {
         for (home, alien) in node.aliens.iter().enumerate() {
             let mut after = After::NOTHING;
-            alien.lock().drain(cache, &nodes[home].lists, &mut after);
-            after.settle(cache);
+            alien.lock().drain(&cache.slabs, &nodes[home].lists, &mut after);
+            after.settle(&cache.slabs);
         }
     }
     for node in nodes {
         let mut after = After::NOTHING;
         let mut lists = node.lists.lock();
         if let Some(shared) = lists.shared {
-            lists.drain(cache, shared, usize::MAX, &mut after);
+            lists.drain(&cache.slabs, shared, usize::MAX, &mut after);
         }
         drop(lists);
-        after.settle(cache);
+        after.settle(&cache.slabs);
     }
-}
-
-/// See [`crate::engine::trim`]: free slabs go, however few they are.
-pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    let mut left = 0;
-    for (id, node) in queues(cache).nodes.iter().enumerate() {
-        let mut after = After::NOTHING;
-        node.lists.lock().drop_free(cache, usize::MAX, &mut after);
-        after.settle(cache);
-        left += cache.slabs.nodes[id].counters.slabs();
-    }
-    left
-}
-
-/// See [`crate::engine::usage`].
-pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    let mut usage = Usage::default();
-    let mut free = 0;
-    for (id, node) in queues(cache).nodes.iter().enumerate() {
-        usage.cached += node.aliens.iter().map(|alien| alien.lock().avail()).sum::<usize>();
-        let lists = node.lists.lock();
-        usage.partial += lists.partial.count;
-        usage.cached += lists.shared.map_or(0, ArrayCache::avail);
-        free += lists.free_objects;
-        drop(lists);
-        usage.slabs += cache.slabs.nodes[id].counters.slabs();
-        usage.objects += cache.slabs.nodes[id].counters.objects();
-    }
-    for cpu in all_cpus() {
-        let here = Here::of(cpu);
-        usage.cached += here.array(cache).map_or(0, ArrayCache::avail);
-    }
-    usage.live = usage.objects.saturating_sub(free).saturating_sub(usage.cached);
-    usage.bytes = usage.slabs * cache.slabs.geometry.order.bytes();
-    usage
-}
-
-/// See [`crate::engine::held_bytes`]: shared arrays, alien caches and free slabs.
-#[inline(never)]
-pub(crate) fn held_bytes(cache: &'static RawCache) -> usize {
-    let objects = |node: &state::Node| {
-        let aliens: usize = node.aliens.iter().map(|alien| alien.lock().avail()).sum();
-        let lists = node.lists.lock();
-        let slabs = lists.free.count * usize::from(cache.slabs.geometry.max_objects);
-        aliens + lists.shared.map_or(0, ArrayCache::avail) + slabs
-    };
-    queues(cache).nodes.iter().map(objects).sum::<usize>() * cache.slabs.geometry.stride
-}
-
-/// See [`crate::engine::release_held`].
-pub(crate) fn release_held(cache: &'static RawCache) {
-    drain_nodes(cache);
-    trim_slabs(cache);
-}
-
-/// See [`crate::engine::counts`]. An array may be replaced at any time, so each is looked at under its CPU's lock.
-pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    let mut sum = Counts::default();
-    for node in queues(cache).nodes {
-        sum.list_locks += node.lists.taken() as u64;
-        sum.alien_locks += node.aliens.iter().map(|alien| alien.taken() as u64).sum::<u64>();
-    }
-    for cpu in all_cpus() {
-        let here = Here::of(cpu);
-        let Some(array) = here.array(cache) else { continue };
-        sum.alloc_slow += array.alloc_slow.load(Ordering::Relaxed) as u64;
-        sum.free_slow += array.free_slow.load(Ordering::Relaxed) as u64;
-        sum.cpu_locks += array.locks.load(Ordering::Relaxed) as u64;
-    }
-    sum
-}
-
-/// See [`crate::engine::list_lock_held`].
-pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    queues(cache).nodes.iter().any(|node| node.lists.is_held())
-}
-
-/// See [`crate::engine::slow_path_stats`].
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
-    cache.slabs.slow_path_stats()
 }
 
 /// The queues of a cache at one moment: what slabinfo says of a cache of SLAB.
@@ -440,6 +371,7 @@ pub struct QueueInfo {
 }
 
 /// The queues of a cache of this engine.
+#[place(cold)]
 pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
     let queues = queues(cache);
     let mut info = QueueInfo {
@@ -472,4 +404,156 @@ pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
         }
     }
     info
+}
+
+/// The engine.
+#[derive(Clone, Copy)]
+pub(crate) struct SlabQueues;
+
+#[place(cold)]
+impl Strategy for SlabQueues {
+    #[inline(always)]
+    fn alloc(cache: &'static RawCache) -> *mut u8 {
+        alloc(cache)
+    }
+
+    #[inline(always)]
+    fn free(cache: &'static RawCache, object: usize) {
+        free(cache, object);
+    }
+
+    #[inline(always)]
+    fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+        free_in(cache, slab, object);
+    }
+
+    fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+        alloc_on(cache, node)
+    }
+
+    fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
+        alloc_bulk(cache, out)
+    }
+
+    fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
+        free_bulk(cache, objects);
+    }
+
+    /// arrays of CPUs, alien caches, shared arrays.
+    fn drain_cpus(cache: &'static RawCache) -> bool {
+        for cpu in all_cpus() {
+            let mut after = After::NOTHING;
+            let here = Here::of(cpu);
+            if let Some(array) = here.array(cache) {
+                let own = queues(cache).node(PERCPU.node_of(cpu));
+                own.lists.lock().drain(&cache.slabs, array, usize::MAX, &mut after);
+            }
+            drop(here);
+            after.settle(&cache.slabs);
+        }
+        drain_nodes(cache);
+        true
+    }
+
+    /// free slabs go, however few they are.
+    fn trim(cache: &'static RawCache) -> usize {
+        let mut left = 0;
+        for (id, node) in queues(cache).nodes.iter().enumerate() {
+            let mut after = After::NOTHING;
+            node.lists.lock().drop_free(&cache.slabs, usize::MAX, &mut after);
+            after.settle(&cache.slabs);
+            left += cache.slabs.nodes[id].counters.slabs();
+        }
+        left
+    }
+
+    fn usage(cache: &'static RawCache) -> Usage {
+        let mut usage = Usage::default();
+        let mut free = 0;
+        for (id, node) in queues(cache).nodes.iter().enumerate() {
+            usage.cached += node.aliens.iter().map(|alien| alien.lock().avail()).sum::<usize>();
+            let lists = node.lists.lock();
+            usage.partial += lists.partial.count;
+            usage.cached += lists.shared.map_or(0, ArrayCache::avail);
+            free += lists.free_objects;
+            drop(lists);
+            usage.slabs += cache.slabs.nodes[id].counters.slabs();
+            usage.objects += cache.slabs.nodes[id].counters.objects();
+        }
+        for cpu in all_cpus() {
+            let here = Here::of(cpu);
+            usage.cached += here.array(cache).map_or(0, ArrayCache::avail);
+        }
+        usage.live = usage.objects.saturating_sub(free).saturating_sub(usage.cached);
+        usage.bytes = usage.slabs * cache.slabs.geometry.order.bytes();
+        usage
+    }
+
+    /// shared arrays, alien caches and free slabs.
+    #[inline(never)]
+    fn held_bytes(cache: &'static RawCache) -> usize {
+        let objects = |node: &state::Node| {
+            let aliens: usize = node.aliens.iter().map(|alien| alien.lock().avail()).sum();
+            let lists = node.lists.lock();
+            let slabs = lists.free.count * usize::from(cache.slabs.geometry.max_objects);
+            aliens + lists.shared.map_or(0, ArrayCache::avail) + slabs
+        };
+        queues(cache).nodes.iter().map(objects).sum::<usize>() * cache.slabs.geometry.stride
+    }
+
+    fn release_held(cache: &'static RawCache) {
+        drain_nodes(cache);
+        Self::trim(cache);
+    }
+
+    /// An array may be replaced at any time, so each is looked at under its CPU's lock.
+    fn counts(cache: &'static RawCache) -> Counts {
+        let mut sum = Counts::default();
+        for node in queues(cache).nodes {
+            sum.list_locks += node.lists.taken() as u64;
+            sum.alien_locks += node.aliens.iter().map(|alien| alien.taken() as u64).sum::<u64>();
+        }
+        for cpu in all_cpus() {
+            let here = Here::of(cpu);
+            let Some(array) = here.array(cache) else { continue };
+            sum.alloc_slow += array.alloc_slow.load(Ordering::Relaxed) as u64;
+            sum.free_slow += array.free_slow.load(Ordering::Relaxed) as u64;
+            sum.cpu_locks += array.locks.load(Ordering::Relaxed) as u64;
+        }
+        sum
+    }
+
+    fn list_lock_held(cache: &'static RawCache) -> bool {
+        queues(cache).nodes.iter().any(|node| node.lists.is_held())
+    }
+
+    fn reap(cache: &'static RawCache) -> bool {
+        reap::reap(cache)
+    }
+
+    fn close(cache: &'static RawCache) {
+        tune::close(cache);
+    }
+
+    fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        state.open_nodes_and_page_lists()?;
+        state.slab.open(geometry, &spec.queues)
+    }
+
+    fn max_class(self) -> usize {
+        2 * PAGE_SIZE
+    }
+
+    fn order_rule(self, rule: OrderRule) -> OrderRule {
+        layout::order_rule(rule)
+    }
+
+    // Indices of free objects stand in an array.
+    fn links_objects(self) -> bool {
+        false
+    }
+
+    fn lay_out(self, geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry> {
+        layout::layout(geometry, constructed, rule)
+    }
 }

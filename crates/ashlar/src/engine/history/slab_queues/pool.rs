@@ -4,7 +4,7 @@
 //! Lock: a *pool lock*, one for each pool, a leaf but for the meta lock.
 #![allow(unsafe_code, reason = "links free blocks through their first word")]
 
-use super::layout::SMALLEST_BLOCK;
+use super::index::SMALLEST_BLOCK;
 use crate::base::sync::{SpinLock, Visit};
 use crate::pages::meta::META;
 
@@ -21,6 +21,7 @@ pub(super) fn block_of(bytes: usize) -> usize {
     bytes.next_power_of_two().max(SMALLEST_BLOCK)
 }
 
+#[place(cold)]
 impl Pool {
     /// A block of at least `bytes` bytes, aligned to its size up to 128.
     pub(super) fn take(&self, bytes: usize) -> Option<usize> {

@@ -12,15 +12,18 @@
 //! may keep go.
 #![allow(unsafe_code, reason = "turns the stored walk back into a function")]
 
+use super::SlabQueues;
 use super::array::ArrayCache;
 use super::here::Here;
 use super::lists::{After, Lists};
-use super::state::{Node, queues};
+use super::state::Node;
+use super::tune::queues;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::CpuId;
-use crate::engine::history::slub::{all_cpus, this_cpu};
 use crate::engine::{Engine, RawCache};
+use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
+use crate::percpu::this_cpu_quick;
 
 /// Entries of slow paths, of all caches, between two looks at the clock.
 pub(super) const ENTRIES: u32 = 256;
@@ -75,9 +78,10 @@ pub(super) fn tick() {
 }
 
 #[cold]
+#[place(cold)]
 fn tick_now() {
     let walk = WALK.load(Ordering::Relaxed);
-    if walk == 0 || !due(&NEXT[this_cpu().0 as usize % TIMES], now()) {
+    if walk == 0 || !due(&NEXT[this_cpu_quick().0 as usize % TIMES], now()) {
         return;
     }
     // SAFETY: `set_walk` stored a `Walk`, and nothing else is ever stored.
@@ -91,8 +95,9 @@ fn tick_now() {
 
 /// The round of this CPU that is due.
 #[inline(never)]
+#[place(cold)]
 fn round_here(cache: &'static RawCache) {
-    round(cache, this_cpu(), now());
+    round(cache, this_cpu_quick(), now());
 }
 
 /// Registers the walk over all caches.
@@ -101,8 +106,9 @@ pub(crate) fn set_walk(walk: Walk) {
 }
 
 /// See [`crate::engine::reap`]: the rounds that are due. In use is a cache whose CPUs were there since the last look.
+#[place(cold)]
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let entries = super::counts(cache).cpu_locks as u32;
+    let entries = <SlabQueues as crate::engine::Strategy>::counts(cache).cpu_locks as u32;
     let used = cache.looked.swap(entries, Ordering::Relaxed) != entries;
     let now = now();
     for cpu in all_cpus() {
@@ -117,6 +123,7 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
 }
 
 /// A round of every CPU, and of every node, for one cache, due or not.
+#[place(cold)]
 pub(crate) fn round_now(cache: &'static RawCache) {
     for node in queues(cache).nodes {
         node.lists.lock().next_reap = 0;
@@ -127,6 +134,7 @@ pub(crate) fn round_now(cache: &'static RawCache) {
 }
 
 /// One round of a CPU for one cache.
+#[place(cold)]
 fn round(cache: &'static RawCache, cpu: CpuId, now: u32) {
     let id = usize::from(PERCPU.node_of(cpu).0);
     let nodes = queues(cache).nodes;
@@ -144,21 +152,23 @@ fn round(cache: &'static RawCache, cpu: CpuId, now: u32) {
         reap_node(cache, &mut lists, &mut after);
     }
     drop(lists);
-    after.settle(cache);
+    after.settle(&cache.slabs);
 }
 
 /// A fifth of the limit of an array that was not used since the last round, at most half of what is in it.
+#[place(cold)]
 fn drain_unused(cache: &RawCache, lists: &mut Lists, array: &ArrayCache, after: &mut After) {
     if array.untouch() {
         return;
     }
     let (avail, fifth) = (array.avail(), array.limit().div_ceil(5));
     let count = if fifth > avail { avail.div_ceil(2) } else { fifth };
-    lists.drain(cache, array, count, after);
+    lists.drain(&cache.slabs, array, count, after);
     lists.reaped += count as u64;
 }
 
 /// One alien cache of a node, in turn.
+#[place(cold)]
 fn send_home(cache: &RawCache, id: usize, nodes: &[Node], after: &mut After) {
     let node = &nodes[id % nodes.len()];
     if node.aliens.is_empty() {
@@ -168,10 +178,11 @@ fn send_home(cache: &RawCache, id: usize, nodes: &[Node], after: &mut After) {
     let home = lists.next_alien % nodes.len();
     lists.next_alien = home + 1;
     drop(lists);
-    node.aliens[home].lock().drain(cache, &nodes[home].lists, after);
+    node.aliens[home].lock().drain(&cache.slabs, &nodes[home].lists, after);
 }
 
 /// The shared array and the free slabs of a node.
+#[place(cold)]
 fn reap_node(cache: &RawCache, lists: &mut Lists, after: &mut After) {
     if let Some(shared) = lists.shared {
         drain_unused(cache, lists, shared, after);
@@ -181,5 +192,5 @@ fn reap_node(cache: &RawCache, lists: &mut Lists, after: &mut After) {
     }
     let objects = usize::from(cache.slabs.geometry.max_objects);
     let slabs = lists.free_limit.div_ceil(5 * objects);
-    lists.drop_free(cache, slabs, after);
+    lists.drop_free(&cache.slabs, slabs, after);
 }

@@ -3,17 +3,16 @@
 
 use super::alien::{ALIEN_LIMIT, AlienCache};
 use super::array::ArrayCache;
-use super::here::Here;
-use super::lists::{After, Lists};
+use super::lists::Lists;
 use crate::base::error::{CreateError, TuneError};
 use crate::base::sync::{AtomicUsize, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, PAGE_SIZE};
-use crate::engine::history::slub::all_cpus;
-use crate::engine::{RawCache, Tunable};
+use crate::engine::Tunable;
 use crate::pages::meta::meta_slice;
 use crate::pages::zone::ZONE;
+use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
-use crate::percpu::{drain, lock};
+use crate::percpu::lock;
 use crate::slab::geometry::Geometry;
 
 /// Most objects in a CPU's array.
@@ -33,6 +32,7 @@ pub struct QueueTunables {
     pub shared: usize,
 }
 
+#[place(cold)]
 impl QueueTunables {
     /// The kernel's defaults for objects of `stride` bytes on a machine with `cpus` CPUs.
     pub(super) const fn by_size(stride: usize, cpus: u32) -> QueueTunables {
@@ -60,7 +60,7 @@ impl QueueTunables {
         QueueTunables { limit, batchcount, shared }
     }
 
-    fn check(&self) -> Result<(), TuneError> {
+    pub(super) fn check(&self) -> Result<(), TuneError> {
         if !(1..=MAX_LIMIT).contains(&self.limit) {
             return Err(TuneError::Range(Tunable::Limit.expected()));
         }
@@ -107,13 +107,7 @@ pub(crate) struct State {
     /// The option of the process: no alien caches.
     pub(super) noaliencache: bool,
     /// One, or none before a cache of this engine was here.
-    queues: &'static [Queues],
-}
-
-/// The queues of a cache of this engine.
-#[inline]
-pub(super) fn queues(cache: &RawCache) -> &'static Queues {
-    &cache.state.slab.queues[0]
+    pub(super) queues: &'static [Queues],
 }
 
 /// CPUs of a node.
@@ -121,6 +115,7 @@ fn cpus_of(node: usize) -> usize {
     all_cpus().filter(|&cpu| usize::from(PERCPU.node_of(cpu).0) == node).count()
 }
 
+#[place(cold)]
 impl Queues {
     /// Queues for each node, in metadata memory.
     fn make() -> Option<&'static [Queues]> {
@@ -141,7 +136,7 @@ impl Queues {
         QueueTunables { limit: read(&self.limit), batchcount: read(&self.batchcount), shared: read(&self.shared) }
     }
 
-    fn set(&self, tunables: &QueueTunables) {
+    pub(super) fn set(&self, tunables: &QueueTunables) {
         self.limit.store(tunables.limit, Ordering::Relaxed);
         self.batchcount.store(tunables.batchcount, Ordering::Relaxed);
         self.shared.store(tunables.shared, Ordering::Relaxed);
@@ -154,7 +149,7 @@ impl Queues {
     }
 
     /// Gives a node what follows from the tunables, but for the shared array.
-    fn tune_node(&self, id: usize, geometry: &Geometry) {
+    pub(super) fn tune_node(&self, id: usize, geometry: &Geometry) {
         let tunables = self.tunables();
         let node = &self.nodes[id];
         for alien in node.aliens {
@@ -166,13 +161,14 @@ impl Queues {
 }
 
 /// A shared array of the size that the tunables ask for; `Some(None)` where they ask for none.
-fn new_shared(tunables: &QueueTunables) -> Option<Option<&'static ArrayCache>> {
+pub(super) fn new_shared(tunables: &QueueTunables) -> Option<Option<&'static ArrayCache>> {
     match tunables.shared * tunables.batchcount {
         0 => Some(None),
         objects => ArrayCache::new(objects, tunables.batchcount).map(Some),
     }
 }
 
+#[place(cold)]
 impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 
@@ -212,83 +208,4 @@ impl State {
         nodes().flat_map(|node| node.aliens).for_each(|alien| visit(alien.word()));
         nodes().for_each(|node| visit(node.lists.word()));
     }
-}
-
-/// See [`crate::engine::close`]: no slab and no object is left.
-pub(crate) fn close(cache: &'static RawCache) {
-    for cpu in all_cpus() {
-        let here = Here::of(cpu);
-        if let Some(array) = here.array(cache) {
-            here.set_array(cache, None);
-            array.retire();
-        }
-    }
-    for node in queues(cache).nodes {
-        if let Some(shared) = node.lists.lock().shared.take() {
-            shared.retire();
-        }
-    }
-    PERCPU.release_slot(cache.state.slab.place);
-}
-
-/// Makes an array for a CPU that has none; `None` when memory ends.
-pub(super) fn give_array(cache: &'static RawCache, here: &Here) -> Option<&'static ArrayCache> {
-    if let Some(array) = here.array(cache) {
-        return Some(array);
-    }
-    let tunables = queues(cache).tunables();
-    let array = ArrayCache::new(tunables.limit, tunables.batchcount)?;
-    here.set_array(cache, Some(array));
-    Some(array)
-}
-
-/// Sets the tunables of a cache. Objects that do not fit any more go back to their slabs.
-pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result<(), TuneError> {
-    tunables.check()?;
-    let _one_at_a_time = drain::one_at_a_time();
-    let queues = queues(cache);
-    // Memory first, so that nothing has changed when there is none.
-    let mut shared = [None; crate::base::units::MAX_NODES];
-    let mut had = true;
-    for place in &mut shared[..queues.nodes.len()] {
-        match new_shared(tunables) {
-            Some(array) => *place = array,
-            None => had = false,
-        }
-    }
-    if !had {
-        shared.into_iter().flatten().for_each(ArrayCache::retire);
-        return Err(TuneError::OutOfMemory);
-    }
-    queues.set(tunables);
-    let mut after = After::NOTHING;
-    for (id, new) in shared[..queues.nodes.len()].iter().enumerate() {
-        queues.tune_node(id, &cache.slabs.geometry);
-        let old = queues.nodes[id].lists.lock().replace_shared(cache, *new, &mut after);
-        if let Some(old) = old {
-            old.retire();
-        }
-    }
-    for cpu in all_cpus() {
-        tune_cpu(cache, &Here::of(cpu), tunables, &mut after);
-    }
-    after.settle(cache);
-    Ok(())
-}
-
-/// Gives a CPU's array its new limit, or the CPU a larger array. One that cannot grow keeps what it can hold.
-fn tune_cpu(cache: &'static RawCache, here: &Here, tunables: &QueueTunables, after: &mut After) {
-    let Some(array) = here.array(cache) else { return };
-    let node = queues(cache).node(PERCPU.node_of(here.cpu()));
-    if array.capacity() < tunables.limit
-        && let Some(larger) = ArrayCache::new(tunables.limit, tunables.batchcount)
-    {
-        larger.take_over(array);
-        here.set_array(cache, Some(larger));
-        array.retire();
-        return;
-    }
-    let limit = tunables.limit.min(array.capacity());
-    node.lists.lock().drain(cache, array, array.avail().saturating_sub(limit), after);
-    array.tune(limit, tunables.batchcount.min(limit));
 }

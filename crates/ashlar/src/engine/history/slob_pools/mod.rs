@@ -1,61 +1,72 @@
-//! The segregated successors of SLOB: `slob-seg` and `slob-cache`. Constant time, bounded memory, small code.
+//! The segregated successors of SLOB: `slob-seg` and `slob-cache`. Constant time, bounded memory,
+//! small code.
 //!
 //! ```text
 //!  pool, node:  pages with free objects    one list, one lock
-//!  page:        free objects of one size   a linked list, and objects that were never used
-//!  zone:        pages                      when the list is empty; back when a page is, but for one
+//!  page:        free objects of one size   a freelist, and uncarved objects
+//!  zone:        pages                      taken when the list is empty; empty pages go back but for one
 //! ```
 //!
-//! All objects of a page have one size, so any free one will do: an allocation takes the first object of the first page of the
-//! list, a free puts its object in front of its page's. Neither contains a loop over anything that grows. Which pages serve a
-//! cache is its *pool* ([`pools`]): in `slob-seg` there is one for each power of two, for all caches of that size;
-//! in `slob-cache` each cache has its own, and caches with objects alike share one, by the kernel's rules of merging.
-//! Source: the two mails of 2021 that proposed them. kmalloc's caches and malloc's have pools of their own, so that `kfree`, which
-//! is told no cache, charges the right one.
+//! All objects of a page have one size, so any free one will do. An allocation takes the first
+//! object of the first listed page; a free pushes onto the page's freelist. Neither loops over
+//! anything that grows.
 //!
-//! The page is a slab like the default's: state word, links, partial list, head. Its owner is the pool. All changes happen under the
-//! list_lock of the pool's node. The constructor is called for each allocation, as in SLOB.
+//! The *pool* of a cache ([`pools`]) is the set of pages that serve it. In `slob-seg` there is one
+//! pool for each power of two, shared by all caches of that size. In `slob-cache` each cache has
+//! its own, and caches with objects alike share one by the kernel's merge rules. Source: the two
+//! mails of 2021 that proposed them. Caches whose objects are freed by address alone have pools of
+//! their own, because such a free must find the cache to charge.
+//!
+//! A page is a slab as in the default engine: state word, links, partial list, head. Its owner is
+//! the pool. All changes happen under the list_lock of the pool's node. The constructor runs at
+//! each allocation, as in SLOB.
 //!
 //! ## Double frees
-//! The link of a free object decodes, and allocation clears it; so one look at the place tells whether an object is free
-//! already. Only if it seems so is the freelist walked, to be sure.
+//! The link of a free object decodes, and allocation clears it. So a free reads the link first. If
+//! it decodes, the freelist is walked to make sure.
 #![allow(unsafe_code, reason = "links and frees objects")]
 
 pub(crate) mod pools;
 
-pub(crate) use pools::{attach, close, for_each_lock, home, open};
+pub(crate) use pools::for_each_lock;
 
+use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::Ordering;
+use crate::base::units::PAGE_SIZE;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::{Counts, RawCache, Usage, tally};
+use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage, tally};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::{RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
+use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 use pools::{Pool, pool_of};
 
-/// Empty pages that the list of a pool keeps on a node: without one, a program at the edge of a page would take and give back a
-/// page with every object.
+/// Empty pages that a pool keeps listed on a node. Without one, a program at the edge of a page
+/// would take and give back a page with every object.
 pub(crate) const KEPT: usize = 1;
 
 fn link_at(pages: &RawCache, base: usize, index: u16) -> usize {
     base + usize::from(index) * pages.slabs.geometry.stride + pages.slabs.geometry.link_offset
 }
 
-/// What a look at the list of a node gave.
+/// The result of an allocation from a node's list.
 enum Taken {
     Object(usize),
-    /// No page there has a free object.
+    /// No listed page has a free object.
     Nothing,
-    /// The first page is corrupt, and off the list now; the address of the bad link.
+    /// The first page was corrupt and was taken off the list. Holds the address of the bad link.
     Corrupt(usize),
 }
 
-/// The first object of the first page of a node's list.
+/// Takes the first object of the first listed page of a node.
+#[place(cold)]
 fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Taken {
     let mut list = pages.slabs.nodes[node].list.lock();
     let page = list.first();
@@ -68,7 +79,8 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
     let (index, new) = if state.head() == NO_OBJECT {
         (state.carved(), state.carved_one())
     } else {
-        // SAFETY: a free object of a listed page, under its list_lock; its index was checked when it was decoded.
+        // SAFETY: a free object of a listed page, under its list_lock; its index was checked when
+        // it was decoded.
         match unsafe { read_link(link_at(pages, base, state.head()), pages.slabs.secret, head.objects()) } {
             Ok(next) => (state.head(), state.popped(next)),
             Err(bad) => {
@@ -84,12 +96,14 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
     }
     cache.state.tallies[node].count_alloc();
     drop(list);
-    // SAFETY: the object is ours. What stands there must not look like a link when it is freed.
+    // SAFETY: this thread owns the object. Clearing the link keeps it from decoding when the object
+    // is freed.
     unsafe { (link_at(pages, base, index) as *mut u64).write(0) };
     Taken::Object(base + usize::from(index) * pages.slabs.geometry.stride)
 }
 
-/// The first object of a new page.
+/// Allocates a page and takes its first object.
+#[place(cold)]
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
     let geometry = &pages.slabs.geometry;
     let id = NodeId(node as u8);
@@ -110,7 +124,8 @@ fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> 
     Some(base)
 }
 
-/// An object of `home`'s pages, of a new page, or of another node's.
+/// Takes an object of a listed page of `home`, of a new page, or of another node.
+#[place(cold)]
 fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) -> Option<usize> {
     let nodes = pages.slabs.nodes.len();
     (0..nodes).find_map(|i| {
@@ -119,7 +134,7 @@ fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) ->
             match take(cache, pages, node) {
                 Taken::Object(object) => return Some(object),
                 Taken::Nothing => return take_new(cache, pages, node),
-                // Each time a page less: this ends.
+                // Each corrupt page leaves the list, so this ends.
                 Taken::Corrupt(at) => report::corrupt_link(cache.name(), at),
             }
         }
@@ -128,12 +143,14 @@ fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) ->
 
 /// See [`crate::engine::alloc`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let home = if ZONE.nodes() > 1 { PERCPU.node_of(percpu::this_cpu()) } else { NodeId(0) };
     alloc_on(cache, home)
 }
 
 /// See [`crate::engine::alloc_on`].
+#[place(cold)]
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let pages = &pool_of(cache).pages;
     let take = || take_any(cache, pages, node);
@@ -145,6 +162,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 
 /// See [`crate::engine::free`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -157,27 +175,28 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     report::not_of_cache(cache.name(), object);
 }
 
-/// What a free came to.
+/// The outcome of a free.
 enum Freed {
     Kept,
-    /// The page is empty and on no list: it goes back.
+    /// The page is empty and off the list: the caller gives it back.
     Discard,
     Twice,
 }
 
-/// See [`crate::engine::free_in`]. `cache` may be the pool's own, which `kfree` finds as the owner of the page: then the object is charged to
-/// the only cache of the pool, or, where there are several, to none of them.
+/// See [`crate::engine::free_in`]. `cache` may be the pool's own cache, which a free by address
+/// finds as the owner of the page. The object is then charged to the pool's only member, or to the
+/// pool if there are several.
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let pool = pool_of(cache);
     let pages = &pool.pages;
     let of_nobody = core::ptr::eq(cache, pages);
     let charged = if of_nobody { pool.only_member().unwrap_or(cache) } else { cache };
-    let name = || if of_nobody { pool.home().unwrap_or(cache).name() } else { cache.name() };
     let base = MEMMAP.address_of(slab);
     let head = MEMMAP.head(slab);
     let Some(index) = pages.slabs.geometry.index_of(object.wrapping_sub(base)).filter(|&index| index < head.objects())
     else {
-        return report::misaligned(name(), object);
+        return report::misaligned(reported(cache, pool).name(), object);
     };
     let node = usize::from(head.node()) % pages.slabs.nodes.len();
     let entry = &pages.slabs.nodes[node];
@@ -187,10 +206,17 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
             crate::slab::discard::discard(entry, &[slab]);
             crate::base::background::settle();
         }
-        Freed::Twice => report::double_free(name(), object),
+        Freed::Twice => report::double_free(reported(cache, pool).name(), object),
     }
 }
 
+/// The cache that a report names. For the pool's own cache, that is the pool's home.
+#[place(cold)]
+fn reported(cache: &'static RawCache, pool: &'static Pool) -> &'static RawCache {
+    if core::ptr::eq(cache, &pool.pages) { pool.home().unwrap_or(cache) } else { cache }
+}
+
+#[place(cold)]
 fn free_to(
     charged: &'static RawCache,
     pages: &'static RawCache,
@@ -207,7 +233,7 @@ fn free_to(
         return Freed::Twice;
     }
     charged.state.tallies[node].count_free();
-    // SAFETY: the object is the caller's to free, and the page's list is ours.
+    // SAFETY: the caller frees the object, and list_lock guards the page's freelist.
     unsafe { write_link(link_at(pages, base, index), pages.slabs.secret, state.head()) };
     let new = state.pushed(index, 1);
     if state.frozen() {
@@ -228,16 +254,18 @@ fn free_to(
     Freed::Kept
 }
 
-/// True if the object is on its page's freelist. One look where it is not, unless the program wrote the very value there.
+/// True if the object is on its page's freelist. Costs one load if it is not, unless the program
+/// wrote a word that decodes.
 #[inline]
 fn is_listed(pages: &RawCache, base: usize, state: SlabState, index: u16, limit: u16) -> bool {
-    // SAFETY: inside an object of the page. It may hold anything.
+    // SAFETY: the link lies inside an object of the page. It may hold anything.
     unsafe { read_link(link_at(pages, base, index), pages.slabs.secret, limit) }.is_ok()
         && walk(pages, base, state, index, limit)
 }
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16) -> bool {
     let mut at = state.head();
     for _ in 0..state.linked() {
@@ -256,72 +284,119 @@ fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16
     false
 }
 
-/// See [`crate::engine::alloc_bulk`]: one by one.
-pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
-    crate::engine::alloc_one_by_one(cache, out)
+/// The engine, in one of two forms: pools of powers of two (`slob-seg`), or pools by cache
+/// (`slob-cache`).
+#[derive(Clone, Copy)]
+pub(crate) struct SlobPools {
+    pub(crate) of_powers_of_two: bool,
 }
 
-/// See [`crate::engine::free_bulk`].
-pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-    objects.iter().for_each(|&object| free(cache, object));
-}
-
-/// See [`crate::engine::drain_cpus`]: nothing is cached.
-pub(crate) fn drain_cpus(_cache: &'static RawCache) -> bool {
-    true
-}
-
-/// See [`crate::engine::trim`]. Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
-/// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
-pub(crate) fn trim_slabs(cache: &'static RawCache) -> usize {
-    let pool = pool_of(cache);
-    let left = pool.pages.slabs.trim();
-    if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
-}
-
-/// See [`crate::engine::usage`]. The pages of a pool stand at one of its caches, so that sums are right.
-pub(crate) fn usage(cache: &'static RawCache) -> Usage {
-    let pool = pool_of(cache);
-    let is_home = pool.is_home(cache);
-    let pages = Usage::of_slabs(&pool.pages.slabs, 0);
-    let live = match (tally::live(cache.state.tallies), pool.unknown()) {
-        (live, 0) => live,
-        (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
-        // So many at most; `kfree` was not told of which cache the others were.
-        (live, _) => live.min(pages.live),
-    };
-    if is_home {
-        return Usage { live, ..pages };
+#[place(cold)]
+impl Strategy for SlobPools {
+    #[inline(always)]
+    fn alloc(cache: &'static RawCache) -> *mut u8 {
+        alloc(cache)
     }
-    Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
-}
 
-/// See [`crate::engine::reap`].
-pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let calls = tally::calls(cache.state.tallies) as u32;
-    cache.looked.swap(calls, Ordering::Relaxed) != calls
-}
+    #[inline(always)]
+    fn free(cache: &'static RawCache, object: usize) {
+        free(cache, object);
+    }
 
-/// See [`crate::engine::held_bytes`].
-pub(crate) fn held_bytes(_cache: &'static RawCache) -> usize {
-    0
-}
+    #[inline(always)]
+    fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+        free_in(cache, slab, object);
+    }
 
-/// See [`crate::engine::release_held`].
-pub(crate) fn release_held(_cache: &'static RawCache) {}
+    fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+        alloc_on(cache, node)
+    }
 
-/// See [`crate::engine::counts`].
-pub(crate) fn counts(cache: &'static RawCache) -> Counts {
-    tally::counts(cache.state.tallies)
-}
+    /// Pages hold objects of all caches of the pool, so a cache without live objects has no slab.
+    /// Objects that may be among the pool's unknown frees do not keep a cache from being destroyed.
+    fn trim(cache: &'static RawCache) -> usize {
+        let pool = pool_of(cache);
+        let left = pool.pages.slabs.trim();
+        if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
+    }
 
-/// See [`crate::engine::list_lock_held`]; here that is the lock of the pool's pages.
-pub(crate) fn list_lock_held(cache: &'static RawCache) -> bool {
-    pool_of(cache).pages.slabs.list_lock_held()
-}
+    /// The pages of a pool are counted at one of its caches, so that sums are right.
+    fn usage(cache: &'static RawCache) -> Usage {
+        let pool = pool_of(cache);
+        let is_home = pool.is_home(cache);
+        let pages = Usage::of_slabs(&pool.pages.slabs, 0);
+        let live = match (tally::live(cache.state.tallies), pool.unknown()) {
+            (live, 0) => live,
+            (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
+            // An upper bound: frees by address did not record their cache.
+            (live, _) => live.min(pages.live),
+        };
+        if is_home {
+            return Usage { live, ..pages };
+        }
+        Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
+    }
 
-/// See [`crate::engine::slow_path_stats`].
-pub(crate) fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
-    let pool: &Pool = pool_of(cache);
-    if pool.is_home(cache) { pool.pages.slabs.slow_path_stats() } else { Default::default() }
+    fn counts(cache: &'static RawCache) -> Counts {
+        tally::counts(cache.state.tallies)
+    }
+
+    /// Here that is the list_lock of the pool's pages.
+    fn list_lock_held(cache: &'static RawCache) -> bool {
+        pool_of(cache).pages.slabs.list_lock_held()
+    }
+
+    fn slow_path_stats(cache: &'static RawCache) -> SlowPathStats {
+        let pool: &Pool = pool_of(cache);
+        if pool.is_home(cache) { pool.pages.slabs.slow_path_stats() } else { Default::default() }
+    }
+
+    fn attach(cache: &'static RawCache) {
+        pools::attach(cache);
+    }
+
+    fn close(cache: &'static RawCache) {
+        pools::close(cache);
+    }
+
+    fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
+        pools::home(cache)
+    }
+
+    fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        pools::open(state, spec, geometry).ok_or(CreateError::OutOfMemory)
+    }
+
+    fn share_pages(one: &RawCache, other: &RawCache) -> bool {
+        one.state.pool == other.state.pool
+    }
+
+    // Objects of a page and more are runs of pages, which need no list.
+    fn max_class(self) -> usize {
+        PAGE_SIZE
+    }
+
+    fn has_class(self, size: usize) -> bool {
+        !self.of_powers_of_two || size.is_power_of_two()
+    }
+
+    fn round_up(self, _size: usize, class: usize) -> usize {
+        if self.of_powers_of_two { class.next_power_of_two() } else { class }
+    }
+
+    fn merges(self) -> bool {
+        false
+    }
+
+    fn min_partial(self, _by_size: usize) -> usize {
+        KEPT
+    }
+
+    // Single pages, as SLOB's, unless the process asks for others.
+    fn order_rule(self, rule: OrderRule) -> OrderRule {
+        if self.of_powers_of_two || rule.max_order != OrderRule::DEFAULT.max_order {
+            return rule;
+        }
+        OrderRule { max_order: rule.min_order, ..rule }
+    }
 }

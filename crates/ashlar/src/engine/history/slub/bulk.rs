@@ -1,6 +1,7 @@
 //! Bulk operations of the stage of 2015: the CPU's whole freelist at once, and detached freelists.
 
-use super::local::{self, NO_SLAB, exchange, read};
+use super::local::{self, exchange, read};
+use super::places::NO_SLAB;
 use super::{Chain, Freed, Node, Outcome, feed, finish_free, push_chain, switches};
 use crate::base::units::PageIndex;
 use crate::engine::RawCache;
@@ -10,6 +11,7 @@ use crate::slab::return_objects::{Sink, return_objects_to};
 use crate::slab::state::NO_OBJECT;
 
 /// Fills `out` from this CPU's freelist; how many were had.
+#[place(cold)]
 pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
     let place = cache.state.places.slab;
     let Some(view) = read(cache, place) else { return 0 };
@@ -50,6 +52,7 @@ struct ToSlabs(&'static RawCache);
 /// Puts a chain on this CPU's freelist, if that is of the chain's slab: what the fast path is for one object. The freelist may
 /// change between the look and the exchange and be the same again in between: the chain's last link is to its first object, and
 /// that is all the chain says of it.
+#[place(cold)]
 fn push_local(cache: &'static RawCache, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> bool {
     let (place, base) = (cache.state.places.slab, MEMMAP.address_of(page));
     if !local::is_cpu_slab(cache, base) {
@@ -68,6 +71,7 @@ fn push_local(cache: &'static RawCache, page: PageIndex, chain: Chain, mut link:
     false
 }
 
+#[place(cold)]
 impl Sink for ToSlabs {
     fn first_on_cpu(&self, page: PageIndex) -> Option<u16> {
         let base = MEMMAP.address_of(page);

@@ -3,7 +3,8 @@
 //! In order: what others freed to the slab it has; one of its partial slabs; one of the node's, and more of them for its
 //! partial slabs; a new slab; then the same of other nodes.
 
-use super::local::{self, NO_SLAB, Words, exchange, read};
+use super::local::{self, Words, exchange, read};
+use super::places::NO_SLAB;
 use super::slabs::{self, Thawed};
 use super::stage::Switches;
 use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
@@ -14,6 +15,7 @@ use crate::engine::{RawCache, defrags_now, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::pages;
+use crate::percpu::this_cpu_quick;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
@@ -31,9 +33,10 @@ struct Fed {
 }
 
 /// One object by way of a slab for this CPU; null when memory ends.
+#[place(cold)]
 pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let switches = switches(cache);
-    local::count_alloc(cache, local::this_cpu());
+    local::count_alloc(cache, this_cpu_quick());
     for _ in 0..ATTEMPTS {
         // Nothing is read when the gate is closed, and on an abort, which does not last.
         let Some(view) = read(cache, cache.state.places.slab) else { continue };
@@ -70,10 +73,11 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
         }
         return object as *mut u8;
     }
-    without_cpu(cache, PERCPU.node_of(local::this_cpu()))
+    without_cpu(cache, PERCPU.node_of(this_cpu_quick()))
 }
 
 /// One object of a slab that is given up at once: of `node`, or of another if that has none.
+#[place(cold)]
 pub(super) fn without_cpu(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let switches = switches(cache);
     for _ in 0..ATTEMPTS {
@@ -95,6 +99,7 @@ fn refreeze(cache: &'static RawCache, switches: &Switches, base: usize) -> Optio
 
 /// The first object of a freelist that is ours, and the index of the next. `None`, after a report, when its link is
 /// corrupt: the slab then stays frozen for ever.
+#[place(cold)]
 fn first_of(cache: &'static RawCache, fed: Fed) -> Option<(usize, u16)> {
     let objects = MEMMAP.head(fed.page).objects();
     if fed.head >= objects {
@@ -113,6 +118,7 @@ fn first_of(cache: &'static RawCache, fed: Fed) -> Option<(usize, u16)> {
 
 /// Takes the CPU's slab away from it, for ever, if the first link of its freelist is corrupt.
 #[cold]
+#[place(cold)]
 fn drop_if_corrupt(cache: &'static RawCache, view: &Words) {
     let [head, base] = view.words;
     let Some(page) = MEMMAP.page_of(base) else { return };
@@ -133,6 +139,7 @@ fn drop_if_corrupt(cache: &'static RawCache, view: &Words) {
 }
 
 /// A slab with free objects for a CPU of `node`, frozen for the caller.
+#[place(cold)]
 fn next_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
     if switches.cpu_partial
         && let Some(fed) = take_cpu_partial(cache, switches)
@@ -143,6 +150,7 @@ fn next_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opt
 }
 
 /// A slab with free objects, frozen for the caller: of `node`, or of another.
+#[place(cold)]
 fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
     let nodes = cache.slabs.nodes.len();
     let home = usize::from(node.0) % nodes;
@@ -162,6 +170,7 @@ fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opti
 }
 
 /// A slab of the node's partial list; more go to the CPU's partial slabs, half of what it may have.
+#[place(cold)]
 fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> Option<Fed> {
     let protection = protection(switches);
     let (page, chain) = slabs::freeze_partial(&node.list, &MEMMAP, protection, true)?;
@@ -177,6 +186,7 @@ fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> O
 }
 
 /// A new slab, linked from end to end.
+#[place(cold)]
 fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
     let geometry = &cache.slabs.geometry;
     let entry = &cache.slabs.nodes[usize::from(node.0)];
@@ -203,6 +213,7 @@ fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
 
 /// A freelist that is ours, counted and checked: its chain and its last object. `None`, after a report, for one that is
 /// corrupt.
+#[place(cold)]
 fn chain_of(cache: &'static RawCache, page: PageIndex, head: u16) -> Option<(Chain, u16)> {
     let base = MEMMAP.address_of(page);
     let limit = MEMMAP.head(page).objects();
@@ -233,6 +244,7 @@ fn chain_of(cache: &'static RawCache, page: PageIndex, head: u16) -> Option<(Cha
 
 /// Says what is wrong with a freelist that does not end.
 #[cold]
+#[place(cold)]
 fn report_walk(cache: &'static RawCache, base: usize, head: u16, limit: u16) {
     let mut at = head;
     for _ in 0..=limit {
@@ -250,6 +262,7 @@ fn report_walk(cache: &'static RawCache, base: usize, head: u16, limit: u16) {
 
 /// Gives up the CPU slab of `words`, which nobody else knows any more, with what is left of its freelist. `lock` says whether
 /// slab_lock needs a CPU lock yet.
+#[place(cold)]
 pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usize; 2], lock: bool) {
     let [head, base] = words;
     if base == 0 {
@@ -273,6 +286,7 @@ pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usi
 }
 
 /// Frees what is left of a freelist to its slab, of which it is not known who has it.
+#[place(cold)]
 pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: PageIndex, head: u16) {
     if head == NO_OBJECT {
         return;
@@ -296,6 +310,7 @@ pub(super) fn cpu_partial(cache: &RawCache) -> usize {
 
 /// Makes a slab that is frozen for the caller one of this CPU's partial slabs. When they have enough free objects already,
 /// all of them go to their nodes first.
+#[place(cold)]
 pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
     let switches = switches(cache);
     let place = cache.state.places.partial;
@@ -321,6 +336,7 @@ pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
 }
 
 /// Takes the first of this CPU's partial slabs, with its freelist.
+#[place(cold)]
 fn take_cpu_partial(cache: &'static RawCache, switches: &Switches) -> Option<Fed> {
     let place = cache.state.places.partial;
     for _ in 0..ATTEMPTS {
@@ -346,6 +362,7 @@ fn take_cpu_partial(cache: &'static RawCache, switches: &Switches) -> Option<Fed
 }
 
 /// Gives up all partial slabs of a CPU, whose words nobody else has any more.
+#[place(cold)]
 pub(super) fn give_up_partial(cache: &'static RawCache, switches: &Switches, words: [usize; 2]) {
     let mut next = words[0].checked_sub(1).map(|page| PageIndex(page as u32));
     while let Some(page) = next {
@@ -356,6 +373,7 @@ pub(super) fn give_up_partial(cache: &'static RawCache, switches: &Switches, wor
 }
 
 /// Free objects in the slabs of one CPU; a racy look.
+#[place(cold)]
 pub(super) fn free_on(cache: &'static RawCache, cpu: CpuId) -> usize {
     /// No CPU has more partial slabs; a list that changes under our eyes may seem to.
     const MOST: usize = 1 << 16;

@@ -17,87 +17,24 @@
 //! slab_lock and list_lock under it. Fork takes it for all CPUs, and so finds no slab_lock held.
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
-use super::stage::{Fast, Stage, Switches};
+use super::stage::Fast;
 use crate::base::sync::{AtomicUsize, Ordering, bump};
 use crate::base::units::{CpuId, PageIndex};
 use crate::engine::{Counts, RawCache};
 use crate::pages::memmap::MEMMAP;
+use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
+use crate::percpu::this_cpu_quick;
 use crate::percpu::{self, lock};
 use crate::slab::freelist::{key, read_link, write_link};
 use crate::slab::state::NO_OBJECT;
 
-/// The places that a cache has in every CPU's area; 0: none.
-#[derive(Clone, Copy)]
-pub(crate) struct Places {
-    pub(super) slab: u16,
-    pub(super) partial: u16,
-    entries: u16,
-    locks: u16,
-    /// Those of the stage: with the places, which every operation reads.
-    pub(super) switches: Switches,
-}
-
-/// The words of a CPU without a CPU slab.
-pub(super) const NO_SLAB: [usize; 2] = [NO_OBJECT as usize, 0];
-/// The words of a CPU without partial slabs.
-pub(super) const NO_PARTIAL: [usize; 2] = [0, 0];
-
-impl Places {
-    pub(crate) const NONE: Places =
-        Places { slab: 0, partial: 0, entries: 0, locks: 0, switches: Stage::Plain.switches() };
-
-    /// Places for a new cache, all without a slab; `None` when there are no more.
-    #[inline(never)]
-    pub(crate) fn claim(stage: Stage) -> Option<Places> {
-        if stage.switches().takes_cpu_locks() {
-            lock::want();
-        }
-        let mut claimed = [0; 4];
-        for at in 0..claimed.len() {
-            let Some(place) = PERCPU.claim_slot() else {
-                claimed[..at].iter().for_each(|&place| PERCPU.release_slot(place));
-                return None;
-            };
-            claimed[at] = place;
-        }
-        let [slab, partial, entries, locks] = claimed;
-        for cpu in all_cpus() {
-            for (place, words) in [(slab, NO_SLAB), (partial, NO_PARTIAL), (entries, [0; 2]), (locks, [0; 2])] {
-                // SAFETY: the place was just claimed, so nobody else knows it; it lies in the committed areas.
-                unsafe { PERCPU.slot(cpu, place).cast::<[usize; 2]>().write_volatile(words) };
-            }
-        }
-        Some(Places { slab, partial, entries, locks, switches: stage.switches() })
-    }
-
-    /// Gives the places of a cache that ends back.
-    pub(super) fn give_back(&self) {
-        [self.slab, self.partial, self.entries, self.locks].into_iter().for_each(|place| PERCPU.release_slot(place));
-    }
-}
-
-/// Every CPU that has an area.
-pub(crate) fn all_cpus() -> impl Iterator<Item = CpuId> {
-    (0..PERCPU.cpus.load(Ordering::Relaxed)).map(CpuId)
-}
-
+#[place(cold)]
 /// A word of a place, as an atomic: for counters and racy looks.
 pub(super) fn word(cpu: CpuId, place: u16, at: usize) -> &'static AtomicUsize {
     // SAFETY: places lie in the committed areas, which stay for ever; words are aligned, and whoever else writes them
     // does so with single stores.
     unsafe { &*PERCPU.slot(cpu, place).add(at).cast::<AtomicUsize>() }
-}
-
-/// The CPU that this thread runs on; always one that has an area. Read where the kernel keeps it for critical sections:
-/// one load.
-#[inline]
-pub(crate) fn this_cpu() -> CpuId {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
-    if let Some(cpu) = percpu::sections::cpu() {
-        return CpuId(cpu);
-    }
-    percpu::this_cpu()
 }
 
 /// Counts an allocation that goes beyond the fast path.
@@ -113,6 +50,7 @@ pub(super) fn count_free(cache: &RawCache, cpu: CpuId) {
 }
 
 /// Adds the counters of all CPUs to `sum`.
+#[place(cold)]
 pub(super) fn add_counts(cache: &RawCache, sum: &mut Counts) {
     let places = cache.state.places;
     for cpu in all_cpus() {
@@ -131,7 +69,7 @@ impl CpuGuard {
     /// Takes the lock of this CPU, for `cache`.
     #[inline]
     pub(super) fn take(cache: &RawCache) -> CpuGuard {
-        let guard = lock::CpuGuard::take(this_cpu());
+        let guard = lock::CpuGuard::take(this_cpu_quick());
         bump(word(guard.cpu(), cache.state.places.locks, 0));
         CpuGuard(guard)
     }
@@ -173,6 +111,7 @@ fn by_lock(cache: &RawCache) -> bool {
 }
 
 /// This CPU's words at `place`; `None` while they are unavailable.
+#[place(cold)]
 pub(super) fn read(cache: &RawCache, place: u16) -> Option<Words> {
     if by_lock(cache) {
         let mut guard = CpuGuard::take(cache);
@@ -182,6 +121,7 @@ pub(super) fn read(cache: &RawCache, place: u16) -> Option<Words> {
 }
 
 /// Makes `new` this CPU's words at `place` if they are still `old` and the thread is still there.
+#[place(cold)]
 pub(super) fn exchange(cache: &RawCache, place: u16, old: &Words, new: [usize; 2]) -> bool {
     if by_lock(cache) {
         let mut guard = CpuGuard::take(cache);
@@ -204,7 +144,7 @@ fn guard_is_elsewhere(cpu: CpuId, words: &[usize; 2], place: u16) -> bool {
 /// True if the slab at `base` is the CPU slab where this thread runs, as of a moment that may be over.
 #[inline]
 pub(super) fn is_cpu_slab(cache: &RawCache, base: usize) -> bool {
-    word(this_cpu(), cache.state.places.slab, 1).load(Ordering::Relaxed) == base
+    word(this_cpu_quick(), cache.state.places.slab, 1).load(Ordering::Relaxed) == base
 }
 
 /// True if an object that is to be freed is the first of the freelist of `cpu`, this thread's: the one case of a second
@@ -243,6 +183,7 @@ pub(super) fn link_at(cache: &RawCache, base: usize, index: u16) -> usize {
 
 /// Takes the first object off the list in `words`; 0 when there is none or its link is corrupt.
 #[inline]
+#[place(cold)]
 fn pop_of(cache: &RawCache, words: &mut [usize; 2]) -> usize {
     let [head, base] = *words;
     if head >= usize::from(NO_OBJECT) {
@@ -271,6 +212,7 @@ pub(super) fn pop(cache: &RawCache, fast: Fast) -> usize {
 }
 
 #[inline(never)]
+#[place(cold)]
 fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
     let place = cache.state.places.slab;
     match fast {
@@ -283,9 +225,10 @@ fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
 /// The kernel's fast path where `cmpxchg_local` disables interrupts itself: the freelist is read and followed without
 /// protection, and the lock is taken for the exchange alone. In place of the kernel's transaction number the link is
 /// compared too: the list may have come back to the same head with another successor.
+#[place(cold)]
 fn pop_emulated(cache: &RawCache, place: u16) -> usize {
     loop {
-        let cpu = this_cpu();
+        let cpu = this_cpu_quick();
         let (head, base) = (word(cpu, place, 0).load(Ordering::Relaxed), word(cpu, place, 1).load(Ordering::Relaxed));
         if head >= usize::from(NO_OBJECT) || base == 0 {
             return 0;
@@ -314,6 +257,7 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
 /// # Safety
 /// The object is the caller's to free, and `freed` describes it.
 #[inline]
+#[place(cold)]
 unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: FreedObject) -> bool {
     if words[1] != freed.base || words[0] == usize::from(freed.index) {
         return false;
@@ -359,6 +303,7 @@ pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: 
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
+#[place(cold)]
 unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool {
     let place = cache.state.places.slab;
     match fast {
@@ -379,9 +324,10 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool
 ///
 /// # Safety
 /// As for [`push`].
+#[place(cold)]
 unsafe fn push_emulated(cache: &RawCache, place: u16, freed: FreedObject) -> bool {
     loop {
-        let cpu = this_cpu();
+        let cpu = this_cpu_quick();
         let (head, base) = (word(cpu, place, 0).load(Ordering::Relaxed), word(cpu, place, 1).load(Ordering::Relaxed));
         if base != freed.base || head == usize::from(freed.index) {
             return false;

@@ -72,6 +72,7 @@ impl Switches {
     }
 }
 
+#[place(cold)]
 impl Stage {
     pub(crate) const fn switches(self) -> Switches {
         match self {
@@ -89,7 +90,7 @@ impl Stage {
     }
 
     /// The largest kmalloc size that has a cache: in 2007, what takes half a page; later two pages.
-    pub(crate) const fn kmalloc_max_cache(self) -> usize {
+    pub(crate) const fn max_class(self) -> usize {
         if self.is_2007() { PAGE_SIZE / 2 } else { 2 * PAGE_SIZE }
     }
 
@@ -126,6 +127,7 @@ impl Stage {
 
 /// Free objects in the partial slabs of a CPU above which they go to the node, by object size: the kernel's numbers of
 /// 2015, when `cpu_partial` counted objects.
+#[place(cold)]
 pub(crate) const fn cpu_partial(stride: usize) -> usize {
     match stride {
         4096.. => 2,

@@ -1,0 +1,271 @@
+//! Calls of the layers above, led to the engine of the cache.
+//!
+//! Each function of [`Strategy`] is described there. The hot ones are written out, because where their `match` stands decides how
+//! many instructions an engine without sheaves pays: `tests/fastpath.rs` counts them.
+
+use super::history::{slab_queues, slob, slob_pools, slub};
+use super::sheaves::barn::BarnStats;
+use super::{CacheSpec, Counts, Engine, EngineState, RawCache, Strategy, Usage, sheaves};
+use crate::base::error::CreateError;
+use crate::base::sync::Visit;
+use crate::base::units::{NodeId, PageIndex};
+use crate::slab::OrderRule;
+use crate::slab::counters::SlowPathStats;
+use crate::slab::geometry::Geometry;
+use ashlar_macros::place;
+use sheaves::Sheaves;
+use slab_queues::SlabQueues;
+use slob::Slob;
+use slob_pools::SlobPools;
+use slub::Slub;
+
+/// Calls a function of the strategy of an engine: `each!(engine, strategy => call)`.
+macro_rules! each {
+    ($engine:expr, $strategy:ident => $call:expr) => {
+        match $engine {
+            Engine::Sheaves => {
+                let $strategy = Sheaves;
+                $call
+            }
+            Engine::Slub(stage) => {
+                let $strategy = Slub(stage);
+                $call
+            }
+            Engine::Slab => {
+                let $strategy = SlabQueues;
+                $call
+            }
+            Engine::Slob => {
+                let $strategy = Slob;
+                $call
+            }
+            Engine::SlobSeg => {
+                let $strategy = SlobPools { of_powers_of_two: true };
+                $call
+            }
+            Engine::SlobCache => {
+                let $strategy = SlobPools { of_powers_of_two: false };
+                $call
+            }
+            #[cfg(test)]
+            Engine::Toy => {
+                let $strategy = super::toy::Toy;
+                $call
+            }
+        }
+    };
+}
+
+/// As `each!`, of a function that needs a cache only.
+macro_rules! of_cache {
+    ($cache:expr, $function:ident($($argument:expr),*)) => {
+        match $cache.engine {
+            Engine::Sheaves => Sheaves::$function($($argument),*),
+            Engine::Slub(_) => Slub::$function($($argument),*),
+            Engine::Slab => SlabQueues::$function($($argument),*),
+            Engine::Slob => Slob::$function($($argument),*),
+            Engine::SlobSeg | Engine::SlobCache => SlobPools::$function($($argument),*),
+            #[cfg(test)]
+            Engine::Toy => super::toy::Toy::$function($($argument),*),
+        }
+    };
+}
+
+/// Returns one object of `cache`, or null.
+#[inline(always)]
+pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
+    #[inline(never)]
+    fn others(cache: &'static RawCache) -> *mut u8 {
+        of_cache!(cache, alloc(cache))
+    }
+    // The stages of SLUB and SLAB have a fast path, which counts: a comparison for each, and the rest out of line.
+    match cache.engine {
+        Engine::Slub(_) => Slub::alloc(cache),
+        Engine::Slab => SlabQueues::alloc(cache),
+        _ => others(cache),
+    }
+}
+
+/// Returns one object of `cache`, of a size class, for a request of `size` bytes, which is at most that of the cache's objects.
+#[inline]
+pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
+    match cache.engine {
+        Engine::Slob => slob::alloc_sized(cache, size),
+        _ => alloc(cache),
+    }
+}
+
+/// Takes the object at `address` back.
+#[inline]
+pub(crate) fn free(cache: &'static RawCache, address: usize) {
+    #[inline(never)]
+    fn others(cache: &'static RawCache, address: usize) {
+        of_cache!(cache, free(cache, address));
+    }
+    match cache.engine {
+        Engine::Slub(_) => Slub::free(cache, address),
+        Engine::Slab => SlabQueues::free(cache, address),
+        _ => others(cache, address),
+    }
+}
+
+/// As [`free`], of an object that another CPU allocated: this CPU should not allocate it next.
+pub(crate) fn free_remote(cache: &'static RawCache, address: usize) {
+    match cache.engine {
+        Engine::Sheaves => sheaves::free_remote(cache, address),
+        _ => free(cache, address),
+    }
+}
+
+/// As [`free`], where the caller found that this cache owns the slab that starts at `slab` and that `address` lies in.
+#[inline]
+pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, address: usize) {
+    #[inline(never)]
+    fn others(cache: &'static RawCache, slab: PageIndex, address: usize) {
+        of_cache!(cache, free_in(cache, slab, address));
+    }
+    match cache.engine {
+        Engine::Slub(_) => Slub::free_in(cache, slab, address),
+        Engine::Slab => SlabQueues::free_in(cache, slab, address),
+        _ => others(cache, slab, address),
+    }
+}
+
+/// Makes functions that call the one of the same name of a cache's strategy.
+macro_rules! cold {
+    ($($(#[$about:meta])* fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(
+            $(#[$about])*
+            pub(crate) fn $name(cache: &'static RawCache $(, $argument: $type)*) $(-> $result)? {
+                of_cache!(cache, $name(cache $(, $argument)*))
+            }
+        )*
+    };
+}
+
+cold! {
+    /// See [`Strategy::alloc_on`].
+    fn alloc_on(node: NodeId) -> *mut u8;
+    /// See [`Strategy::alloc_bulk`].
+    fn alloc_bulk(out: &mut [usize]) -> bool;
+    /// See [`Strategy::free_bulk`].
+    fn free_bulk(objects: &[usize]);
+    /// See [`Strategy::attach`].
+    fn attach();
+    /// See [`Strategy::close`].
+    #[place(background)]
+    fn close();
+    /// See [`Strategy::drain_cpus`].
+    #[place(background)]
+    fn drain_cpus() -> bool;
+    /// See [`Strategy::reap`].
+    #[place(background)]
+    fn reap() -> bool;
+    /// See [`Strategy::held_bytes`].
+    fn held_bytes() -> usize;
+    /// See [`Strategy::release_held`].
+    fn release_held();
+    /// See [`Strategy::trim`].
+    #[place(background)]
+    fn trim() -> usize;
+    /// See [`Strategy::sparse_bytes`].
+    fn sparse_bytes() -> usize;
+    /// See [`Strategy::evict_free_pages`].
+    #[place(background)]
+    fn evict_free_pages() -> usize;
+    /// See [`Strategy::restore_emptied`].
+    fn restore_emptied() -> bool;
+    /// See [`Strategy::home`].
+    #[place(cold)]
+    fn home() -> Option<&'static RawCache>;
+    /// See [`Strategy::usage`].
+    #[place(cold)]
+    fn usage() -> Usage;
+    /// See [`Strategy::counts`].
+    #[place(cold)]
+    fn counts() -> Counts;
+    /// See [`Strategy::slow_path_stats`].
+    #[place(cold)]
+    fn slow_path_stats() -> SlowPathStats;
+    /// See [`Strategy::list_lock_held`].
+    #[place(cold)]
+    fn list_lock_held() -> bool;
+}
+
+/// See [`Strategy::open`].
+pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+    #[place(cold)]
+    #[inline(never)]
+    fn others(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        each!(spec.engine, strategy => strategy.open(state, spec, geometry))
+    }
+    if spec.engine == Engine::Sheaves {
+        return Sheaves.open(state, spec, geometry);
+    }
+    others(state, spec, geometry)
+}
+
+/// Returns cached objects to their slabs and gives empty slabs back. Returns the number of slabs that remain.
+pub(crate) fn shrink(cache: &'static RawCache) -> usize {
+    drain_cpus(cache);
+    trim(cache)
+}
+
+/// What happened at the barns of a cache, if its engine has some.
+pub(crate) fn barn_stats(cache: &'static RawCache) -> BarnStats {
+    if cache.engine == Engine::Sheaves { sheaves::barn_stats(cache) } else { BarnStats::default() }
+}
+
+/// Whether two caches take their objects from the same pages.
+pub(crate) fn share_pages(one: &RawCache, other: &RawCache) -> bool {
+    one.engine == other.engine && of_cache!(one, share_pages(one, other))
+}
+
+/// Visits the locks that engines have beside those of their caches, for a fork.
+pub(crate) fn for_each_shared_lock(visit: Visit<'_>) {
+    slob_pools::for_each_lock(visit);
+    slob::for_each_lock(visit);
+}
+
+/// Makes methods of [`Engine`] that call the one of the same name of its strategy. That of the default stands in the code that every
+/// program runs; the others lie apart.
+macro_rules! properties {
+    ($($(#[$about:meta])* fn $name:ident(self $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {
+        impl Engine {
+            $(
+                $(#[$about])*
+                pub(crate) fn $name(self $(, $argument: $type)*) -> $result {
+                    #[place(cold)]
+                    #[inline(never)]
+                    fn others(engine: Engine $(, $argument: $type)*) -> $result {
+                        each!(engine, strategy => strategy.$name($($argument),*))
+                    }
+                    if self == Engine::Sheaves { Sheaves.$name($($argument),*) } else { others(self $(, $argument)*) }
+                }
+            )*
+        }
+    };
+}
+
+properties! {
+    /// See [`Strategy::max_class`].
+    fn max_class(self) -> usize;
+    /// See [`Strategy::has_class`].
+    fn has_class(self, size: usize) -> bool;
+    /// See [`Strategy::round_up`].
+    fn round_up(self, size: usize, class: usize) -> usize;
+    /// See [`Strategy::wants_size`].
+    fn wants_size(self) -> bool;
+    /// See [`Strategy::merges`].
+    fn merges(self) -> bool;
+    /// See [`Strategy::min_partial`].
+    fn min_partial(self, by_size: usize) -> usize;
+    /// See [`Strategy::cpu_partial`].
+    fn cpu_partial(self, stride: usize) -> usize;
+    /// See [`Strategy::order_rule`].
+    fn order_rule(self, rule: OrderRule) -> OrderRule;
+    /// See [`Strategy::links_objects`].
+    fn links_objects(self) -> bool;
+    /// See [`Strategy::lay_out`].
+    fn lay_out(self, geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry>;
+}

@@ -1,0 +1,90 @@
+//! [`Engine`]: the names of the engines.
+//!
+//! Two choices exist. `ASHLAR_OPTIONS=engine=ID` is that of the process: the caches of this library, and every
+//! cache that does not choose, use it. [`crate::CacheArgs::engine`] is that of one cache.
+
+use super::history::slub::stage::Stage;
+
+/// The strategy of a cache. Closed: [`super`] says what one more takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// SLUB with sheaves and barns: the default.
+    Sheaves,
+    /// SLUB with CPU slabs, in a stage of its history.
+    Slub(Stage),
+    /// SLAB: queues of objects in front of slabs.
+    Slab,
+    /// SLOB: objects of all sizes side by side in single pages, under one lock, for small memory. An object of a cache
+    /// of this engine says nothing of itself: it must go back to its cache, [`crate::kfree`] cannot take it.
+    Slob,
+    /// SLOB's first successor: pages of one size of objects, one list for each power of two and node, in constant time.
+    SlobSeg,
+    /// Its second: each cache has lists of its own; caches with objects alike share them.
+    SlobCache,
+    /// The smallest engine there is: see `toy.rs`.
+    #[cfg(test)]
+    Toy,
+}
+
+/// Lists the engines with their ids.
+macro_rules! engines {
+    ($($engine:expr => $id:literal),* $(,)?) => {
+        impl Engine {
+            /// Every engine, the default first.
+            pub const ALL: &'static [Engine] = &[$($engine),*];
+            const NAMES: &'static [&'static str] = &[$($id),*];
+            /// What the option `engine` expects.
+            pub const EXPECTED: &'static str = concat!("engine= and one of the ids", $(" ", $id),*);
+        }
+    };
+}
+
+engines! {
+    Engine::Sheaves => "ashlar",
+    Engine::Slub(Stage::Plain) => "slub",
+    Engine::Slub(Stage::Emulated) => "slub-emu",
+    Engine::Slub(Stage::Plus) => "slub+",
+    Engine::Slub(Stage::PlusOrder) => "slub-o",
+    Engine::Slub(Stage::Lockless) => "slub-ll",
+    Engine::Slub(Stage::Bulk) => "slub-bulk",
+    Engine::Slab => "slab",
+    Engine::Slob => "slob",
+    Engine::SlobSeg => "slob-seg",
+    Engine::SlobCache => "slob-cache",
+}
+
+impl Engine {
+    /// The name in options and in the lab.
+    pub fn id(self) -> &'static str {
+        let at = Self::ALL.iter().position(|engine| *engine == self);
+        at.map_or("?", |at| Self::NAMES[at])
+    }
+
+    /// The engine with this id.
+    #[ashlar_macros::place(cold)]
+    pub fn from_id(id: &str) -> Option<Engine> {
+        Self::NAMES.iter().position(|name| *name == id).map(|at| Self::ALL[at])
+    }
+
+    /// Whether its caches keep sheaves in their per-CPU slot, so that the entry points serve them. The slots of all
+    /// others stay at the null sheaf, and [`alloc`](super::alloc) and [`free`](super::free) take every call.
+    pub(crate) const fn has_sheaves(self) -> bool {
+        matches!(self, Engine::Sheaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_lead_back_to_their_engine() {
+        for &engine in Engine::ALL {
+            assert_eq!(Engine::from_id(engine.id()), Some(engine));
+            assert!(Engine::EXPECTED.contains(engine.id()));
+        }
+        assert_eq!(Engine::from_id("slabs"), None);
+        assert_eq!(Engine::ALL[0], Engine::Sheaves);
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Policy`]: the behaviour of a cache that depends on its callers.
+//!
+//! There is one constant for each kind of caller, defined next to that caller and passed when a
+//! cache is created. Code below consults the policy only, and never needs to know the caller.
+
+use crate::percpu::sheaf::{HALF_SHEAF_CAPACITY, MAX_SHEAF_CAPACITY};
+
+/// Bytes of objects that one sheaf should cover unless the policy says otherwise.
+const SHEAF_BYTES: usize = 128 << 10;
+/// Most objects in a barn. Their sheaves take a quarter of a MiB, which is much compared to small
+/// objects: freeing all objects must not cost a program more memory. Returning them takes the
+/// reaper some milliseconds, at up to 100 ns each.
+const BARN_OBJECTS: usize = 1 << 15;
+/// Fewest objects on a sheaf.
+const FEWEST: usize = 2;
+
+/// How a cache behaves towards its callers.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    /// Caches of different families never share pages.
+    pub(crate) family: u8,
+    /// The program made the cache: the program may destroy it, choose its engine, and have it
+    /// merged.
+    pub(crate) of_program: bool,
+    /// Objects are freed by address alone. What their page does not record must be stored in front
+    /// of them.
+    pub(crate) by_address: bool,
+    /// Live objects are tracked in the object map, which every free checks first.
+    pub(crate) tracked: bool,
+    /// The order of the words of its slots depends on the CPU's side: see
+    /// [`crate::percpu::area::is_sided`].
+    pub(crate) sided: bool,
+    /// Largest stride of objects whose sheaves hold as many objects as fit.
+    pub(crate) full_sheaf_stride: usize,
+    /// Bytes of objects that one sheaf of larger objects should cover.
+    pub(crate) sheaf_bytes: usize,
+    /// Most bytes of larger objects on a sheaf that a CPU frees for itself.
+    pub(crate) this_cpu_bytes: usize,
+    /// A refill takes at most one in this many of the objects in the cache's slabs; `None` for no
+    /// limit.
+    pub(crate) refill_share: Option<usize>,
+    /// Most bytes of objects in a barn.
+    pub(crate) barn_bytes: usize,
+    /// Empty slabs that a node keeps; `None` to derive it from the object size.
+    pub(crate) min_partial: Option<usize>,
+}
+
+impl Policy {
+    /// For caches tuned for speed only: one program uses them, and it has few.
+    pub(crate) const GENEROUS: Policy = Policy {
+        family: 0,
+        of_program: false,
+        by_address: false,
+        tracked: false,
+        sided: false,
+        full_sheaf_stride: usize::MAX,
+        sheaf_bytes: SHEAF_BYTES,
+        this_cpu_bytes: usize::MAX,
+        refill_share: None,
+        barn_bytes: usize::MAX,
+        min_partial: None,
+    };
+
+    /// Returns the capacity of a sheaf: enough to cover its bytes, at least 2, at most a whole
+    /// sheaf.
+    pub(crate) fn sheaf_capacity(&self, stride: usize) -> usize {
+        if stride <= self.full_sheaf_stride {
+            (SHEAF_BYTES / stride).clamp(FEWEST, MAX_SHEAF_CAPACITY)
+        } else {
+            (self.sheaf_bytes / stride).clamp(FEWEST, HALF_SHEAF_CAPACITY)
+        }
+    }
+
+    /// Returns the capacity of a sheaf that a CPU frees for itself, where sheaves hold `capacity`.
+    #[inline]
+    pub(crate) fn this_cpu_capacity(&self, capacity: usize, stride: usize) -> usize {
+        if stride <= self.full_sheaf_stride {
+            capacity
+        } else {
+            capacity.min((self.this_cpu_bytes / stride).max(FEWEST))
+        }
+    }
+
+    /// Returns the most full sheaves of `capacity` objects in a barn, where the process allows
+    /// `bytes` bytes of objects.
+    pub(crate) fn barn_limit(&self, bytes: usize, capacity: usize, stride: usize) -> usize {
+        let objects = (bytes.min(self.barn_bytes) / stride).min(BARN_OBJECTS);
+        objects.checked_div(capacity).map_or(0, |sheaves| sheaves.max(1))
+    }
+
+    /// Returns the number of empty slabs that a node keeps. Unless the policy sets it, the kernel's
+    /// rule applies: half of log2 of the size, between 5 and 10.
+    pub(crate) fn min_partial(&self, stride: usize) -> usize {
+        self.min_partial.unwrap_or((stride.ilog2() as usize / 2).clamp(5, 10))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn barns_are_limited_in_bytes_and_in_objects() {
+        let limit = |bytes, capacity, stride| Policy::GENEROUS.barn_limit(bytes, capacity, stride);
+        assert_eq!(limit(256 << 20, 16, 8192), 2048, "bytes");
+        assert_eq!(limit(256 << 20, 128, 8), 256, "32768 objects");
+        assert_eq!((limit(0, 128, 8), limit(1 << 20, 0, 8)), (1, 0), "one at least, where there are sheaves");
+        let small_barns = Policy { barn_bytes: 128 << 10, ..Policy::GENEROUS };
+        assert_eq!(small_barns.barn_limit(256 << 20, 4, 8192), 4, "16 objects by the policy");
+        assert_eq!(small_barns.barn_limit(16 << 10, 1, 8192), 2, "a process that allows less has less");
+    }
+
+    #[test]
+    fn empty_slabs_are_kept_by_size_or_by_policy() {
+        assert_eq!([8, 1024, 1 << 20].map(|stride| Policy::GENEROUS.min_partial(stride)), [5, 5, 10]);
+        assert_eq!(Policy { min_partial: Some(1), ..Policy::GENEROUS }.min_partial(8192), 1);
+    }
+}

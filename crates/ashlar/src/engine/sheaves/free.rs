@@ -1,0 +1,136 @@
+//! Free to the default engine.
+//!
+//! Targets in order of cost: the main sheaf, the spare, an empty sheaf
+//! ([`exchange`](super::exchange)), and the object's slab. Objects allocated on a CPU of the other
+//! side go to the spare ([`remote_free`](super::remote_free)). Objects of another node are returned
+//! to their slab.
+#![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
+
+use super::drain::check_capacity;
+use super::exchange::{empty_sheaf, put_empty, store_full};
+use super::here::node_of_cpu;
+use super::remote_free::{FreedFor, sheaf_capacity};
+use crate::engine::{RawCache, tunable};
+use crate::pages::memmap::MEMMAP;
+use crate::pages::zone::ZONE;
+use crate::percpu::area::null_top;
+use crate::percpu::sheaf::Sheaf;
+use crate::percpu::{self, View};
+use crate::slab::return_objects::return_objects;
+
+/// See [`crate::engine::free`].
+pub(crate) fn free(cache: &'static RawCache, object: usize) {
+    free_unsettled(cache, object);
+    crate::base::background::settle();
+}
+
+fn free_unsettled(cache: &'static RawCache, object: usize) {
+    percpu::adopt_thread();
+    if ZONE.nodes() > 1 && !is_local(cache, object) {
+        return return_objects(&cache.slabs, &[object]);
+    }
+    for _ in 0..percpu::ATTEMPTS {
+        let Some(view) = percpu::read(cache.slot) else { break };
+        if !percpu::is_full(view.main) {
+            if percpu::push(cache.slot, object) {
+                return;
+            }
+            continue;
+        }
+        if make_room(cache, &view, object) {
+            return;
+        }
+        if tunable(&cache.sheaf_capacity) == 0 {
+            break;
+        }
+    }
+    return_objects(&cache.slabs, &[object]);
+}
+
+/// See [`crate::engine::free_remote`].
+pub(crate) fn free_remote(cache: &'static RawCache, object: usize) {
+    percpu::adopt_thread();
+    // Objects of other nodes go on no sheaf: `free` returns them to their slab.
+    let attempts = if ZONE.nodes() > 1 && !is_local(cache, object) { 0 } else { percpu::ATTEMPTS };
+    for _ in 0..attempts {
+        let Some(view) = percpu::read(cache.slot) else { break };
+        if !percpu::is_full(view.spare) {
+            // The spare has room now, or the thread migrated to another CPU.
+            break;
+        }
+        if renew_spare(cache, &view, object) {
+            return crate::base::background::settle();
+        }
+        if tunable(&cache.sheaf_capacity) == 0 {
+            break;
+        }
+    }
+    free(cache, object);
+}
+
+/// Replaces this CPU's full or missing spare with a sheaf that holds `object`. False if the slot
+/// changed or no sheaf can be had.
+fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
+    put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare, FreedFor::OtherCpu)
+}
+
+fn is_local(cache: &'static RawCache, object: usize) -> bool {
+    let (here, _) = node_of_cpu(cache, percpu::this_cpu());
+    MEMMAP.page_of(object).is_none_or(|page| ZONE.node_of(page) == here)
+}
+
+/// Swaps the full main sheaf and the spare if the spare has room. True if it had room; the slot has
+/// then changed, by this call or by another thread.
+pub(super) fn swap_full(cache: &'static RawCache, view: &View) -> bool {
+    if percpu::is_full(view.spare) {
+        return false;
+    }
+    percpu::exchange(cache.slot, view, view.spare, view.main);
+    true
+}
+
+/// Replaces this CPU's full main sheaf with one that has room. True if `object` is on it already.
+fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
+    if swap_full(cache, view) {
+        return false;
+    }
+    // The main sheaf holds the hotter objects: it becomes the spare, and the old spare goes to the
+    // barn.
+    let (spare, leaving) = if view.main == null_top() { (view.spare, null_top()) } else { (view.main, view.spare) };
+    put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving, FreedFor::ThisCpu)
+}
+
+/// Puts `object` on an empty sheaf and stores the main and spare that `pair` makes of it; the sheaf
+/// `leaving` goes to the barn. False if the slot changed or there is no sheaf.
+fn put_on_new_sheaf(
+    cache: &'static RawCache,
+    view: &View,
+    object: usize,
+    pair: impl FnOnce(usize) -> (usize, usize),
+    leaving: usize,
+    freed_for: FreedFor,
+) -> bool {
+    let (_, node) = node_of_cpu(cache, view.cpu);
+    node.barn(view.cpu).count_free();
+    let capacity = sheaf_capacity(cache, freed_for);
+    if capacity == 0 {
+        return false;
+    }
+    let Some(mut sheaf) = empty_sheaf(cache, node, view.cpu, capacity) else { return false };
+    sheaf.push(object);
+    let top = sheaf.into_top();
+    let (main, spare) = pair(top);
+    if !percpu::exchange(cache.slot, view, main, spare) {
+        // SAFETY: `top` came from `into_top` above, and the exchange failed, so it was not stored.
+        let mut sheaf = unsafe { Sheaf::from_top(top) };
+        sheaf.pop();
+        put_empty(node, view.cpu, sheaf);
+        return false;
+    }
+    // SAFETY: the exchange took it out of the slot.
+    if let Some(full) = unsafe { percpu::owned(leaving) } {
+        store_full(cache, node, view.cpu, full, freed_for);
+    }
+    check_capacity(cache, capacity);
+    true
+}
