@@ -23,6 +23,8 @@ else
     echo "SKIPPED: the layout by GNU ld, which is not installed"
 fi
 cargo check --release -p ashlar-alloc --all-features --all-targets
+# Collections of others in ashlar.
+cargo test --release -p ashlar-alloc --features allocator-api2 --test allocator
 # The lab on a machine with Rust alone. (Release, where its dependencies are compiled already.)
 cargo check --release -p ashlar-lab --no-default-features
 

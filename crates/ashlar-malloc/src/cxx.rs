@@ -73,6 +73,7 @@ extern "C" fn thrower() -> *const c_void {
 
 /// Throws the `std::bad_alloc` that is made here; only where [`thrower`] found all that it takes.
 #[unsafe(naked)]
+#[ashlar_macros::place(cold)]
 extern "C" fn throw_ours() {
     naked_asm!(
         ".cfi_startproc",

@@ -81,7 +81,7 @@ fn what_few_programs_use_lies_apart() {
     ] {
         lies(function, &apart);
     }
-    for evicted in ["6ashlar6engine16evict_free_pages", "6ashlar6engine7sheaves6sparse23restore_emptied_of_node"] {
+    for evicted in ["6ashlar6engine7sheaves6sparse23restore_emptied_of_node"] {
         lies(evicted, &apart);
     }
     for path in

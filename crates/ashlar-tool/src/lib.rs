@@ -20,6 +20,8 @@ pub mod preload;
 pub mod program;
 pub mod resources;
 mod run;
+#[cfg(test)]
+mod shipped;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -38,6 +38,7 @@
 #![cfg_attr(ashlar_loom, allow(dead_code, unused_imports, unreachable_pub, reason = "models use a part of the crate"))]
 
 #[cfg(any(test, ashlar_loom))]
+#[macro_use] // Compilers before 1.91 do not find `vec!` in unit tests otherwise.
 extern crate std;
 
 // `#[place(…)]`, by which functions and tables say in which part of the library they lie.
@@ -123,7 +124,7 @@ mod api {
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::settings::{OptionError, check_options};
     pub use crate::cache::{
-        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache,
+        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache, LazyCache,
         for_each_alias, for_each_cache, total_counts,
     };
     #[cfg(feature = "os")]
@@ -182,6 +183,7 @@ mod api {
 
     /// Brings every cached object back to its slab and gives all free memory back to the system, at once.
     /// Returns the number of 4 KiB pages given back.
+    #[ashlar_macros::place(cold)]
     pub fn reap() -> usize {
         crate::cache::reaper::reap_now()
     }

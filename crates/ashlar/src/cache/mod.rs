@@ -21,7 +21,7 @@ pub use info::{CacheInfo, for_each_cache, total_counts};
 pub use merge::{AliasInfo, for_each_alias};
 #[cfg(feature = "os")]
 pub use reaper::{start_reaper, start_reaper_by, stop_reaper};
-pub use typed::{Cache, CacheBox, Constructed};
+pub use typed::{Cache, CacheBox, Constructed, LazyCache};
 
 use core::ptr::NonNull;
 

@@ -201,6 +201,7 @@ fn empty_all() -> bool {
 }
 
 /// Brings a cache's free objects home and gives its empty slabs back; how many objects.
+#[place(cold)]
 fn empty(cache: &'static engine::RawCache) -> usize {
     let cached = engine::usage(cache).cached;
     if cached > 0 {
@@ -212,6 +213,7 @@ fn empty(cache: &'static engine::RawCache) -> usize {
 }
 
 /// Calls `each` for every cache, if nobody holds the registry lock: for rounds that engines make on slow paths.
+#[ashlar_macros::place(cold)]
 pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
     registry::try_for_each(each);
 }

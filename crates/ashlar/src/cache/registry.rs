@@ -48,6 +48,7 @@ impl Registry {
 
     /// Makes `new` one more name of a cache that it can be merged with, of several the youngest. `None` without such, and without
     /// memory: then it becomes a cache of its own.
+    #[place(cold)]
     #[inline(never)]
     fn merge(&mut self, new: &CacheSpec<'_>) -> Option<(&'static RawCache, &'static Alias)> {
         let alike = self.live().filter(|cache| merge::fits(new, cache));

@@ -1,6 +1,7 @@
 //! The figures that every engine reports of a cache: its size, and event counts.
 
 use crate::slab::cache::CacheSlabs;
+use ashlar_macros::place;
 
 /// Figures of a cache at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,7 @@ pub struct Search {
 
 impl Usage {
     /// Figures of a cache that has `cached` free objects outside of its slabs.
+    #[place(cold)]
     pub(crate) fn of_slabs(cache: &CacheSlabs, cached: usize) -> Usage {
         let (mut usage, mut free) = (Usage { cached, ..Usage::default() }, 0);
         for node in cache.nodes {

@@ -85,6 +85,7 @@ impl RawCache {
         }
     }
 
+    #[ashlar_macros::place(cold)]
     pub(crate) fn name(&self) -> &str {
         self.slabs.name()
     }

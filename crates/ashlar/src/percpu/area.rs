@@ -33,8 +33,8 @@
 //! A slot is written only by a thread inside a critical section on its CPU (rseq), by the holder of
 //! the CPU's lock (portable), or by a drain that has stopped all critical sections.
 //!
-//! Lock: the lock of free slots ([`FREE_SLOTS`]) protects the released offsets. It is taken under the
-//! registry lock.
+//! Lock: the lock of free slots ([`FREE_SLOTS`]) protects the released offsets. It is taken under
+//! the registry lock.
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 

@@ -141,6 +141,7 @@ unsafe impl PageSource for LinuxSource {
         super::memory_bytes().saturating_mul(2).next_power_of_two().clamp(64 << 30, 4 << 40)
     }
 
+    #[ashlar_macros::place(cold)]
     fn propose(&self, bytes: usize, align: usize) -> Option<usize> {
         PROPOSED.contains(&bytes).then(|| {
             // A part of the addresses that shares one page of the second highest page table, and a
@@ -173,6 +174,7 @@ unsafe impl PageSource for LinuxSource {
         Ok(())
     }
 
+    #[ashlar_macros::place(cold)]
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let padded = bytes.checked_add(align)?;
         let at = map_nothing(core::ptr::null_mut(), padded, 0)?.as_ptr() as usize;
@@ -190,6 +192,7 @@ unsafe impl PageSource for LinuxSource {
         NonNull::new(aligned as *mut u8)
     }
 
+    #[ashlar_macros::place(cold)]
     fn reserve_at(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // Kernels before 4.17 do not know the flag: to them the address is a hint.
         match map_nothing(at.as_ptr().cast(), bytes, libc::MAP_FIXED_NOREPLACE) {

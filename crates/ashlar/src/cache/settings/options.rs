@@ -244,6 +244,7 @@ fn switch(value: &str) -> Option<bool> {
     }
 }
 
+#[place(cold)]
 fn reaper(value: &str) -> Option<Reaper> {
     if value == "calls" {
         return Some(Reaper::Calls);

@@ -65,17 +65,30 @@ pub(crate) fn options() -> Options {
 
 /// Returns the engine that the options have for a cache of the program.
 pub(crate) fn own_engine(name: &str) -> Option<Engine> {
-    OPTIONS.lock().own.engine(name)
+    #[place(cold)]
+    #[inline(never)]
+    fn look_up(name: &str) -> Option<Engine> {
+        OPTIONS.lock().own.engine(name)
+    }
+    if has_own() { look_up(name) } else { None }
+}
+
+/// Whether there are options of single caches, which most programs do not have.
+fn has_own() -> bool {
+    !OPTIONS.lock().own.is_empty()
 }
 
 /// Returns what the options have for one cache. What it cannot have is left out, with one line on standard error for each option.
 pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
+    if has_own() { look_up_own(cache) } else { Own::default() }
+}
+
+#[place(cold)]
+#[inline(never)]
+fn look_up_own(cache: Candidate<'_>) -> Own {
     // Reported without the lock: a reader that is slow to take the line must not stop other threads.
     loop {
         let mut settings = OPTIONS.lock();
-        if settings.own.is_empty() {
-            return Own::default();
-        }
         let Some((option, expected)) = settings.own.untold(cache) else { return settings.own.of(cache) };
         drop(settings);
         report::warn(format_args!("option `{option}` for cache {}: {expected}", cache.name));

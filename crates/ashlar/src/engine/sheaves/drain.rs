@@ -5,13 +5,15 @@
 
 use super::barn::Barn;
 use super::exchange::return_sheaf;
-use super::here::barns_of;
+use super::here::{barns_of, objects_in_barns};
 use crate::base::sync::Ordering;
 use crate::engine::{RawCache, tunable};
 use crate::percpu;
 use crate::percpu::sheaf::retire_sheaf;
+use ashlar_macros::place;
 
 /// See [`crate::engine::drain_cpus`].
+#[place(background)]
 pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| return_sheaf(cache, sheaf));
     release_held(cache);
@@ -19,6 +21,7 @@ pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
 }
 
 /// Returns the objects of up to `count` full sheaves of a barn to their slabs.
+#[place(background)]
 fn return_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
     for _ in 0..count {
         let Some(sheaf) = barn.get_full() else { break };
@@ -62,8 +65,7 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
 
 /// See [`crate::engine::held_bytes`]. Counts the full sheaves of barns.
 pub(crate) fn held_bytes(cache: &RawCache) -> usize {
-    let objects: usize = barns_of(cache).map(Barn::full_objects).sum();
-    objects * cache.slabs.geometry.stride
+    objects_in_barns(cache) * cache.slabs.geometry.stride
 }
 
 /// Sets the capacity of the cache's sheaves, 0 for none, and the number of full sheaves a barn may

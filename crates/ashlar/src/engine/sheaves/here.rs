@@ -6,6 +6,17 @@ use crate::base::units::{CpuId, NodeId};
 use crate::engine::RawCache;
 use crate::percpu::area::PERCPU;
 
+/// Counts the objects in the full sheaves of all barns.
+pub(super) fn objects_in_barns(cache: &RawCache) -> usize {
+    let mut objects = 0;
+    for node in cache.state.sheaf_nodes {
+        for barn in node.barns {
+            objects += barn.full_objects();
+        }
+    }
+    objects
+}
+
 /// Iterates over the barns of all nodes.
 pub(super) fn barns_of(cache: &RawCache) -> impl Iterator<Item = &'static Barn> {
     cache.state.sheaf_nodes.iter().flat_map(|node| node.barns)

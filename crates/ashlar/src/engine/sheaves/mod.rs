@@ -56,8 +56,9 @@ use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage};
 use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::slab::geometry::Geometry;
-use barn::{Barn, BarnStats};
-use here::barns_of;
+use ashlar_macros::place;
+use barn::BarnStats;
+use here::{barns_of, objects_in_barns};
 
 /// See [`crate::engine::barn_stats`].
 pub(crate) fn barn_stats(cache: &'static RawCache) -> BarnStats {
@@ -112,29 +113,34 @@ impl Strategy for Sheaves {
         bulk::free_bulk(cache, objects);
     }
 
+    #[place(background)]
     fn trim(cache: &'static RawCache) -> usize {
         cache.state.sheaf_nodes.iter().for_each(|node| _ = sparse::restore_emptied_of(cache, node));
         cache.slabs.trim()
     }
 
+    #[place(cold)]
     fn counts(cache: &'static RawCache) -> Counts {
         let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
         barns_of(cache).for_each(|barn| barn.add_to(&mut sum));
         sum
     }
 
+    #[place(cold)]
     fn usage(cache: &'static RawCache) -> Usage {
         let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
-        let in_barns: usize = barns_of(cache).map(Barn::full_objects).sum();
+        let in_barns = objects_in_barns(cache);
         let on_cpus: usize =
             (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.slot)).sum();
         Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
     }
 
+    #[place(background)]
     fn drain_cpus(cache: &'static RawCache) -> bool {
         drain::drain_cpus(cache)
     }
 
+    #[place(background)]
     fn reap(cache: &'static RawCache) -> bool {
         drain::reap(cache)
     }
@@ -151,6 +157,7 @@ impl Strategy for Sheaves {
         sparse::sparse_bytes(cache)
     }
 
+    #[place(background)]
     fn evict_free_pages(cache: &'static RawCache) -> usize {
         sparse::evict_free_pages(cache)
     }

@@ -58,6 +58,7 @@ use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
 use crate::slab::geometry::IndexArray;
 use array::ArrayCache;
+use ashlar_macros::place;
 use here::{Here, count_lock};
 use lists::After;
 use tune::{give_array, queues};
@@ -409,6 +410,7 @@ pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
 #[derive(Clone, Copy)]
 pub(crate) struct SlabQueues;
 
+#[place(cold)]
 impl Strategy for SlabQueues {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {

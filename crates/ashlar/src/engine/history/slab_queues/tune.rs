@@ -10,6 +10,7 @@ use crate::engine::RawCache;
 use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
 use crate::percpu::drain;
+use ashlar_macros::place;
 
 /// The queues of a cache of this engine.
 #[inline]
@@ -18,6 +19,7 @@ pub(super) fn queues(cache: &RawCache) -> &'static Queues {
 }
 
 /// See [`crate::engine::close`]: no slab and no object is left.
+#[place(cold)]
 pub(crate) fn close(cache: &'static RawCache) {
     for cpu in all_cpus() {
         let here = Here::of(cpu);
@@ -35,6 +37,7 @@ pub(crate) fn close(cache: &'static RawCache) {
 }
 
 /// Makes an array for a CPU that has none; `None` when memory ends.
+#[place(cold)]
 pub(super) fn give_array(cache: &'static RawCache, here: &Here) -> Option<&'static ArrayCache> {
     if let Some(array) = here.array(cache) {
         return Some(array);
@@ -46,6 +49,7 @@ pub(super) fn give_array(cache: &'static RawCache, here: &Here) -> Option<&'stat
 }
 
 /// Sets the tunables of a cache. Objects that do not fit any more go back to their slabs.
+#[place(cold)]
 pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result<(), TuneError> {
     tunables.check()?;
     let _one_at_a_time = drain::one_at_a_time();
@@ -80,6 +84,7 @@ pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result
 }
 
 /// Gives a CPU's array its new limit, or the CPU a larger array. One that cannot grow keeps what it can hold.
+#[place(cold)]
 fn tune_cpu(cache: &'static RawCache, here: &Here, tunables: &QueueTunables, after: &mut After) {
     let Some(array) = here.array(cache) else { return };
     let node = queues(cache).node(PERCPU.node_of(here.cpu()));

@@ -47,6 +47,7 @@ use crate::slab::freelist::key;
 use crate::slab::geometry::Geometry;
 use crate::slab::partial::Partial;
 use crate::slab::state::SlabState;
+use ashlar_macros::place;
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
 /// Bytes of the header in front of an object freed by address alone; also its smallest alignment.
@@ -458,6 +459,7 @@ pub(crate) fn for_each_lock(visit: Visit<'_>) {
 #[derive(Clone, Copy)]
 pub(crate) struct Slob;
 
+#[place(cold)]
 impl Strategy for Slob {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {

@@ -45,6 +45,7 @@ use crate::slab::freelist::{read_link, write_link};
 use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 use pools::{Pool, pool_of};
 
 /// Empty pages that a pool keeps listed on a node. Without one, a program at the edge of a page

@@ -50,6 +50,7 @@ use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::partial::{Chain, Freed};
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 use local::{CpuGuard, FreedObject};
 use places::{NO_PARTIAL, NO_SLAB, Places};
 use slabs::Protection;
@@ -303,6 +304,7 @@ fn walk(cache: &RawCache, base: usize, head: u16, limit: u16, mut each: impl FnM
 #[derive(Clone, Copy)]
 pub(crate) struct Slub(pub(crate) Stage);
 
+#[place(cold)]
 impl Strategy for Slub {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {

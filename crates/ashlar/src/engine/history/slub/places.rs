@@ -6,6 +6,7 @@ use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
 use crate::percpu::lock;
 use crate::slab::state::NO_OBJECT;
+use ashlar_macros::place;
 
 /// The words of a CPU without a CPU slab.
 pub(super) const NO_SLAB: [usize; 2] = [NO_OBJECT as usize, 0];
@@ -23,6 +24,7 @@ pub(crate) struct Places {
     pub(super) switches: Switches,
 }
 
+#[place(cold)]
 impl Places {
     pub(crate) const NONE: Places =
         Places { slab: 0, partial: 0, entries: 0, locks: 0, switches: Stage::Plain.switches() };
