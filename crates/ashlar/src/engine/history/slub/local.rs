@@ -4,8 +4,8 @@
 //!
 //! | place | word 0 | word 1 |
 //! |---|---|---|
-//! | slab | index of the first free object, [`NO_OBJECT`] for none | address of the CPU slab, 0 for none |
-//! | partial | page of the first partial slab + 1, 0 for none | free objects in them, roughly; a tag above |
+//! | slab | index of the first free object, or [`NO_OBJECT`] | address of the CPU slab, or 0 |
+//! | partial | page of the first partial slab + 1, or 0 | free objects in them (estimate), tag above |
 //! | entries | allocations beyond the fast path | frees beyond it |
 //! | locks | CPU locks taken for this cache | slab_locks taken under them |
 //!
