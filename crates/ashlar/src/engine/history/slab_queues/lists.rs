@@ -7,7 +7,7 @@
 //! | bits | field |
 //! |---|---|
 //! | 0..16 | active; [`QUARANTINED`] for a slab that failed a check and stays off all lists |
-//! | 16..64 | signed distance from the slab's start to the index array; [`NO_ARRAY`] if it has none |
+//! | 16..64 | signed distance from the slab to the index array; [`NO_ARRAY`] for none |
 //!
 //! Entries from `active` on are the indices of the free objects. An allocation takes the entry at
 //! `active`; a free stores its index just before. No other entry is accessed.

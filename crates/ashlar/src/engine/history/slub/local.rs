@@ -5,7 +5,7 @@
 //! | place | word 0 | word 1 |
 //! |---|---|---|
 //! | slab | index of the first free object, or [`NO_OBJECT`] | address of the CPU slab, or 0 |
-//! | partial | page of the first partial slab + 1, or 0 | free objects in them (estimate), tag above |
+//! | partial | page of the first partial slab + 1, or 0 | free objects in them (estimate); tag |
 //! | entries | allocations beyond the fast path | frees beyond it |
 //! | locks | CPU locks taken for this cache | slab_locks taken under them |
 //!
