@@ -22,7 +22,7 @@
 //! [`layout`] places the array and the colours of slabs. So free objects are never written to,
 //! except for the one that holds the array of a slab of small objects.
 //!
-//! * [`array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]: memory of
+//! * [`mod@array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]: memory of
 //!   arrays.
 //! * [`state`]: tunables, nodes.
 //! * [`lists`]: slabs. [`layout`]: geometry. [`reap`]: the reaper.

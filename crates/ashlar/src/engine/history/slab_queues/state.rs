@@ -176,7 +176,7 @@ pub(super) fn new_shared(tunables: &QueueTunables) -> Option<Option<&'static Arr
 impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 
-    /// See [`crate::engine::EngineState::open`].
+    /// See [`crate::engine::Strategy::open`].
     #[inline(never)]
     pub(crate) fn open(&mut self, geometry: &Geometry, options: &QueueOptions) -> Result<(), CreateError> {
         lock::want();

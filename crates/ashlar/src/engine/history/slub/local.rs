@@ -1,6 +1,6 @@
 //! A CPU's words of a cache: its CPU slab, its partial slabs, its counters; and the CPU lock.
 //!
-//! A cache claims four 16-byte places in the per-CPU areas ([`Places`]):
+//! A cache claims four 16-byte places in the per-CPU areas ([`Places`](super::Places)):
 //!
 //! | place | word 0 | word 1 |
 //! |---|---|---|
