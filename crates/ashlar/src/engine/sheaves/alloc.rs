@@ -2,7 +2,7 @@
 //!
 //! Sources in order of cost: the main sheaf, the spare, a full sheaf of this CPU's barn or of
 //! another CPU's ([`exchange`](super::exchange)), and a sheaf filled from slabs
-//! ([`refill`](super::refill)).
+//! ([`refill`]).
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
 use super::drain::check_capacity;

@@ -30,7 +30,7 @@ impl SheafNode {
     }
 }
 
-/// See [`crate::engine::EngineState::open`]. `slabs` are the nodes of the same registry entry,
+/// See [`crate::engine::Strategy::open`]. `slabs` are the nodes of the same registry entry,
 /// which keeps them for ever.
 pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> Option<()> {
     if nodes.is_empty() {

@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | uncarved, linked | free | the slab's state word and its freelist |
 //! | on a sheaf of a CPU or barn | in use | the sheaf |
-//! | evicted | in use | a sheaf of the node's [`Evicted`], and counted in the head of its slab |
+//! | evicted | in use | a sheaf of the node's `Evicted`, and counted in the head of its slab |
 //!
 //! ## Eviction
 //! [`evict_free_pages`] takes whole freelists of slabs with at least a page's worth of linked

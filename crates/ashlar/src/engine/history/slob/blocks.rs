@@ -119,7 +119,7 @@ pub(crate) unsafe fn fresh(base: usize) -> Space {
 /// Makes `next` the successor of `previous`, or the first block where there is none.
 ///
 /// # Safety
-/// As for [`write`].
+/// As for [`write()`].
 unsafe fn link(base: usize, space: &mut Space, previous: Option<Block>, next: u16) {
     match previous {
         // SAFETY: a free block of this page.

@@ -4,7 +4,7 @@
 //! ```text
 //!  pool, node:  pages with free objects    one list, one lock
 //!  page:        free objects of one size   a freelist, and uncarved objects
-//!  zone:        pages                      taken when the list is empty; empty pages go back but for one
+//!  zone:        pages                      taken if the list is empty; empty pages but one go back
 //! ```
 //!
 //! All objects of a page have one size, so any free one will do. An allocation takes the first
