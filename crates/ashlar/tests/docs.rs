@@ -23,11 +23,7 @@ const DOCUMENTS: [&str; 11] = [
 ];
 
 /// Imports that point up, each with its reason: (importing module, imported module, reason).
-const UPWARD: [(&str, &str, &str); 8] = [
-    ("base", "options", "`HugePages` is a plain value: the option's type"),
-    ("options", "slab", "`OrderRule` is a plain value: the option's type"),
-    ("options", "engine", "`Engine` is a plain value: the option's type"),
-    ("options", "percpu", "`Wanted` is a plain value: the option's type"),
+const UPWARD: [(&str, &str, &str); 4] = [
     ("cache", "boot", "the first call of a program starts the allocator; a new cache reads the options"),
     ("kmalloc", "boot", "the first call of a program starts the allocator"),
     ("malloc", "boot", "as kmalloc"),
@@ -218,7 +214,7 @@ fn the_readme_shows_the_examples_that_are_compiled() {
 #[test]
 fn the_page_of_tuning_names_every_option() {
     let page = read(&root().join("docs/tuning.md"));
-    let options = read(&sources().join("options/mod.rs"));
+    let options = read(&sources().join("cache/settings/options.rs"));
     let keys = options.split_once("one of the keys ").expect("it lists its keys").1;
     let keys = keys.split(';').next().expect("the list ends").replace(['\\', '\n'], " ");
     for key in keys.split([',', ' ']).filter(|k| !k.is_empty()) {
