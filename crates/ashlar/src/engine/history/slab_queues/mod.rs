@@ -22,8 +22,8 @@
 //! [`layout`] places the array and the colours of slabs. So free objects are never written to,
 //! except for the one that holds the array of a slab of small objects.
 //!
-//! * [`mod@array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]: memory of
-//!   arrays.
+//! * [`mod@array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]:
+//!   memory of arrays.
 //! * [`state`]: tunables, nodes.
 //! * [`lists`]: slabs. [`layout`]: geometry. [`reap`]: the reaper.
 //! * this file: the contract of engines.
