@@ -109,6 +109,11 @@ pub mod testing;
 #[cfg(not(ashlar_loom))]
 pub use api::*;
 
+/// The example of the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(not(ashlar_loom))]
 mod api {
     #[cfg(feature = "os")]
