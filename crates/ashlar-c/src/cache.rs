@@ -139,24 +139,23 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
     let object = Layout::from_size_align(size, 1).map_err(|_| Refusal::Core(CreateError::Size))?;
     type Theirs = unsafe extern "C" fn(*mut c_void);
     type Ours = unsafe extern "C" fn(*mut u8);
-    Ok(CacheArgs {
-        align: args.align as usize,
-        hwcache_align: flags & SLAB_HWCACHE_ALIGN != 0,
-        // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI
-        // is the same. The caller of `kmem_cache_create` promised a constructor for objects of this
-        // size.
-        ctor: args.ctor.map(|ctor| unsafe { Constructor::new(object, core::mem::transmute::<Theirs, Ours>(ctor)) }),
-        cpu_partial: args.use_cpu_partial.then_some(args.cpu_partial as usize),
-        remote_node_defrag_ratio: args.use_remote_node_defrag_ratio.then_some(ratio),
-        sheaf_capacity: (args.sheaf_capacity != 0).then_some(args.sheaf_capacity as usize),
-        min_partial: args.use_min_partial.then_some(args.min_partial as usize),
-        min_order: order("min_order", args.use_min_order, args.min_order)?,
-        max_order: order("max_order", args.use_max_order, args.max_order)?,
-        // SAFETY: null or a string: the promise of `kmem_cache_create`.
-        engine: unsafe { engine(args.engine) }?,
-        no_merge: flags & NEVER_MERGE != 0 || args.usersize != 0,
-        merge_group: merge_group(flags),
-    })
+    let mut made = CacheArgs::DEFAULT
+        .align(args.align as usize)
+        .hwcache_align(flags & SLAB_HWCACHE_ALIGN != 0)
+        .no_merge(flags & NEVER_MERGE != 0 || args.usersize != 0)
+        .merge_group(merge_group(flags));
+    // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is the
+    // same. The caller of `kmem_cache_create` promised a constructor for objects of this size.
+    made.ctor = args.ctor.map(|ctor| unsafe { Constructor::new(object, core::mem::transmute::<Theirs, Ours>(ctor)) });
+    made.cpu_partial = args.use_cpu_partial.then_some(args.cpu_partial as usize);
+    made.remote_node_defrag_ratio = args.use_remote_node_defrag_ratio.then_some(ratio);
+    made.sheaf_capacity = (args.sheaf_capacity != 0).then_some(args.sheaf_capacity as usize);
+    made.min_partial = args.use_min_partial.then_some(args.min_partial as usize);
+    made.min_order = order("min_order", args.use_min_order, args.min_order)?;
+    made.max_order = order("max_order", args.use_max_order, args.max_order)?;
+    // SAFETY: null or a string: the promise of `kmem_cache_create`.
+    made.engine = unsafe { engine(args.engine) }?;
+    Ok(made)
 }
 
 fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result<KmemCache, Refusal> {

@@ -100,7 +100,7 @@ fn caches_of_all_engines_live_side_by_side() {
     let caches: Vec<_> = Engine::ALL
         .iter()
         .map(|&engine| {
-            let args = CacheArgs { engine: Some(engine), ..CacheArgs::default() };
+            let args = CacheArgs::DEFAULT.engine(engine);
             let cache = KmemCache::create(&format!("side-{}", engine.id()), 72, &args).expect("a cache");
             assert_eq!((cache.engine(), cache.info().engine), (engine, engine));
             cache
@@ -163,7 +163,7 @@ fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
 #[test]
 fn caches_that_share_pages_count_their_own_objects() {
     for engine in [Engine::SlobSeg, Engine::SlobCache] {
-        let args = CacheArgs { engine: Some(engine), ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.engine(engine);
         let make = |name: &str, size| KmemCache::create(name, size, &args).expect("a cache");
         // Of one size class, and alike by the rules of merging. No other test of this process has such ones.
         let (a, b) = (make("share-a", 254), make("share-b", 256));
@@ -205,7 +205,8 @@ fn caches_that_share_pages_count_their_own_objects() {
 fn a_list_of_pages_keeps_as_many_empty_ones_as_min_partial_says() {
     for engine in [Engine::SlobSeg, Engine::SlobCache] {
         for (min_partial, expected) in [(None, 1), (Some(0), 0), (Some(3), 3)] {
-            let args = CacheArgs { engine: Some(engine), min_partial, ..CacheArgs::default() };
+            let mut args = CacheArgs::DEFAULT.engine(engine);
+            args.min_partial = min_partial;
             let cache = KmemCache::create("kept", 700, &args).expect("a cache");
             let objects: Vec<_> = (0..100).map(|_| cache.alloc().expect("memory")).collect();
             // SAFETY: live, each freed once.

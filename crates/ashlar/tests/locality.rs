@@ -48,7 +48,7 @@ fn in_each_mode(test: &str, body: fn(&KmemCache, &[usize])) {
         let outcome = child(test, &format!("{test} {percpu}"), &[("ASHLAR_OPTIONS", &options)], || {
             let cpus = cpus();
             pin(cpus[0]);
-            let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+            let args = CacheArgs::DEFAULT.no_merge(true);
             body(&KmemCache::create("locality", SIZE, &args).expect("a cache"), &cpus);
         });
         if let Some(child) = outcome {
@@ -122,7 +122,7 @@ fn a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers() {
     }
     in_each_mode("a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers", |_, cpus| {
         // A slab of 256, of which a sheaf takes 254.
-        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.no_merge(true);
         let cache = KmemCache::create("rest", 16, &args).expect("a cache");
         let one = cache.alloc().expect("memory");
         pin(cpus[1]);

@@ -12,7 +12,7 @@ use common::{child, conformance, tell};
 const NAME: &str = "misuse";
 
 fn cache() -> KmemCache {
-    KmemCache::create(NAME, 64, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache")
+    KmemCache::create(NAME, 64, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache")
 }
 
 fn take(cache: &KmemCache) -> NonNull<u8> {
@@ -156,7 +156,7 @@ misuses! {
     /// The first free has reached the slab already: the object stands at the head of its freelist. (Behind others
     /// there it would not be seen: like the kernel without debugging, nobody walks a freelist at each free.)
     freed_again_after_it_reached_its_slab: "cache misuse: object {} was freed twice", || {
-        let args = CacheArgs { sheaf_capacity: Some(1), ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.sheaf_capacity(1);
         let cache = KmemCache::create(NAME, 64, &args).expect("a cache");
         let [a, _b] = [take(&cache), take(&cache)];
         culprit(a.as_ptr() as usize);
@@ -196,7 +196,7 @@ misuses! {
         cache.shrink();
     };
     freed_to_another_cache but for "slob" "slob-seg" "slob-cache": "cache misuse: {} is no object of this cache", || {
-        let other = KmemCache::create("other", 64, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache");
+        let other = KmemCache::create("other", 64, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
         let cache = cache();
         let object = take(&other);
         culprit(object.as_ptr() as usize);

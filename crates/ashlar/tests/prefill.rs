@@ -11,7 +11,7 @@ use common::{Rng, child};
 use proptest::prelude::*;
 
 /// Without the objects of other caches, whose counts would be in the way.
-const ALONE: CacheArgs = CacheArgs { no_merge: true, ..CacheArgs::DEFAULT };
+const ALONE: CacheArgs = CacheArgs::DEFAULT.no_merge(true);
 
 /// Takes all memory there is, in ever smaller pieces.
 fn exhaust() -> Vec<NonNull<u8>> {
@@ -145,7 +145,7 @@ fn a_reserve_of_constructed_objects_is_constructed() {
     }
     // SAFETY: it writes 24 bytes.
     let ctor = unsafe { Constructor::new(Layout::new::<[u8; 24]>(), construct) };
-    let args = CacheArgs { ctor: Some(ctor), ..CacheArgs::default() };
+    let args = CacheArgs::DEFAULT.ctor(ctor);
     let cache = KmemCache::create("constructed reserve", 24, &args).expect("memory");
     for _ in 0..3 {
         let mut reserve = cache.prefill_sheaf(500).expect("memory");

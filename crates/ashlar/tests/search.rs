@@ -7,7 +7,8 @@ use ashlar::{CacheArgs, Engine, KmemCache, Search};
 const PAGES: u64 = 20;
 
 fn cache_of(size: usize) -> KmemCache {
-    let args = CacheArgs { engine: Engine::from_id("slob"), ..CacheArgs::DEFAULT };
+    let mut args = CacheArgs::DEFAULT;
+    args.engine = Engine::from_id("slob");
     KmemCache::create("searched", size, &args).expect("memory")
 }
 

@@ -14,7 +14,7 @@ use ashlar::{CacheArgs, Constructor, Engine, IndexArray, KmemCache, QueueInfo, Q
 use common::{Rng, check, child, cpus, fill, pin};
 use proptest::prelude::*;
 
-const ARGS: CacheArgs = CacheArgs { engine: Some(Engine::Slab), no_merge: true, ..CacheArgs::DEFAULT };
+const ARGS: CacheArgs = CacheArgs::DEFAULT.engine(Engine::Slab).no_merge(true);
 
 fn create(name: &str, size: usize, args: CacheArgs) -> KmemCache {
     KmemCache::create(name, size, &args).expect("a cache")
@@ -87,7 +87,11 @@ fn index_arrays_work_in_each_of_their_places() {
         (256, true, IndexArray::OffSlab),
         (104, true, IndexArray::OnSlab),
     ] {
-        let cache = create("slab-places", size, CacheArgs { ctor: ctor.then_some(BUILD), ..ARGS });
+        let cache = create("slab-places", size, {
+            let mut args = ARGS;
+            args.ctor = ctor.then_some(BUILD);
+            args
+        });
         assert_eq!(queues(&cache).array, array, "size {size}");
         let mut rng = Rng::new(size as u64);
         let mut live: Vec<NonNull<u8>> = Vec::new();
@@ -188,7 +192,7 @@ fn tuning_beside_work_rounds_and_looks_loses_no_object() {
 
 #[test]
 fn off_slab_arrays_are_used_again() {
-    let args = CacheArgs { ctor: Some(BUILD), ..ARGS };
+    let args = ARGS.ctor(BUILD);
     let cache = create("slab-off", 256, args);
     let mut after_first = 0;
     for round in 0..20 {
@@ -270,7 +274,7 @@ fn tunables_out_of_range_are_refused_with_the_range() {
     }
     assert_eq!(queues(&cache).tunables, before);
     cache.destroy().map_err(|(_, e)| e).expect("empty");
-    let other = create("slab-range-other", 128, CacheArgs { engine: Some(Engine::Sheaves), ..ARGS });
+    let other = create("slab-range-other", 128, ARGS.engine(Engine::Sheaves));
     let error = other.set_queue_tunables(&before).expect_err("another engine");
     assert!(matches!(error, TuneError::Engine(_)));
     assert_eq!(error.to_string(), "limit, batchcount and shared: expected a cache of the engine slab");
@@ -434,7 +438,7 @@ proptest! {
         ctor: bool,
         ops in proptest::collection::vec(op(), 1..60),
     ) {
-        let cache = create("slab-model", size, CacheArgs { ctor: ctor.then_some(BUILD), ..ARGS });
+        let cache = create("slab-model", size, { let mut args = ARGS; args.ctor = ctor.then_some(BUILD); args });
         let mut live: Vec<NonNull<u8>> = Vec::new();
         for op in ops {
             let old = live.len();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use ashlar::{CacheArgs, CreateError, Engine, KmemCache, QueueTunables};
 use common::{child, tell};
 
-const ARGS: CacheArgs = CacheArgs { engine: Some(Engine::Slab), no_merge: true, ..CacheArgs::DEFAULT };
+const ARGS: CacheArgs = CacheArgs::DEFAULT.engine(Engine::Slab).no_merge(true);
 
 fn create(name: &str, size: usize) -> KmemCache {
     KmemCache::create(name, size, &ARGS).expect("a cache")

@@ -16,7 +16,7 @@ const SIZE: usize = 2000;
 const OPTIONS: &[(&str, &str)] = &[("ASHLAR_OPTIONS", "reaper=off")];
 
 fn cache() -> KmemCache {
-    KmemCache::create("sparse", SIZE, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache")
+    KmemCache::create("sparse", SIZE, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache")
 }
 
 fn take(cache: &KmemCache, token: u64) -> (usize, u64) {

@@ -15,8 +15,7 @@ const SIZE: usize = 200;
 const THREADS: u64 = 8;
 
 fn create(engine: Engine) -> KmemCache {
-    KmemCache::create("tuned", SIZE, &CacheArgs { engine: Some(engine), no_merge: true, ..CacheArgs::DEFAULT })
-        .expect("a cache")
+    KmemCache::create("tuned", SIZE, &CacheArgs::DEFAULT.engine(engine).no_merge(true)).expect("a cache")
 }
 
 /// Who has which address: an object that is handed out twice is seen at once.
@@ -225,9 +224,9 @@ fn refused() {
     }
     let args = CacheArgs::DEFAULT;
     for (args, which) in [
-        (CacheArgs { min_partial: Some((1 << 20) + 1), ..args }, Tunable::MinPartial),
-        (CacheArgs { cpu_partial: Some((1 << 20) + 1), ..args }, Tunable::CpuPartial),
-        (CacheArgs { remote_node_defrag_ratio: Some(101), ..args }, Tunable::RemoteNodeDefragRatio),
+        (args.min_partial((1 << 20) + 1), Tunable::MinPartial),
+        (args.cpu_partial((1 << 20) + 1), Tunable::CpuPartial),
+        (args.remote_node_defrag_ratio(101), Tunable::RemoteNodeDefragRatio),
     ] {
         let error = KmemCache::create("refused", SIZE, &args).expect_err("out of range");
         assert_eq!(error, CreateError::Option(which.expected()));
@@ -255,8 +254,9 @@ fn defaults() {
     assert_eq!(value("ashlar", Tunable::CpuPartial), None);
     assert_eq!(value("ashlar", Tunable::RemoteNodeDefragRatio), Some(40));
     assert_eq!(value("slub", Tunable::MinPartial), Some(6));
-    let args = CacheArgs { cpu_partial: Some(256), min_partial: Some(9), ..CacheArgs::DEFAULT };
-    let args = CacheArgs { engine: Engine::from_id("slub-bulk"), ..args };
+    let args = CacheArgs::DEFAULT.cpu_partial(256).min_partial(9);
+    let mut args = args;
+    args.engine = Engine::from_id("slub-bulk");
     let cache = KmemCache::create("seed", 256, &args).expect("a cache");
     assert_eq!((cache.tunable(Tunable::CpuPartial), cache.tunable(Tunable::MinPartial)), (Some(256), Some(9)));
     cache.destroy().map_err(|(_, error)| error).expect("empty");

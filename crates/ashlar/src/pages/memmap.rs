@@ -1,7 +1,7 @@
 //! `memmap`: the user-space `struct page` array, found from an address by a subtraction and a shift.
 //!
 //! Two arrays run in parallel over the zone's pages. The *class words*, 4 bytes a page, answer "which
-//! cache" with one load and are what `kfree` reads. The *page heads*, 32 bytes a page, hold the rest; only
+//! cache" with one load and are what a free by address reads. The *page heads*, 32 bytes a page, hold the rest; only
 //! the head page of a slab or of a large object uses its entry, the others are never touched.
 //!
 //! ## Class word
@@ -33,7 +33,7 @@ pub(crate) enum PageKind {
     Free,
     /// Objects of a cache.
     Slab,
-    /// The first page of a large kmalloc object; its later pages read as `Free`.
+    /// The first page of a large object; its later pages read as `Free`.
     LargeHead,
     /// Objects of many caches and sizes: of the engine `slob`.
     Slob,
@@ -70,7 +70,7 @@ impl ClassWord {
     }
 }
 
-/// What the fast path of `kfree` reads, in one cache line. All zero until the zone is up: then no address
+/// What the fast path of a free by address reads, in one cache line. All zero until the zone is up: then no address
 /// is inside, and every call takes the slow path; so it stays where the process's engine has no use for the fast path.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub struct MemMap {
     pub(crate) nr_pages: AtomicUsize,
     /// The class words.
     pub(crate) class: AtomicPtr<AtomicU32>,
-    /// Pages whose objects the fast path of `kfree` may take: all of the zone, or none.
+    /// Pages whose objects the fast path of a free by address may take: all of the zone, or none.
     pub(crate) fast_pages: AtomicUsize,
     /// The page heads.
     heads: AtomicPtr<PageHead>,
@@ -116,7 +116,7 @@ impl MemMap {
         }
     }
 
-    /// Lets the fast path of `kfree` take objects. Called while the zone does not grow.
+    /// Lets the fast path of a free by address take objects. Called while the zone does not grow.
     pub(crate) fn open_fast_path(&self) {
         self.fast_path_open.store(1, Ordering::Relaxed);
         self.fast_pages.store(self.nr_pages.load(Ordering::Relaxed), Ordering::Release);
