@@ -17,7 +17,7 @@ use crate::percpu;
 /// of one, as in the kernel.
 ///
 /// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they
-/// are, for ever, as in C; [`destroy`](KmemCache::destroy) ends it. A [`Cache`] ends when it drops.
+/// are, for ever, as in C; [`destroy`](KmemCache::destroy) ends it. A [`Cache`](crate::Cache) ends when it drops.
 #[derive(Debug)]
 pub struct KmemCache {
     raw: &'static RawCache,

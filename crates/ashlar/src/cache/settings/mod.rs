@@ -3,7 +3,7 @@
 //!
 //! They are `key=value` pairs, separated by commas, from the environment variable `ASHLAR_OPTIONS` or from [`crate::configure`].
 //!
-//! * [`options`]: those of the whole allocator. [`own`]: those of single caches.
+//! * [`mod@options`]: those of the whole allocator. [`own`]: those of single caches.
 //! * [`store`]: where they are kept.
 
 mod options;

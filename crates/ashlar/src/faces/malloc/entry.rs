@@ -1,4 +1,4 @@
-//! The entry points `malloc` and `free` with their fast paths; see [`crate::kmalloc::entry`], whose sections these are.
+//! The entry points `malloc` and `free` with their fast paths; see `faces::kmalloc::entry`, whose sections these are.
 //!
 //! `free` finds the class in the object map (see [`crate::sizes::object_map`]) instead of the memmap: the one load that names
 //! the cache also says that a live object starts at the address, so misuse is caught in every build. In return `malloc`

@@ -3,9 +3,9 @@
 //! The rules are those of glibc's manual: everything is aligned to 16 bytes, a size of 0 gets memory
 //! of its own, failure sets `errno`, success and `free` leave it alone.
 //!
-//! * [`entry`]: `malloc` and `free` with their fast paths.
-//! * [`resize`]: `realloc`.
-//! * [`slow`]: what lies behind the fast paths.
+//! * `entry`: `malloc` and `free` with their fast paths.
+//! * `resize`: `realloc`.
+//! * `slow`: what lies behind the fast paths.
 //! * this file: the functions built on them.
 //!
 //! The C names, with their exact argument rules, are in the crate `ashlar-malloc`; here are Rust

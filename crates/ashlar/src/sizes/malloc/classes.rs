@@ -68,7 +68,7 @@ pub(crate) fn size_of_entry(entry: u8) -> usize {
 }
 
 /// A class as the object map knows it: even, so that eight codes are as far apart as slots, and never 0. The lowest bit of
-/// an entry is the side of the CPU that handed the object out (see [`super::entry`]).
+/// an entry is the side of the CPU that handed the object out (see `faces::malloc::entry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(u8);
 

@@ -21,7 +21,7 @@
 //!
 //! * [`stage`]: the switches. [`local`]: this CPU's words and its lock. [`slabs`]: changes of slab
 //!   words.
-//! * [`feed`]: sources of the CPU's next slab. [`give_up`]: slabs that a CPU gives up. [`free`]: frees.
+//! * [`feed`]: sources of the CPU's next slab. [`give_up`]: slabs that a CPU gives up. [`mod@free`]: frees.
 //!   [`bulk`]: whole freelists. [`chain`]: freelists that a thread owns.
 //! * this file: the contract of engines.
 //!
