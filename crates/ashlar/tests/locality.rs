@@ -1,4 +1,5 @@
-//! Locality: objects allocated one after the other lie side by side, in whatever order those before them were freed.
+//! Locality: objects allocated one after the other lie side by side, in whatever order those before
+//! them were freed.
 
 mod common;
 
@@ -100,7 +101,8 @@ fn neighbours_go_through_the_barn_without_a_visit_to_their_slabs() {
     });
 }
 
-/// What a program frees and allocates again at once is hot wherever it lies: the barn holds some of it.
+/// What a program frees and allocates again at once is hot wherever it lies: the barn holds some of
+/// it.
 #[test]
 fn a_few_scattered_sheaves_stay_in_the_barn() {
     in_each_mode("a_few_scattered_sheaves_stay_in_the_barn", |cache, _| {
@@ -134,7 +136,8 @@ fn a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers() {
     });
 }
 
-/// A class of malloc with one object in use has one slab, and a large one is filled by whole sheaves nevertheless.
+/// A class of malloc with one object in use has one slab, and a large one is filled by whole
+/// sheaves nevertheless.
 #[test]
 fn malloc_takes_few_slabs_for_few_objects_and_whole_sheaves_for_many() {
     let outcome = child("malloc_takes_few_slabs_for_few_objects_and_whole_sheaves_for_many", "share", &[], || {

@@ -1,5 +1,5 @@
-//! Merging: which caches become one, by the kernel's rules; what an alias is; how it ends. One test at a time: caches of another one
-//! would be candidates.
+//! Merging: which caches become one, by the kernel's rules; what an alias is; how it ends. One test
+//! at a time: caches of another one would be candidates.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -140,7 +140,8 @@ fn kinds() -> impl Strategy<Value = (Kind, Kind)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
-    /// Two caches share slabs exactly if the rules say so, and then both are listed as they should be, in every engine.
+    /// Two caches share slabs exactly if the rules say so, and then both are listed as they should
+    /// be, in every engine.
     #[test]
     fn caches_are_merged_by_the_rules((first, second) in kinds()) {
         let _alone = alone();
@@ -234,7 +235,8 @@ fn the_library_s_own_caches_take_no_part() {
     destroy(cache);
 }
 
-/// Of several that fit the youngest; names last as long as their handles, slabs as long as one of them.
+/// Of several that fit the youngest; names last as long as their handles, slabs as long as one of
+/// them.
 #[test]
 fn references_are_counted() {
     let _alone = alone();

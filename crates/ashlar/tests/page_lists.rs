@@ -1,4 +1,5 @@
-//! Per-CPU page lists: what they save, that nothing stays on them, and that what they hold can be had by everybody.
+//! Per-CPU page lists: what they save, that nothing stays on them, and that what they hold can be
+//! had by everybody.
 
 mod common;
 

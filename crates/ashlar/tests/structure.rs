@@ -1,7 +1,7 @@
 //! Checks the structure of every crate of the workspace: layers, and circles of files.
 //!
-//! Reads sources as text: `use` statements and paths in code, followed through re-exports to the file
-//! that declares the name. Code of tests does not count. Does not run the allocator.
+//! Reads sources as text: `use` statements and paths in code, followed through re-exports to the
+//! file that declares the name. Code of tests does not count. Does not run the allocator.
 
 use core::fmt::Write as _;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Tunables: changed while threads hammer the cache, no object is lost and none handed out twice, and afterwards the new limit
-//! holds; what is out of range is refused by name.
+//! Tunables: changed while threads hammer the cache, no object is lost and none handed out twice,
+//! and afterwards the new limit holds; what is out of range is refused by name.
 
 mod common;
 
@@ -136,7 +136,8 @@ fn limits_hold(cache: &KmemCache) {
         for capacity in [254, 1, 9] {
             set(Tunable::SheafCapacity, capacity);
             assert_eq!(cache.info().usage.cached, 0, "sheaves of the old capacity are gone");
-            // Objects that fit the two sheaves of a CPU are all cached after; more go to slabs where there is no barn.
+            // Objects that fit the two sheaves of a CPU are all cached after; more go to slabs
+            // where there is no barn.
             let before = cache.info().slow.sheaf_refill;
             let live: Vec<_> = (0..4 * capacity).map(|_| cache.alloc().expect("memory")).collect();
             assert_eq!(cache.info().slow.sheaf_refill - before, 4, "a refill is a sheaf of {capacity}");
@@ -152,7 +153,8 @@ fn limits_hold(cache: &KmemCache) {
         for objects in [0, 40, 400] {
             set(Tunable::CpuPartial, objects);
             let cached = churn(3000).usage.cached;
-            // Counted when a slab comes: the last one may be free by now, and there is the CPU's own.
+            // Counted when a slab comes: the last one may be free by now, and there is the CPU's
+            // own.
             let slabs = objects / per_slab.min(objects.max(1)) + 2;
             assert!(cached <= slabs.max(objects + 2) * per_slab, "cpu_partial {objects}: {cached} free on CPUs");
             assert!(objects != 0 || cached <= per_slab, "no partial slabs: {cached} free on CPUs");
@@ -262,7 +264,8 @@ fn defaults() {
     cache.destroy().map_err(|(_, error)| error).expect("empty");
 }
 
-/// With half-used slabs on the other node: of many allocations that find none on their own, as many as the ratio says look there.
+/// With half-used slabs on the other node: of many allocations that find none on their own, as many
+/// as the ratio says look there.
 fn ratio() {
     for engine in ["ashlar", "slub-ll"] {
         let cache = create(Engine::from_id(engine).expect("an engine"));

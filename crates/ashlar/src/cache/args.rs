@@ -8,8 +8,8 @@ use crate::engine::Tunable;
 /// How a cache is made: the kernel's `kmem_cache_args` and flags.
 ///
 /// Options of the process stand in for what is `None`. Options for a cache of this name
-/// (`cache.NAME.KEY=VALUE`) stand in for what is not, too, so that users can tune programs that they
-/// did not write.
+/// (`cache.NAME.KEY=VALUE`) stand in for what is not, too, so that users can tune programs that
+/// they did not write.
 ///
 /// ```
 /// use ashlar::{CacheArgs, KmemCache};
@@ -32,7 +32,8 @@ pub struct CacheArgs {
     pub sheaf_capacity: Option<usize>,
     /// Empty slabs that each node keeps, 0 to 1048576; `None`: by object size.
     pub min_partial: Option<usize>,
-    /// Free objects that a CPU's partial slabs may have, 0 to 1048576, of the engine `slub-bulk`; `None`: by object size.
+    /// Free objects that a CPU's partial slabs may have, 0 to 1048576, of the engine `slub-bulk`;
+    /// `None`: by object size.
     pub cpu_partial: Option<usize>,
     /// See [`Tunable::RemoteNodeDefragRatio`], 0 to 100; `None`: the option of the process.
     pub remote_node_defrag_ratio: Option<usize>,
@@ -42,12 +43,14 @@ pub struct CacheArgs {
     pub max_order: Option<u8>,
     /// The strategy; `None`: the option `engine` of the process.
     pub engine: Option<Engine>,
-    /// The cache shares its slabs with no other (`SLAB_NO_MERGE`). Without, caches of objects alike are one cache with several
-    /// names, unless the option of the process says `merge=off`. Never merged is a cache with `ctor`, `sheaf_capacity`, `min_partial`,
-    /// `cpu_partial`, `remote_node_defrag_ratio`, `min_order` or `max_order`, or with options for its name. The engines `slob` and
-    /// `slob-seg` share pages all the same: they know no caches.
+    /// The cache shares its slabs with no other (`SLAB_NO_MERGE`). Without, caches of objects alike
+    /// are one cache with several names, unless the option of the process says `merge=off`. Never
+    /// merged is a cache with `ctor`, `sheaf_capacity`, `min_partial`, `cpu_partial`,
+    /// `remote_node_defrag_ratio`, `min_order` or `max_order`, or with options for its name. The
+    /// engines `slob` and `slob-seg` share pages all the same: they know no caches.
     pub no_merge: bool,
-    /// Only caches with the same number here are merged: what the kernel has in flags that must be equal.
+    /// Only caches with the same number here are merged: what the kernel has in flags that must be
+    /// equal.
     pub merge_group: u8,
 }
 
@@ -104,7 +107,8 @@ impl CacheArgs {
         CacheArgs { cpu_partial: Some(cpu_partial), ..self }
     }
 
-    /// These arguments with another [`remote_node_defrag_ratio`](field@CacheArgs::remote_node_defrag_ratio).
+    /// These arguments with another
+    /// [`remote_node_defrag_ratio`](field@CacheArgs::remote_node_defrag_ratio).
     #[must_use]
     pub const fn remote_node_defrag_ratio(self, remote_node_defrag_ratio: usize) -> CacheArgs {
         CacheArgs { remote_node_defrag_ratio: Some(remote_node_defrag_ratio), ..self }
