@@ -32,7 +32,7 @@ impl ArenaSource {
     /// A source over `bytes` bytes from `start`, in system pages of 4 KiB.
     ///
     /// # Safety
-    /// The range is valid, writable, zeroed, and used by nobody else for as long as the source or
+    /// The range is valid, writable, zeroed, and used by no other code for as long as the source or
     /// anything allocated from it is in use.
     pub const unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         // SAFETY: the same contract, handed on.

@@ -14,7 +14,7 @@ impl NodeBlocks {
     }
 
     /// A block and the first page in it of a run of `pages` free pages, wherever such a run starts.
-    /// Looks at the fullest blocks that may have one, and at a few only: who asks can do with any
+    /// Looks at the fullest blocks that may have one, and at a few only: the caller can do with any
     /// large enough run that is aligned.
     pub(super) fn pick_run(&self, zone: &Zone, pages: usize) -> Option<(u32, usize)> {
         const TRIES: usize = 16;
