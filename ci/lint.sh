@@ -24,7 +24,8 @@ while IFS= read -r file; do
     fi
 done < <(git ls-files --cached --others --exclude-standard '*.rs')
 
-# What is true on one machine only has no place here. The pattern is put together so that it does not find itself.
+# What is true on one machine only has no place here. The pattern is put together so that it does
+# not find itself.
 places='work|root|farm'
 if git grep --untracked -nIE "(^|[^[:alnum:]_./-])/(${places})/|[.]lib""rary" -- .; then
     fail "paths of somebody's machine, see above"

@@ -1,7 +1,8 @@
 /*
- * Makes DPDK's mempool_perf_autotest end in seconds: it measures each of its 720 cells for five seconds of a clock whose frequency it
- * asks the library for. This library, preloaded, answers with a part of it. The figures stay those of the test: objects in a
- * known number of cycles of the time-stamp counter, which the first line of output tells.
+ * Makes DPDK's mempool_perf_autotest end in seconds: it measures each of its 720 cells for five
+ * seconds of a clock whose frequency it asks the library for. This library, preloaded, answers with
+ * a part of it. The figures stay those of the test: objects in a known number of cycles of the
+ * time-stamp counter, which the first line of output tells.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
