@@ -7,8 +7,8 @@
 #   make check-install            with the same variables: builds and runs programs on what is installed
 #   make deb                      three Debian packages in target/deb (needs dpkg-dev)
 #
-# install builds only what was never built, so that it can run as root after `make` by somebody
-# else.
+# install builds only what was never built, so that it can run as root after `make` by another
+# user.
 
 PREFIX ?= /usr/local
 DESTDIR ?=

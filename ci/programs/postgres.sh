@@ -1,6 +1,6 @@
 #!/bin/sh
-# A database cluster of its own, pgbench on it, and a few queries. As root it runs as the user
-# postgres, or nobody.
+# A database cluster of its own, pgbench on it, and a few queries. As root it runs as another
+# user: postgres, if there is one.
 set -eu
 if [ "$(id -u)" = 0 ]; then
     user=postgres

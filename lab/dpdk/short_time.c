@@ -26,7 +26,7 @@ uint64_t rte_get_tsc_hz(void)
 	return hz;
 }
 
-/* Whoever reads the output line by line must not wait for the end. */
+/* A reader of the output line by line must not wait for the end. */
 __attribute__((constructor)) static void start(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
