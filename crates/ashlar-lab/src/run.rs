@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use crate::args::RunArgs;
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::registry::args::RunArgs;
 
 /// Its names: that of a build or of an installation for developers, and that of one for users.
 const LIBRARY: [&str; 2] = ["libashlar_malloc.so", "libashlar_malloc.so.0"];

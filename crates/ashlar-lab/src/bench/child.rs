@@ -8,17 +8,15 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::harness::{SpinBarrier, allowed_cpus, pin};
+use super::Group;
 use super::kernel_tests::{Pass, Slots, Ticks, run};
-use super::protocol::{Counts, Reply, Request, Setup};
-use super::systems::{self, Handle, System};
-use super::{Group, harness};
-use crate::error::CliError;
-
-/// Entry of the hidden command: serves the system called `id`.
-pub(crate) fn main(id: &str) -> Result<(), CliError> {
-    (systems::bodies_of(id)?.bench)()
-}
+use super::protocol::{Reply, Request};
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::measure;
+use crate::kit::measure::{SpinBarrier, allowed_cpus, pin};
+use crate::systems::traits::Setup;
+use crate::systems::traits::{Handle, System};
 
 /// A request to a thread of the pool.
 struct Job {
@@ -84,7 +82,7 @@ fn fragment<S: System>(system: &S, setup: &Setup) -> Result<(), String> {
         let mut handle = system.handle(0, size);
         let mut objects = Vec::with_capacity(setup.fragmented);
         for _ in 0..setup.fragmented {
-            let object = harness::hide(handle.alloc());
+            let object = measure::hide(handle.alloc());
             if object.is_null() {
                 return Err(format!("an allocation of {size} bytes failed"));
             }
@@ -120,7 +118,7 @@ fn measure(
     count: impl Fn() -> Option<ashlar::Counts>,
 ) -> Reply {
     let threads = group.threads(setup.cpus);
-    let barrier = Arc::new(harness::SpinBarrier::new(threads, threads > allowed));
+    let barrier = Arc::new(measure::SpinBarrier::new(threads, threads > allowed));
     let warm = Arc::new(AtomicBool::new(false));
     let before = count();
     for worker in &workers[..threads] {

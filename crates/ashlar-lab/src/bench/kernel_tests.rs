@@ -11,8 +11,8 @@ use core::time::Duration;
 use std::time::Instant;
 
 use super::Group;
-use super::harness::{SpinBarrier, hide, ticks};
-use super::systems::{Handle, System};
+use crate::kit::measure::{SpinBarrier, hide, ticks};
+use crate::systems::traits::{Handle, System};
 
 const TOUCH_ALLOC: u8 = 22;
 const TOUCH_FREE: u8 = 23;

@@ -8,31 +8,27 @@
 
 pub(crate) mod bulk;
 pub(crate) mod child;
-pub(crate) mod harness;
+mod describe;
 mod kernel_tests;
-mod linux;
 pub(crate) mod memory;
-pub(crate) mod once;
 pub(crate) mod parent;
-pub(crate) mod pipe;
 mod protocol;
-pub(crate) mod published;
-pub(crate) mod record;
-pub(crate) mod systems;
 pub(crate) mod worst;
 
-use std::fs::File;
-use std::path::Path;
+use crate::kit::csv;
+use crate::kit::measure;
+use crate::kit::output;
+use crate::kit::output::create;
+use crate::systems;
+use crate::systems::linux;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::{BenchArgs, BenchCommand, Style};
-use crate::error::CliError;
-use crate::{host, report};
-pub(crate) use harness::{SpinBarrier, UNIT, UNIT_OF_TICKS, allowed_cpus, hide, pin, ticks};
-pub(crate) use protocol::{Counts, Search};
-use published::Published;
-use record::Report;
+use crate::kit::error::CliError;
+use crate::kit::published::Published;
+use crate::kit::record::Report;
+use crate::registry::args::{BenchArgs, Style};
+use crate::report;
 
 /// A test of the kernel's module, by the letter it has in the 2007 mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,13 +95,6 @@ impl Group {
 
 /// `ashlar bench`.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
-    match &args.command {
-        Some(BenchCommand::Programs(programs)) => return crate::programs::run(programs),
-        Some(BenchCommand::Worst(worst)) => return worst::run(worst),
-        Some(BenchCommand::Bulk(bulk)) => return bulk::run(bulk),
-        Some(BenchCommand::Memory(memory)) => return memory::run(memory),
-        None => {}
-    }
     // Outputs are opened before the run: a wrong path must not cost two minutes.
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;
@@ -129,7 +118,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
         serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
     }
     if let Some(file) = csv {
-        report::csv::write(file, &run).map_err(|error| CliError::Failed(format!("--csv: {error}")))?;
+        csv::write(file, &run).map_err(|error| CliError::Failed(format!("--csv: {error}")))?;
     }
     let mut text = report::table::header(&run);
     text += &match args.style {
@@ -140,7 +129,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     if let Some(verdict) = &verdict {
         text += &verdict.text;
     }
-    crate::print(&text)?;
+    output::print(&text)?;
 
     if !failures.is_empty() {
         return Err(CliError::Failed(failures.join("\nerror: ")));
@@ -151,17 +140,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     }
 }
 
-/// Opens an output of a run.
-pub(crate) fn create(option: &str, path: &Path) -> Result<File, CliError> {
-    File::create(path).map_err(|error| {
-        CliError::option(option, format_args!("cannot write {}: {error}; expected a path to a file", path.display()))
-    })
-}
-
 /// Runs the tests and returns the records, with a line for each system that failed on the way.
 fn measure(args: &BenchArgs) -> Result<(Report, Vec<String>), CliError> {
     let systems = systems::select(&args.systems)?;
-    let allowed = harness::allowed_cpus();
+    let allowed = measure::allowed_cpus();
     let mut tests = if args.tests.is_empty() { Test::ALL.to_vec() } else { args.tests.clone() };
     tests.sort_unstable();
     tests.dedup();
@@ -185,10 +167,10 @@ fn measure(args: &BenchArgs) -> Result<(Report, Vec<String>), CliError> {
             let error = format_args!("the kernel `{}` has no fragmented heap; expected other systems", info.id);
             return Err(CliError::option("--fragmented", error));
         }
-        linux::part(&plan.tests, &plan.sizes, plan.objects)
+        linux::part(&plan.letters(), &plan.sizes, plan.objects)
             .map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", info.id)))?;
     }
     let outcome = parent::run(&plan)?;
-    let host = host::describe(&plan, &outcome.notes);
+    let host = describe::describe(&plan, &outcome.notes);
     Ok((Report { host, records: outcome.records, published: None }, outcome.failures))
 }

@@ -3,22 +3,25 @@
 //! Within a round, each test and size is asked of every system before the next one, so that a drift of the machine (clock,
 //! neighbours, temperature) meets all of them; every turn starts with another system. Only one child runs at any time.
 
+use crate::kit::progress::progress;
+use crate::kit::statistics::median;
+use crate::kit::statistics::round2;
+use crate::systems::start;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::child::LESS;
-use super::harness::UNIT;
-use super::linux;
-use super::pipe::{self, Pipe};
-use super::protocol::{Counts, Reply, Request, Setup};
-use super::record::Record;
-use super::systems::{Kind, SystemInfo};
+use super::protocol::{Reply, Request};
 use super::{Group, Test};
-use crate::error::CliError;
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::measure::UNIT;
+use crate::kit::pipe::Pipe;
+use crate::kit::record::Record;
+use crate::systems::linux;
+use crate::systems::traits::Setup;
+use crate::systems::{Kind, SystemInfo};
 
 /// A run, checked and ready to start.
 #[derive(Debug)]
@@ -36,6 +39,13 @@ pub(crate) struct Plan {
     /// Objects of the fragmented heap that each process begins with, for each size.
     pub(crate) fragmented: Option<usize>,
     pub(crate) rounds: usize,
+}
+
+impl Plan {
+    /// The letters of its tests.
+    pub(crate) fn letters(&self) -> Vec<&'static str> {
+        self.tests.iter().map(|test| test.letter()).collect()
+    }
 }
 
 /// What a run brought.
@@ -158,13 +168,14 @@ impl<'a> Lab<'a> {
                 continue;
             }
             let (plan, rounds) = (self.plan, rounds * TURNS_OF_A_KERNEL);
-            let booted = linux::part(&plan.tests, &plan.sizes, plan.objects)
-                .and_then(|sizes| linux::boot(info, &linux::Job { objects: plan.objects, rounds, sizes }));
+            let booted = linux::part(&plan.letters(), &plan.sizes, plan.objects)
+                .and_then(|sizes| linux::boot(info.id, &linux::Job { objects: plan.objects, rounds, sizes }));
             match booted {
                 Ok(boot) => {
                     self.notes.insert(info.id, boot.release);
                     for pass in boot.passes {
-                        for (test, ticks) in linux::TESTS.into_iter().zip(pass.ticks) {
+                        let tests = linux::TESTS.into_iter().filter_map(Test::parse);
+                        for (test, ticks) in tests.zip(pass.ticks) {
                             if plan.tests.contains(&test) {
                                 let samples = self.cells.entry((who, Cell::Of(test), pass.size)).or_default();
                                 samples.cycles.push(vec![ticks as f64 / plan.objects as f64]);
@@ -226,15 +237,6 @@ impl<'a> Lab<'a> {
         records.sort_by(|a, b| a.test.cmp(&b.test));
         Outcome { records, notes: self.notes, failures: self.failures }
     }
-}
-
-/// A bar of `steps` steps on a terminal, nothing elsewhere.
-pub(crate) fn progress(steps: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3}% {msg}, {eta} left");
-    ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// A kind of figure: a test of the mail, or a second phase that the mail does not show.
@@ -305,19 +307,6 @@ fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -
     }
 }
 
-/// Middle value, or the mean of the two middle ones. The slice is not empty.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
-}
-
-/// More digits than the clock can justify only make the files longer.
-pub(crate) fn round2(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
 /// What a child measured: ticks of both phases, and counts.
 type Pass = (Vec<u64>, Vec<u64>, Option<Counts>);
 
@@ -328,7 +317,7 @@ impl Connection {
     fn open(info: &SystemInfo, plan: &Plan) -> Result<(Self, String), String> {
         let fail = |error: String| format!("{}: {error}", info.id);
         let nodes = plan.nodes.map(|nodes| format!("nodes={nodes}"));
-        let command = pipe::command(info, nodes.as_deref(), "bench-child").map_err(fail)?;
+        let command = start::command(info, nodes.as_deref(), "bench-child").map_err(fail)?;
         let mut connection = Self(Pipe::open(command).map_err(fail)?);
         let sizes = plan.sizes.clone();
         let holes = if plan.fragmented.is_some() { sizes.iter().map(|size| size - LESS).collect() } else { Vec::new() };
@@ -354,13 +343,6 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn median_of_odd_and_even_counts() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(&[7.0]), 7.0);
-    }
 
     fn plan(tests: &[Test]) -> Plan {
         Plan {

@@ -13,21 +13,15 @@ use super::protocol::{Reply, Request, Setup};
 use super::routes::Routes;
 use super::traffic::Trace;
 use super::veth::Veth;
-use crate::bench::systems::{self, Serve};
-use crate::bench::{Counts, allowed_cpus, pin};
-use crate::error::CliError;
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::measure::{allowed_cpus, pin};
 
 /// Seed of tables and traces: the same in every process.
 const SEED: u64 = 1;
 
 /// How often a thread looks before it yields: about 100 microseconds, longer than a poll takes.
 const PATIENCE: u32 = 10_000;
-
-/// Entry of the hidden command: forwards with the system called `id`.
-pub(crate) fn main(id: &str) -> Result<(), CliError> {
-    die_with_parent();
-    systems::serve_forwarding(id)?()
-}
 
 /// If the command is killed, its processes go too, whatever they are doing, and with them their namespaces.
 fn die_with_parent() {
@@ -77,6 +71,7 @@ impl<P: Pool> Bench for Veth<P> {
 
 /// Serves the pool `P`. This is the function that is compiled once for each allocator.
 pub(crate) fn serve<P: Pool>() -> Result<(), CliError> {
+    die_with_parent();
     let mut lines = std::io::stdin().lock().lines();
     let Some(Request::Setup(setup)) = lines.next().map(read).transpose()? else {
         return Err(CliError::Usage("forward-child: expected to be started by `ashlar forward`".to_owned()));
@@ -184,9 +179,4 @@ fn say(reply: &Reply) -> Result<(), CliError> {
     let line = serde_json::to_string(reply).map_err(|error| failed(error.to_string()))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| failed(error.to_string()))
-}
-
-/// Where the registry of systems takes the compiled copy of [`serve`] from.
-pub(crate) const fn entry<P: Pool>() -> Serve {
-    serve::<P>
 }

@@ -34,14 +34,15 @@ mod tests;
 mod traffic;
 mod veth;
 
+use crate::kit::output;
 use args::{Cleaner, ForwardArgs};
 use modes::Mode;
 use protocol::Setup;
 use rounds::{Case, Plan};
 
-use crate::bench::create;
-use crate::bench::systems;
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::kit::output::create;
+use crate::systems;
 
 /// Packets of a pass in memory: some tens of milliseconds.
 const PACKETS_IN_MEMORY: usize = 200_000;
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &ForwardArgs) -> Result<(), CliError> {
     if let Some((line, _)) = &verdict {
         text += line;
     }
-    crate::print(&text)?;
+    output::print(&text)?;
     match verdict {
         Some((_, false)) => Err(CliError::TargetsMissed),
         _ => Ok(()),

@@ -10,8 +10,8 @@ use core::ptr::NonNull;
 use ashlar::{CacheArgs, KmemCache, Tunable};
 
 use super::skb::HEAD;
-use crate::bench::systems::Calls;
-use crate::workload::block::Rng;
+use crate::kit::random::Rng;
+use crate::systems::traits::Calls;
 
 /// Caches of others.
 pub(crate) const OTHERS: [&str; 2] = ["filp", "bio-0"];

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::forwarder::Tally;
-use crate::bench::Counts;
+use crate::kit::counts::Counts;
 
 /// What the command asks.
 #[derive(Debug, Serialize, Deserialize)]

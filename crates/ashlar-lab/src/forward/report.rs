@@ -1,15 +1,17 @@
 //! The run as data and as text: the lines of the mail, and beside each difference how sure it is.
 
+use crate::kit::statistics;
 use serde::Serialize;
 
 use super::modes::Mode;
 use super::packet::Reason;
 use super::rounds::{Outcome, PASSES, Plan};
-use crate::bench::parent::{self, round2};
-use crate::bench::record::{Host, Record};
-use crate::bench::{Counts, allowed_cpus};
-use crate::error::CliError;
-use crate::host;
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::measure::allowed_cpus;
+use crate::kit::record::{Host, Record};
+use crate::kit::statistics::round2;
+use crate::systems::host;
 
 /// Unit of the records.
 const UNIT: &str = "ns_per_packet";
@@ -59,7 +61,7 @@ impl Run {
                 cpus: plan.cpus(),
                 unit: UNIT.to_owned(),
                 min: round2(figures.iter().copied().fold(f64::INFINITY, f64::min)),
-                median: round2(parent::median(figures)),
+                median: round2(statistics::median(figures)),
                 runs: figures.len(),
                 oversubscribed: plan.cpus() > allowed_cpus().len(),
                 counts: Counts::mean(&outcome.counts[at]),
@@ -127,20 +129,11 @@ pub(crate) fn target_of(plan: &Plan) -> Result<&'static str, CliError> {
 }
 
 fn describe(plan: &Plan, outcome: &Outcome) -> Host {
-    let lab = parent::Plan {
-        tests: Vec::new(),
-        systems: plan.systems.clone(),
-        sizes: vec![plan.setup.size],
-        objects: plan.packets,
-        cpus: plan.cpus(),
-        allowed: allowed_cpus().len(),
-        nodes: None,
-        fragmented: None,
-        rounds: outcome.figures.first().map_or(0, Vec::len),
-    };
+    let rounds = outcome.figures.first().map_or(0, Vec::len);
     Host {
+        objects: plan.packets,
         warm_up: "a quarter of a pass in each process, every packet compared".to_owned(),
-        ..host::describe(&lab, &outcome.notes)
+        ..host::of_run(&plan.systems, rounds, &outcome.notes)
     }
 }
 

@@ -4,6 +4,7 @@
 //! round. All are set up and run once unmeasured, with every packet compared; then they take turns for [`PASSES`] passes, each turn beginning
 //! with another case, and the median of its passes is the case's figure for the round. Only one forwards at any time.
 
+use crate::systems::start;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,11 +13,12 @@ use super::forwarder::Tally;
 use super::modes::Mode;
 use super::protocol::{Reply, Request, Setup};
 use super::statistics::Looks;
-use crate::bench::Counts;
-use crate::bench::parent::{median, progress};
-use crate::bench::pipe::{self, Pipe};
-use crate::bench::systems::SystemInfo;
-use crate::report::interval::{Interval, interval};
+use crate::kit::counts::Counts;
+use crate::kit::interval::{Interval, interval};
+use crate::kit::pipe::Pipe;
+use crate::kit::progress::progress;
+use crate::kit::statistics::median;
+use crate::systems::SystemInfo;
 
 /// Measured passes of a case in a round.
 pub(crate) const PASSES: usize = 3;
@@ -196,7 +198,7 @@ fn one(plan: &Plan, round: usize, outcome: &mut Outcome) -> Result<(), String> {
 /// Starts and sets up the process of a case.
 fn open(plan: &Plan, case: &Case) -> Result<(Pipe, String, Option<bool>), String> {
     let options = Some(case.mode.options()).filter(|options| !options.is_empty());
-    let mut process = Pipe::open(pipe::command(case.system, options, "forward-child")?)?;
+    let mut process = Pipe::open(start::command(case.system, options, "forward-child")?)?;
     let bulk = case.mode.is_bulk().then_some(plan.bulk);
     let setup = Setup { bulk, tuned: case.mode.is_tuned(), ..plan.setup.clone() };
     match process.ask(&Request::Setup(setup))? {

@@ -5,7 +5,7 @@
 
 use prefix_trie::PrefixMap;
 
-use crate::workload::block::Rng;
+use crate::kit::random::Rng;
 
 /// Number of a neighbour.
 pub(crate) type Hop = u16;

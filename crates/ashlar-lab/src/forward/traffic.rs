@@ -7,7 +7,7 @@ use etherparse::PacketBuilder;
 
 use super::packet::{ETHERNET, IPV4, OWN_MAC, Reason, checksum_holds};
 use super::routes::{Routes, UNROUTED};
-use crate::workload::block::Rng;
+use crate::kit::random::Rng;
 
 /// Frames of a trace with few flows. Together with the smallest size it stays in the second-level cache.
 const FRAMES: usize = 1024;

@@ -3,11 +3,11 @@
 use super::counters::Counters;
 use super::message::kinds;
 use super::{Answer, Figures, Work, processes, threads};
-use crate::bench::Counts;
-use crate::bench::memory::trace::{Lists, MOST, Op, Profile, Trace};
-use crate::bench::once;
-use crate::bench::systems::heap::Heap;
-use crate::error::CliError;
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::once;
+use crate::systems::heap::Heap;
+use crate::systems::trace::{Lists, MOST, Op, Profile, Trace};
 
 /// Entry of the hidden command: measures `H`.
 pub(crate) fn main<H: Heap>(plan: &str) -> Result<(), CliError> {

@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 
 /// A line of the block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Count {
+pub(crate) struct Count {
     /// As perf names it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// None where it is not supported. Milliseconds of the task clock.
-    pub(super) value: Option<f64>,
+    pub(crate) value: Option<f64>,
 }
 
 /// Names of the counters, in the order of the mails.
-pub(super) const NAMES: [&str; 10] = [
+pub(crate) const NAMES: [&str; 10] = [
     "task-clock",
     "context-switches",
     "cpu-migrations",
@@ -34,14 +34,14 @@ pub(super) const NAMES: [&str; 10] = [
 ];
 
 /// Counters that run.
-pub(super) struct Counters {
+pub(crate) struct Counters {
     counters: [Option<Counter>; NAMES.len()],
     before: Usage,
 }
 
 impl Counters {
     /// Starts to count.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         fn open(event: impl Event + Clone) -> Option<Counter> {
             let with = |kernel: bool| {
                 let mut builder = Builder::new(event.clone());
@@ -71,7 +71,7 @@ impl Counters {
     }
 
     /// Stops, and tells what was counted, with user and system time.
-    pub(super) fn stop(self) -> (Vec<Count>, Usage) {
+    pub(crate) fn stop(self) -> (Vec<Count>, Usage) {
         let usage = Usage::now().since(&self.before);
         let fallback = [
             Some((usage.user + usage.sys).as_secs_f64() * 1e3),
@@ -97,11 +97,11 @@ impl Counters {
 
 /// What `getrusage` tells, of this process and of those that it started and waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Usage {
-    pub(super) user: Duration,
-    pub(super) sys: Duration,
-    pub(super) faults: u64,
-    pub(super) switches: u64,
+pub(crate) struct Usage {
+    pub(crate) user: Duration,
+    pub(crate) sys: Duration,
+    pub(crate) faults: u64,
+    pub(crate) switches: u64,
 }
 
 impl Usage {

@@ -7,7 +7,7 @@
 //! Every message says who sent it and which one it is. A receiver knows what must come next from each sender: a message that is
 //! lost, doubled, out of order or overwritten ends the run with an error.
 
-use crate::bench::systems::heap::{HEAD, Heap, Kind, LINE};
+use crate::systems::heap::{HEAD, Heap, Kind, LINE};
 
 /// Bytes that the kernel adds to a payload: `struct skb_shared_info`.
 const SHARED_INFO: usize = 320;
@@ -15,28 +15,28 @@ const SHARED_INFO: usize = 320;
 const SOCKET_BUFFER: usize = 212_992;
 
 /// Bytes allocated for a payload of `size` bytes.
-pub(super) fn payload_bytes(size: usize) -> usize {
+pub(crate) fn payload_bytes(size: usize) -> usize {
     size.next_multiple_of(LINE) + SHARED_INFO
 }
 
 /// Messages that fit into a socket's buffer when the largest payload has `size` bytes.
-pub(super) fn queue_length(size: usize) -> usize {
+pub(crate) fn queue_length(size: usize) -> usize {
     (SOCKET_BUFFER / (HEAD.next_multiple_of(LINE) + payload_bytes(size))).max(1)
 }
 
 /// The kinds of objects for messages of `sizes`: the head, then a payload for each.
-pub(super) fn kinds(sizes: &[usize]) -> Vec<Kind> {
+pub(crate) fn kinds(sizes: &[usize]) -> Vec<Kind> {
     let payload = |&size: &usize| Kind::kmalloc(payload_bytes(size));
     core::iter::once(Kind::head()).chain(sizes.iter().map(payload)).collect()
 }
 
 /// Which message it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(crate) struct Tag {
     /// The sender, within its group.
-    pub(super) from: usize,
+    pub(crate) from: usize,
     /// Of this sender to this receiver.
-    pub(super) number: usize,
+    pub(crate) number: usize,
 }
 
 impl Tag {
@@ -46,7 +46,7 @@ impl Tag {
     }
 
     /// The message that these bytes are of, if they are of one; messages shorter than a word say nothing.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut word = [0; 8];
         word.copy_from_slice(bytes.get(..8)?);
         let word = u64::from_le_bytes(word);
@@ -55,7 +55,7 @@ impl Tag {
     }
 
     /// What the bytes of a message are: the word, again and again.
-    pub(super) fn fill(self, bytes: &mut [u8]) {
+    pub(crate) fn fill(self, bytes: &mut [u8]) {
         let word = self.word().to_le_bytes();
         for part in bytes.chunks_mut(word.len()) {
             part.copy_from_slice(&word[..part.len()]);
@@ -80,18 +80,18 @@ struct Head {
 
 /// A message on its way: the head's address.
 #[derive(Debug)]
-pub(super) struct Message(*mut Head);
+pub(crate) struct Message(*mut Head);
 
 // SAFETY: a message is the only handle to its head and payload, which any thread may use and free.
 unsafe impl Send for Message {}
 
 /// Memory ended.
 #[derive(Debug)]
-pub(super) struct OutOfMemory;
+pub(crate) struct OutOfMemory;
 
 impl Message {
     /// Allocates a message and copies `bytes` in, whose length is the size at the place `size`.
-    pub(super) fn new(heap: &impl Heap, size: usize, tag: Tag, bytes: &[u8]) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new(heap: &impl Heap, size: usize, tag: Tag, bytes: &[u8]) -> Result<Self, OutOfMemory> {
         let (head, payload) = (heap.alloc(0).cast::<Head>(), heap.alloc(1 + size));
         if head.is_null() || payload.is_null() {
             // SAFETY: what is not null was allocated just above, as these kinds.
@@ -115,7 +115,7 @@ impl Message {
     }
 
     /// Copies the message out, frees it, and tells which one it was; `None` if its bytes are not those that were sent.
-    pub(super) fn take(self, heap: &impl Heap, sizes: &[usize], buffer: &mut [u8]) -> Option<Tag> {
+    pub(crate) fn take(self, heap: &impl Heap, sizes: &[usize], buffer: &mut [u8]) -> Option<Tag> {
         // SAFETY: `new` wrote the head, and nobody has freed it: this is the only handle, and it is used up here.
         let head = unsafe { self.0.read() };
         let bytes = &mut buffer[..sizes[head.size]];
@@ -131,16 +131,16 @@ impl Message {
 
 /// What a receiver has had from each sender.
 #[derive(Debug)]
-pub(super) struct Ledger(Vec<usize>);
+pub(crate) struct Ledger(Vec<usize>);
 
 impl Ledger {
     /// For so many senders.
-    pub(super) fn new(senders: usize) -> Self {
+    pub(crate) fn new(senders: usize) -> Self {
         Self(vec![0; senders])
     }
 
     /// Enters the next message; the error says what is wrong with it.
-    pub(super) fn enter(&mut self, tag: Option<Tag>) -> Result<(), String> {
+    pub(crate) fn enter(&mut self, tag: Option<Tag>) -> Result<(), String> {
         let Some(tag) = tag else { return Err("a message came with other bytes than were sent".to_owned()) };
         let next = self.0.get_mut(tag.from).ok_or_else(|| format!("a message from sender {}", tag.from))?;
         if tag.number != *next {
@@ -151,7 +151,7 @@ impl Ledger {
     }
 
     /// Whether each sender's messages have all come.
-    pub(super) fn is_complete(&self, of_each: usize) -> bool {
+    pub(crate) fn is_complete(&self, of_each: usize) -> bool {
         self.0.iter().all(|&had| had == of_each)
     }
 }

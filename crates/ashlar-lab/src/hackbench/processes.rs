@@ -14,13 +14,13 @@ use std::time::Instant;
 
 use super::message::{Ledger, Tag, kinds};
 use super::{Figures, Work};
-use crate::bench::systems::heap::Heap;
+use crate::systems::heap::Heap;
 
 /// What a process reports at its end: whether it went well, and its figures, as words.
 const WORDS: usize = 4;
 
 /// Passes all messages; the time from when all processes were ready until all were gone, and the sum of their figures at their ends.
-pub(super) fn run<H: Heap>(work: &Work) -> Result<(Duration, Figures), String> {
+pub(crate) fn run<H: Heap>(work: &Work) -> Result<(Duration, Figures), String> {
     let told = |error: std::io::Error| format!("cannot start the processes: {error}");
     let (mut ready, ready_in) = pipe().map_err(told)?;
     let (wake_out, wake) = pipe().map_err(told)?;

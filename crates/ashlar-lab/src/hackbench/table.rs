@@ -4,11 +4,11 @@ use core::fmt::Write;
 
 use super::counters::Count;
 use super::{Answer, Figures, Work};
-use crate::bench::Search;
-use crate::bench::record::Report;
+use crate::kit::counts::Search;
+use crate::kit::record::Report;
 
 /// The block of one system: of its best round, and the times of all.
-pub(super) fn system(id: &str, done: &Work, all: usize, answers: &[Answer]) -> String {
+pub(crate) fn system(id: &str, done: &Work, all: usize, answers: &[Answer]) -> String {
     let Some(best) = answers.iter().min_by_key(|answer| answer.elapsed) else { return String::new() };
     let mut text = String::new();
     let (kind, tasks) = if done.processes { ("process", 2 * done.fds) } else { ("threaded", 2 * done.fds) };
@@ -113,7 +113,7 @@ fn counter(count: &Count, answer: &Answer, seconds: f64) -> String {
 }
 
 /// One line for each system, where there are several.
-pub(super) fn summary(run: &Report) -> String {
+pub(crate) fn summary(run: &Report) -> String {
     let systems = run.systems();
     if systems.len() < 2 {
         return String::new();
@@ -151,7 +151,7 @@ mod tests {
 
     use super::super::counters::{NAMES, Usage};
     use super::*;
-    use crate::bench::Counts;
+    use crate::kit::counts::Counts;
 
     #[test]
     fn the_block_has_the_lines_of_the_mail_and_names_what_is_not_supported() {

@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use super::Work;
 use super::message::{Ledger, Message, Tag, queue_length};
-use crate::bench::systems::heap::Heap;
+use crate::systems::heap::Heap;
 
 /// Passes all messages; the time from when all threads were ready until all were gone.
-pub(super) fn run<H: Heap>(heap: &H, work: &Work) -> Result<Duration, String> {
+pub(crate) fn run<H: Heap>(heap: &H, work: &Work) -> Result<Duration, String> {
     let tasks = work.groups * work.fds * 2;
     let ready = Barrier::new(tasks + 1);
     let length = queue_length(work.sizes.iter().copied().max().unwrap_or(0));
@@ -90,7 +90,7 @@ mod tests {
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::bench::systems::heap::Kind;
+    use crate::systems::heap::Kind;
 
     /// The C library's malloc; counts, and can end.
     struct Counting {

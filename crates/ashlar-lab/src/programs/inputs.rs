@@ -2,10 +2,10 @@
 
 use core::fmt::Write;
 
-use crate::workload::block::Rng;
+use crate::kit::random::Rng;
 
 /// Lines of words, some of them frequent.
-pub(super) fn text(lines: usize) -> String {
+pub(crate) fn text(lines: usize) -> String {
     let mut rng = Rng::new(100);
     let mut text = String::new();
     for _ in 0..lines {
@@ -18,7 +18,7 @@ pub(super) fn text(lines: usize) -> String {
 }
 
 /// A C file of `functions` functions with loops, switches and structures.
-pub(super) fn c_file(functions: usize) -> String {
+pub(crate) fn c_file(functions: usize) -> String {
     let mut rng = Rng::new(101);
     let mut text = String::from("struct node { struct node *next; long key, value; char name[16]; };\n");
     for number in 0..functions {
@@ -42,7 +42,7 @@ pub(super) fn c_file(functions: usize) -> String {
 }
 
 /// A program for sqlite3 about `rows` rows.
-pub(super) fn sql(rows: usize) -> String {
+pub(crate) fn sql(rows: usize) -> String {
     format!(
         "CREATE TABLE item(id INTEGER PRIMARY KEY, kind INTEGER, name TEXT, price REAL);\n\
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})\n\
@@ -59,7 +59,7 @@ pub(super) fn sql(rows: usize) -> String {
 }
 
 /// Commits for `git fast-import`, each of which changes some of 40 files.
-pub(super) fn git_stream(commits: usize) -> String {
+pub(crate) fn git_stream(commits: usize) -> String {
     let mut rng = Rng::new(102);
     let mut files: Vec<Vec<String>> = (0..40).map(|file| vec![format!("file {file}")]).collect();
     let mut text = String::new();
@@ -87,7 +87,7 @@ pub(super) fn git_stream(commits: usize) -> String {
 }
 
 /// For python3.
-pub(super) const PYTHON: &str = r#"
+pub(crate) const PYTHON: &str = r#"
 import json, sys
 
 class Item:
@@ -112,7 +112,7 @@ print(total)
 "#;
 
 /// For perl.
-pub(super) const PERL: &str = r#"
+pub(crate) const PERL: &str = r#"
 use strict; use warnings;
 my ($seed, $total) = (1, 0);
 sub next_number { $seed = ($seed * 1103515245 + 12345) % 2147483648; return $seed >> 8; }
@@ -134,7 +134,7 @@ print "$total\n";
 "#;
 
 /// For lua.
-pub(super) const LUA: &str = r#"
+pub(crate) const LUA: &str = r#"
 local turns, total = tonumber(arg[1]), 0
 local function tree(depth)
   if depth == 0 then return {} end
@@ -157,7 +157,7 @@ print(total)
 "#;
 
 /// For node.
-pub(super) const NODE: &str = r#"
+pub(crate) const NODE: &str = r#"
 let total = 0;
 for (let turn = 0; turn < Number(process.argv[2]); turn++) {
   const items = [];

@@ -15,15 +15,15 @@ use super::real::Prepared;
 use super::record::{Figure, Kind, Record};
 use super::startup;
 use super::systems::{BASE, System};
-use crate::bench::parent::progress;
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::kit::progress::progress;
 use crate::workload::{Answer, PAIRS, Workload};
 
 /// Sleep of an idle process, in milliseconds: longer than the second after which busy allocators give memory back.
 const IDLE_MS: u64 = 1500;
 
 /// Something to run.
-pub(super) enum Program {
+pub(crate) enum Program {
     /// One of this tool.
     Synthetic(&'static Workload),
     Real(Prepared),
@@ -31,7 +31,7 @@ pub(super) enum Program {
 }
 
 impl Program {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Synthetic(workload) => workload.name,
             Self::Real(real) => real.name(),
@@ -39,7 +39,7 @@ impl Program {
         }
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Synthetic(workload) if workload.name == PAIRS.name => Kind::Pairs,
             Self::Synthetic(_) => Kind::Synthetic,
@@ -50,19 +50,19 @@ impl Program {
 }
 
 /// A run, checked and ready to start.
-pub(super) struct Plan {
-    pub(super) programs: Vec<Program>,
-    pub(super) systems: Vec<System>,
-    pub(super) rounds: usize,
-    pub(super) scale: f64,
+pub(crate) struct Plan {
+    pub(crate) programs: Vec<Program>,
+    pub(crate) systems: Vec<System>,
+    pub(crate) rounds: usize,
+    pub(crate) scale: f64,
 }
 
 /// What was seen of one program on one system.
 #[derive(Default)]
-pub(super) struct Samples {
-    pub(super) usages: Vec<Usage>,
-    pub(super) idle: Option<u64>,
-    pub(super) checksum: String,
+pub(crate) struct Samples {
+    pub(crate) usages: Vec<Usage>,
+    pub(crate) idle: Option<u64>,
+    pub(crate) checksum: String,
 }
 
 /// A child that sleeps before it says how much memory it still has.
@@ -81,7 +81,7 @@ struct Lab<'a> {
 }
 
 /// Runs the plan. The second part has a line for each program that did not run well on a system; it has no record.
-pub(super) fn run(plan: &Plan) -> Result<(Vec<Record>, Vec<String>), CliError> {
+pub(crate) fn run(plan: &Plan) -> Result<(Vec<Record>, Vec<String>), CliError> {
     process::shrink_self();
     let mut lab = Lab { plan, cells: BTreeMap::new(), failures: Vec::new() };
     let bar = progress(((plan.rounds + 1) * plan.programs.len()) as u64);
@@ -253,7 +253,7 @@ impl Lab<'_> {
 }
 
 /// Figures of at least one run.
-pub(super) fn record(workload: &str, kind: Kind, system: &System, samples: &Samples) -> Record {
+pub(crate) fn record(workload: &str, kind: Kind, system: &System, samples: &Samples) -> Record {
     let of = |figure: &dyn Fn(&Usage) -> f64| -> Vec<f64> { samples.usages.iter().map(figure).collect() };
     let millis = |time: core::time::Duration| time.as_secs_f64() * 1000.0;
     let elapsed = of(&|usage| millis(usage.elapsed));

@@ -16,13 +16,15 @@ mod systems;
 mod table;
 mod targets;
 
+use crate::kit::machine;
+use crate::kit::output;
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use crate::args::ProgramsArgs;
-use crate::bench::{allowed_cpus, create};
-use crate::error::CliError;
-use crate::host;
+use crate::kit::error::CliError;
+use crate::kit::measure::allowed_cpus;
+use crate::kit::output::create;
+use crate::registry::args::ProgramsArgs;
 use crate::workload::{PAIRS, WORKLOADS, Workload};
 use lab::{Plan, Program};
 use real::{REAL, Real};
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &ProgramsArgs) -> Result<(), CliError> {
     if let Some(verdict) = &verdict {
         text += &verdict.text;
     }
-    crate::print(&text)?;
+    output::print(&text)?;
     if !failures.is_empty() {
         return Err(CliError::Failed(failures.join("\nerror: ")));
     }
@@ -151,15 +153,15 @@ fn prepare(names: &[Asked], dir: &Path, scale: f64, missing: &mut Vec<String>) -
 
 fn machine(plan: &Plan) -> Machine {
     Machine {
-        cpu_model: host::cpu_model(),
+        cpu_model: machine::cpu_model(),
         cpus: allowed_cpus().len(),
         arch: std::env::consts::ARCH.to_owned(),
-        kernel: host::kernel(),
-        glibc: host::glibc(),
-        thp: host::thp(),
+        kernel: machine::kernel(),
+        glibc: machine::glibc(),
+        thp: machine::thp(),
         ashlar_version: env!("CARGO_PKG_VERSION").to_owned(),
         ashlar_mode: ashlar::mode().to_string(),
-        build: host::own_build(),
+        build: machine::own_build(),
         rounds: plan.rounds,
         scale: plan.scale,
     }
@@ -191,7 +193,7 @@ fn list(args: &ProgramsArgs) -> Result<(), CliError> {
     for line in &missing {
         let _ = writeln!(text, "MISSING  {line}");
     }
-    crate::print(&text)
+    output::print(&text)
 }
 
 #[cfg(test)]

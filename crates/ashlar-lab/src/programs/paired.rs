@@ -1,19 +1,19 @@
 //! Comparisons round by round.
 //!
 //! Machines drift: over minutes by more than allocators differ. What runs next to each other drifts together, so a comparison takes the ratio of
-//! each round, and their median with its interval says what the run has shown ([`crate::report::interval`]).
+//! each round, and their median with its interval says what the run has shown ([`kit::interval`]).
 
 use super::record::{Kind, Record, Run};
 use super::systems::is_peer;
-use crate::report::geometric_mean;
-use crate::report::interval::{Interval, interval};
+use crate::kit::interval::{Interval, interval};
+use crate::kit::statistics::geometric_mean;
 
 /// The chance with which an interval may miss.
 const RISK: f64 = 0.05;
 
 /// A time that each round has a sample of.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Time {
+pub(crate) enum Time {
     Elapsed,
     Cpu,
 }
@@ -36,12 +36,12 @@ fn rounds(run: &Run, workload: &str, ours: &str, theirs: &str, time: Time) -> Op
 }
 
 /// The ratio of one workload.
-pub(super) fn ratio(run: &Run, workload: &str, ours: &str, theirs: &str, time: Time) -> Option<Interval> {
+pub(crate) fn ratio(run: &Run, workload: &str, ours: &str, theirs: &str, time: Time) -> Option<Interval> {
     rounds(run, workload, ours, theirs, time).map(|ratios| interval(&ratios, RISK))
 }
 
 /// The geometric mean over the workloads of a kind that ran on both.
-pub(super) fn mean(run: &Run, kind: Kind, ours: &str, theirs: &str, time: Time) -> Option<Interval> {
+pub(crate) fn mean(run: &Run, kind: Kind, ours: &str, theirs: &str, time: Time) -> Option<Interval> {
     let workloads: Vec<Vec<f64>> =
         run.workloads(kind).into_iter().filter_map(|workload| rounds(run, workload, ours, theirs, time)).collect();
     let count = workloads.iter().map(Vec::len).min()?;
@@ -50,7 +50,7 @@ pub(super) fn mean(run: &Run, kind: Kind, ours: &str, theirs: &str, time: Time) 
 }
 
 /// The peer that ours is furthest behind, or least ahead of, and the ratio to it.
-pub(super) fn against_best_peer(run: &Run, ratio: impl Fn(&str) -> Option<Interval>) -> Option<(&str, Interval)> {
+pub(crate) fn against_best_peer(run: &Run, ratio: impl Fn(&str) -> Option<Interval>) -> Option<(&str, Interval)> {
     let peers = run.systems().into_iter().filter(|id| is_peer(id));
     peers.filter_map(|id| Some((id, ratio(id)?))).max_by(|a, b| a.1.median.total_cmp(&b.1.median))
 }

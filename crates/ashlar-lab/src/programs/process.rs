@@ -7,21 +7,21 @@ use std::time::Instant;
 
 /// What a process took, with all children that it waited for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
-    pub(super) elapsed: Duration,
-    pub(super) user: Duration,
-    pub(super) sys: Duration,
+pub(crate) struct Usage {
+    pub(crate) elapsed: Duration,
+    pub(crate) user: Duration,
+    pub(crate) sys: Duration,
     /// The kernel also counts the memory of the process that started it: never less than what this tool has.
-    pub(super) peak_rss_kib: u64,
+    pub(crate) peak_rss_kib: u64,
     /// Without pages of files; known for the programs that say it themselves.
-    pub(super) peak_anon_kib: Option<u64>,
-    pub(super) minor_faults: u64,
-    pub(super) context_switches: u64,
+    pub(crate) peak_anon_kib: Option<u64>,
+    pub(crate) minor_faults: u64,
+    pub(crate) context_switches: u64,
 }
 
 /// Gives back what this tool no longer needs and lets the kernel forget the most it ever had: that would count as the
 /// memory of each process that it starts. Where the kernel refuses, small programs show the tool's memory instead.
-pub(super) fn shrink_self() {
+pub(crate) fn shrink_self() {
     // SAFETY: takes no pointer; gives free memory of the C library's malloc back to the system.
     #[cfg(target_env = "gnu")]
     unsafe {
@@ -32,7 +32,7 @@ pub(super) fn shrink_self() {
 }
 
 /// Runs `command` to its end; its output is `Ok` if it ended well, and what it said if not.
-pub(super) fn run(mut command: Command) -> Result<(Usage, String), String> {
+pub(crate) fn run(mut command: Command) -> Result<(Usage, String), String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let start = Instant::now();
     let mut child = command.spawn().map_err(|error| format!("cannot start {:?}: {error}", command.get_program()))?;
@@ -47,13 +47,13 @@ pub(super) fn run(mut command: Command) -> Result<(Usage, String), String> {
 }
 
 /// Why a process failed: how it ended, and the first lines that it said.
-pub(super) fn reason(said: &str, ended: String) -> String {
+pub(crate) fn reason(said: &str, ended: String) -> String {
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
     if lines.is_empty() { ended } else { format!("{ended}: {}", lines.join("; ")) }
 }
 
 /// Waits for the end of `child`, started at `start`. The error says how it ended, if not well.
-pub(super) fn wait(child: Child, start: Instant) -> Result<Usage, String> {
+pub(crate) fn wait(child: Child, start: Instant) -> Result<Usage, String> {
     let pid = i32::try_from(child.id()).map_err(|_| "its number is out of range".to_owned())?;
     let mut status = 0;
     // SAFETY: `rusage` is made of integers, for which all bits zero is a value.

@@ -19,28 +19,28 @@ use super::systems::System;
 use crate::run::find_program;
 
 /// A program that may be installed.
-pub(super) struct Real {
-    pub(super) name: &'static str,
+pub(crate) struct Real {
+    pub(crate) name: &'static str,
     /// Names of its executable; the first that is found is used.
-    pub(super) programs: &'static [&'static str],
+    pub(crate) programs: &'static [&'static str],
     /// Where Debian has it.
-    pub(super) package: &'static str,
-    pub(super) what: &'static str,
+    pub(crate) package: &'static str,
+    pub(crate) what: &'static str,
     /// Writes the input and says how to run the program on it.
     job: fn(&Setting<'_>) -> Result<Job, String>,
 }
 
 /// Where and how much.
-pub(super) struct Setting<'a> {
+pub(crate) struct Setting<'a> {
     /// A directory for this program alone.
-    pub(super) dir: &'a Path,
-    pub(super) program: &'a Path,
-    pub(super) scale: f64,
+    pub(crate) dir: &'a Path,
+    pub(crate) program: &'a Path,
+    pub(crate) scale: f64,
 }
 
 impl Setting<'_> {
     /// `usual` at scale 1.
-    pub(super) fn count(&self, usual: usize) -> usize {
+    pub(crate) fn count(&self, usual: usize) -> usize {
         ((usual as f64 * self.scale) as usize).max(1)
     }
 
@@ -53,7 +53,7 @@ impl Setting<'_> {
 }
 
 /// How to run a program.
-pub(super) enum Job {
+pub(crate) enum Job {
     /// To its end, with a file as its input, if any.
     Command { program: PathBuf, args: Vec<OsString>, input: Option<PathBuf>, env: Vec<(&'static str, OsString)> },
     /// A server, and a client that is not measured.
@@ -62,7 +62,7 @@ pub(super) enum Job {
 
 /// All of them, in the order of the table.
 #[rustfmt::skip]
-pub(super) static REAL: [Real; 11] = [
+pub(crate) static REAL: [Real; 11] = [
     Real { name: "gcc", programs: &["gcc"], package: "gcc", what: "gcc -O2 of a generated C file", job: gcc },
     Real { name: "python", programs: &["python3"], package: "python3", what: "objects, dictionaries, JSON; PYTHONMALLOC=malloc", job: python },
     Real { name: "perl", programs: &["perl"], package: "perl", what: "words counted in hashes, split, joined, sorted", job: perl },
@@ -77,26 +77,26 @@ pub(super) static REAL: [Real; 11] = [
 ];
 
 /// A program with its input, ready to run.
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     real: &'static Real,
     dir: PathBuf,
     job: Job,
 }
 
 impl Real {
-    pub(super) fn by_name(name: &str) -> Option<&'static Self> {
+    pub(crate) fn by_name(name: &str) -> Option<&'static Self> {
         REAL.iter().find(|real| real.name == name)
     }
 
     /// Its executable; the error says how to get it.
-    pub(super) fn find(&self) -> Result<PathBuf, String> {
+    pub(crate) fn find(&self) -> Result<PathBuf, String> {
         self.programs.iter().find_map(|name| find_program(name.as_ref()).ok()).ok_or_else(|| {
             format!("{}: no `{}` here: `apt-get install {}` gets it", self.name, self.programs[0], self.package)
         })
     }
 
     /// Makes the input in a directory of its own below `dir`.
-    pub(super) fn prepare(&'static self, dir: &Path, scale: f64) -> Result<Prepared, String> {
+    pub(crate) fn prepare(&'static self, dir: &Path, scale: f64) -> Result<Prepared, String> {
         let program = self.find()?;
         let dir = dir.join(self.name);
         let fail = |error: String| format!("{}: {error}", self.name);
@@ -107,12 +107,12 @@ impl Real {
 }
 
 impl Prepared {
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.real.name
     }
 
     /// Runs it once; returns what it took and the checksum of its output. `watched`: fails if the library is not mapped.
-    pub(super) fn run(&self, system: &System, watched: bool) -> Result<(Usage, String), String> {
+    pub(crate) fn run(&self, system: &System, watched: bool) -> Result<(Usage, String), String> {
         let (program, args, input, env) = match &self.job {
             Job::Redis(job) => return redis::run(job, &self.dir, system, watched),
             Job::Command { program, args, input, env } => (program, args, input, env),
@@ -159,7 +159,7 @@ fn was_loaded(dir: &Path, system: &System) -> Result<(), String> {
 }
 
 /// Waits until the library of `system` is mapped into `child`; fails if it ends before.
-pub(super) fn watch(child: &Child, system: &System) -> Result<(), String> {
+pub(crate) fn watch(child: &Child, system: &System) -> Result<(), String> {
     let Some(library) = &system.preload else { return Ok(()) };
     let file = library.canonicalize().unwrap_or_else(|_| library.clone());
     loop {

@@ -5,9 +5,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::table::Means;
-use crate::args::Statistic;
-use crate::bench::parent::median;
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::kit::statistics::Statistic;
+use crate::kit::statistics::median;
 
 /// Machine, figures and means of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]

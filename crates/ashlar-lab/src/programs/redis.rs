@@ -18,14 +18,14 @@ use crate::run::find_program;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Server, client, and how much is asked.
-pub(super) struct Job {
+pub(crate) struct Job {
     server: PathBuf,
     benchmark: PathBuf,
     cli: PathBuf,
     requests: usize,
 }
 
-pub(super) fn job(setting: &Setting<'_>) -> Result<real::Job, String> {
+pub(crate) fn job(setting: &Setting<'_>) -> Result<real::Job, String> {
     let find = |name: &str| {
         find_program(name.as_ref()).map_err(|_| format!("no `{name}` here: `apt-get install redis-tools` gets it"))
     };
@@ -38,7 +38,7 @@ pub(super) fn job(setting: &Setting<'_>) -> Result<real::Job, String> {
 }
 
 /// Starts the server, loads it, and asks it to end. What the server took, and what it holds at the end.
-pub(super) fn run(job: &Job, dir: &Path, system: &System, watched: bool) -> Result<(Usage, String), String> {
+pub(crate) fn run(job: &Job, dir: &Path, system: &System, watched: bool) -> Result<(Usage, String), String> {
     let socket = dir.join("socket");
     let log = dir.join("output");
     let mut command = Command::new(&job.server);

@@ -10,16 +10,16 @@ use std::time::Instant;
 
 use super::process::{self, Usage};
 use super::systems::System;
-use crate::workload::kib_line;
+use crate::kit::memory::kib_line;
 
 /// The name of the workload.
-pub(super) const NAME: &str = "startup";
-pub(super) const WHAT: &str = "`echo`, at least 200 times";
+pub(crate) const NAME: &str = "startup";
+pub(crate) const WHAT: &str = "`echo`, at least 200 times";
 /// Fewest starts of each system, over all rounds.
-pub(super) const RUNS: usize = 200;
+pub(crate) const RUNS: usize = 200;
 
 /// One start.
-pub(super) fn run(system: &System) -> Result<Usage, String> {
+pub(crate) fn run(system: &System) -> Result<Usage, String> {
     let mut command = Command::new("echo");
     system.prepare(&mut command);
     command.arg("started").stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
@@ -30,7 +30,7 @@ pub(super) fn run(system: &System) -> Result<Usage, String> {
 }
 
 /// An error unless the library is mapped into such a process.
-pub(super) fn check(system: &System) -> Result<(), String> {
+pub(crate) fn check(system: &System) -> Result<(), String> {
     let Some(library) = &system.preload else { return Ok(()) };
     let mut command = Command::new("cat");
     system.prepare(&mut command);

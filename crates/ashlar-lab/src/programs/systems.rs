@@ -3,23 +3,24 @@
 //! Peers come from `lab/peers/build.sh`, which builds the newest ones next to the tool (`target/peers`), else from the
 //! distribution. Which file it was, and which version, stands beside every figure.
 
+use crate::kit::machine;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use crate::error::CliError;
-use crate::{host, run};
+use crate::kit::error::CliError;
+use crate::run;
 
 /// A column of the table.
 #[derive(Clone, Debug)]
-pub(super) struct System {
+pub(crate) struct System {
     /// The family, or `ashlar[options]`.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// None for glibc.
-    pub(super) preload: Option<PathBuf>,
-    pub(super) version: String,
+    pub(crate) preload: Option<PathBuf>,
+    pub(crate) version: String,
     /// What `ASHLAR_OPTIONS` gains.
-    pub(super) options: Option<String>,
+    pub(crate) options: Option<String>,
 }
 
 /// A peer: names of its file where distributions put it, and how to get it.
@@ -40,16 +41,16 @@ const PEERS: [Peer; 5] = [
 
 const OURS: &str = "ashlar";
 /// Ours without the checks of misuse: no peer, and only there when it is named.
-pub(super) const UNCHECKED: &str = "ashlar-unchecked";
-pub(super) const BASE: &str = "glibc";
+pub(crate) const UNCHECKED: &str = "ashlar-unchecked";
+pub(crate) const BASE: &str = "glibc";
 
 /// Whether `id` is a peer that ours is compared with (glibc is the base of the ratios, and none of them).
-pub(super) fn is_peer(id: &str) -> bool {
+pub(crate) fn is_peer(id: &str) -> bool {
     PEERS.iter().any(|peer| peer.id == id)
 }
 
 /// The systems that `list` names, in the order of the columns, and a line for each peer that `all` could not find.
-pub(super) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec<String>), CliError> {
+pub(crate) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec<String>), CliError> {
     let ordinary = || [BASE, OURS].into_iter().chain(PEERS.iter().map(|peer| peer.id));
     let known: Vec<&str> = ordinary().chain([UNCHECKED]).collect();
     let all = list.trim() == "all";
@@ -87,7 +88,7 @@ pub(super) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec
 /// The system, or a line that says how to get it.
 fn open(id: &str) -> Result<Result<System, String>, CliError> {
     if id == BASE {
-        return Ok(Ok(System { id: id.to_owned(), preload: None, version: host::glibc(), options: None }));
+        return Ok(Ok(System { id: id.to_owned(), preload: None, version: machine::glibc(), options: None }));
     }
     if id == OURS {
         return ours().map(Ok);
@@ -149,7 +150,7 @@ fn packaged(peer: &Peer) -> Option<(PathBuf, String)> {
 
 impl System {
     /// Sets the environment of a child that is to run on this system.
-    pub(super) fn prepare(&self, command: &mut Command) {
+    pub(crate) fn prepare(&self, command: &mut Command) {
         // What this process was started with is not meant for all systems.
         command.env_remove("LD_PRELOAD").env_remove("ASHLAR_STATS");
         if let Some(library) = &self.preload {

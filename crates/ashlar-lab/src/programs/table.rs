@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Kind, Record, Run};
 use super::systems::BASE;
-use crate::args::Statistic;
-use crate::report::geometric_mean;
+use crate::kit::statistics::Statistic;
+use crate::kit::statistics::geometric_mean;
 
 /// A measure of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measure {
+pub(crate) enum Measure {
     Elapsed,
     Cpu,
     Peak,
@@ -34,7 +34,7 @@ impl Measure {
     }
 
     /// The figure that ratios use; none where it was not measured.
-    pub(super) fn of(self, record: &Record, by: Statistic) -> Option<f64> {
+    pub(crate) fn of(self, record: &Record, by: Statistic) -> Option<f64> {
         let figure = match self {
             Self::Elapsed => record.elapsed,
             Self::Cpu => record.cpu,
@@ -70,7 +70,7 @@ pub(crate) struct Means {
 }
 
 /// Ratios of one system to glibc, in the workloads that ran on both.
-pub(super) fn ratios<'a>(
+pub(crate) fn ratios<'a>(
     run: &'a Run,
     kind: Kind,
     system: &str,
@@ -85,13 +85,13 @@ pub(super) fn ratios<'a>(
 }
 
 /// The geometric mean of those; none if there are none.
-pub(super) fn mean(run: &Run, kind: Kind, system: &str, measure: Measure, by: Statistic) -> Option<f64> {
+pub(crate) fn mean(run: &Run, kind: Kind, system: &str, measure: Measure, by: Statistic) -> Option<f64> {
     let values: Vec<f64> = ratios(run, kind, system, measure, by).iter().map(|(_, ratio)| *ratio).collect();
     (!values.is_empty()).then(|| geometric_mean(&values))
 }
 
 /// All means of a run.
-pub(super) fn means(run: &Run, by: Statistic) -> Vec<Means> {
+pub(crate) fn means(run: &Run, by: Statistic) -> Vec<Means> {
     let mut all = Vec::new();
     for kind in [Kind::Synthetic, Kind::Real] {
         for system in run.systems() {
@@ -115,7 +115,7 @@ pub(super) fn means(run: &Run, by: Statistic) -> Vec<Means> {
 }
 
 /// Machine, systems and what is missing.
-pub(super) fn header(run: &Run) -> String {
+pub(crate) fn header(run: &Run) -> String {
     let host = &run.host;
     let mut text = format!(
         "{} ({}), {} CPUs\nLinux {}, glibc {}, transparent huge pages: {}\nashlar {} ({}), mode {}\n",
@@ -146,7 +146,7 @@ pub(super) fn header(run: &Run) -> String {
 }
 
 /// A block for each kind and measure, then the means.
-pub(super) fn render(run: &Run, by: Statistic) -> String {
+pub(crate) fn render(run: &Run, by: Statistic) -> String {
     let mut text = String::new();
     for (kind, title) in [
         (Kind::Synthetic, "Synthetic workloads"),

@@ -9,8 +9,8 @@ use super::paired::{self, Time};
 use super::record::{Kind, Run};
 use super::systems::{BASE, UNCHECKED, is_peer};
 use super::table::{Measure, mean, ratios};
-use crate::args::Statistic;
-use crate::report::interval::Interval;
+use crate::kit::interval::Interval;
+use crate::kit::statistics::Statistic;
 use crate::report::targets::Verdict;
 
 const OURS: &str = "ashlar";
@@ -57,7 +57,7 @@ fn show(ratio: Interval) -> String {
 }
 
 /// Judges all targets. One that was not measured is not met.
-pub(super) fn check(run: &Run, by: Statistic) -> Verdict {
+pub(crate) fn check(run: &Run, by: Statistic) -> Verdict {
     let mut judge = Judge { run, by, passed: true, text: format!("\nTargets (by {})\n", by.name()) };
     judge.mean_against_best_peer(Kind::Synthetic, Measure::Elapsed, 0.95, "synthetic workloads, elapsed time");
     judge.each_against_glibc(Kind::Synthetic, Measure::Elapsed, 1.10, "synthetic workloads, elapsed time");

@@ -2,10 +2,10 @@
 
 use core::fmt::Write;
 
-use crate::args::Statistic;
-use crate::bench::record::{Record, Report};
+use crate::kit::record::{Record, Report};
+use crate::kit::statistics::Statistic;
 
-use super::value;
+use crate::kit::record::value;
 
 /// The lines of each system, by the titles of the mail of 2010.
 pub(crate) fn render(run: &Report, by: Statistic) -> String {
@@ -109,9 +109,10 @@ fn unit(run: &Report) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::record;
 
     fn run() -> Report {
-        let mut run = super::super::sample(&[
+        let mut run = record::sample(&[
             ("A", "glibc", 8, 86.4),
             ("B", "glibc", 8, 169.7),
             ("C", "glibc", 8, 105.0),

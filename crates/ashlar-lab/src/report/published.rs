@@ -1,19 +1,20 @@
 //! Figures that others published, as columns more of the table: after the systems, before the rating.
 
+use crate::kit::table;
 use core::fmt::Write;
 
-use super::{figure, table};
-use crate::bench::published::{Published, Value};
-use crate::bench::record::Report;
+use crate::kit::published::{Published, Value};
+use crate::kit::record::Report;
+use crate::kit::table::figure;
 
 /// Heads of the columns for `test`; none when published figures were not asked for.
-pub(super) fn heads(run: &Report, test: &str) -> Vec<String> {
+pub(crate) fn heads(run: &Report, test: &str) -> Vec<String> {
     let series = run.published.as_ref().map_or_else(Vec::new, |published| published.series(test));
     series.into_iter().map(|(_, series)| series.head.clone()).collect()
 }
 
 /// The cells of a row, as many as there are heads.
-pub(super) fn cells(run: &Report, test: &str, size: usize) -> Vec<String> {
+pub(crate) fn cells(run: &Report, test: &str, size: usize) -> Vec<String> {
     let series = run.published.as_ref().map_or_else(Vec::new, |published| published.series(test));
     let cell = |figures: Option<(f64, f64)>| match figures {
         Some((least, most)) if least < most => format!("{}-{}", short(least), short(most)),
@@ -29,7 +30,7 @@ fn short(value: f64) -> String {
 }
 
 /// What the heads stand for, and the published tables that no test of the lab repeats.
-pub(super) fn legend(text: &mut String, run: &Report) {
+pub(crate) fn legend(text: &mut String, run: &Report) {
     let Some(published) = &run.published else {
         return;
     };
@@ -81,20 +82,22 @@ fn others(text: &mut String, published: &Published) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Statistic;
+    use crate::kit::record;
+    use crate::kit::statistics::Statistic;
+    use crate::report::table::render;
 
     #[test]
     fn published_figures_stand_in_the_rows_of_the_run() {
-        let mut run = super::super::sample(&[
+        let mut run = record::sample(&[
             ("A", "glibc", 8, 35.0),
             ("A", "ashlar", 8, 10.0),
             ("C", "ashlar", 64, 9.0),
             ("F", "ashlar", 8, 9.0),
         ]);
-        let plain = table::render(&run, Statistic::Median);
+        let plain = render(&run, Statistic::Median);
         assert!(!plain.contains('@') && !plain.contains("Published"), "{plain}");
         run.published = Some(Published::load().unwrap());
-        let text = table::render(&run, Statistic::Median);
+        let text = render(&run, Statistic::Median);
         let row = |test: &str, size: &str| {
             let block = text.split(&format!("Test {test}: ")).nth(1).expect("a block");
             block.lines().find(|line| line.trim_start().starts_with(size)).expect("a row").to_owned()

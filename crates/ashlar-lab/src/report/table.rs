@@ -1,11 +1,16 @@
 //! The table of the 2007 mail: a block for each test, sizes down, systems across, and a rating in the last column.
 
+use crate::kit::table::aligned;
+use crate::kit::table::machine;
 use core::fmt::Write;
 
-use super::{best_peer, figure, geometric_mean, published, value};
-use crate::args::Statistic;
-use crate::bench::Counts;
-use crate::bench::record::{Host, Report};
+use super::{best_peer, published};
+use crate::kit::counts::Counts;
+use crate::kit::record::Report;
+use crate::kit::record::value;
+use crate::kit::statistics::Statistic;
+use crate::kit::statistics::geometric_mean;
+use crate::kit::table::figure;
 
 /// The system that the rating is about.
 const RATED: &str = "ashlar";
@@ -74,24 +79,6 @@ pub(crate) fn header(run: &Report) -> String {
         turns(run),
         host.warm_up
     );
-    text
-}
-
-/// Machine, build and peers.
-pub(crate) fn machine(host: &Host) -> String {
-    let mut text = String::new();
-    let tsc = host.tsc_mhz.map_or_else(String::new, |mhz| format!(", tsc {mhz} MHz"));
-    let _ = writeln!(text, "{} ({}), {} CPUs{tsc}", host.cpu_model, host.arch, host.cpus);
-    let _ = writeln!(text, "Linux {}, glibc {}, transparent huge pages: {}", host.kernel, host.glibc, host.thp);
-    let _ =
-        writeln!(text, "ashlar {} ({}), mode {}, {}", host.ashlar_version, host.build, host.ashlar_mode, host.rustc);
-    for (id, peer) in &host.peers {
-        let note = if peer.note.is_empty() { String::new() } else { format!(", {}", peer.note) };
-        let _ = writeln!(text, "  {id}: {}, {}{note}", peer.version, peer.build);
-    }
-    if host.build.starts_with("debug") {
-        text += "WARNING: this is a debug build; its figures mean nothing (use cargo run --release).\n";
-    }
     text
 }
 
@@ -189,22 +176,6 @@ fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
     aligned(text, &rows);
 }
 
-/// Writes rows under their first one, right-aligned; a cell more than the first row has ends its line as it is.
-pub(super) fn aligned(text: &mut String, rows: &[Vec<String>]) {
-    let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:>width$}  ");
-        }
-        if let Some(rating) = row.get(widths.len()) {
-            line += rating;
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-}
-
 fn summary(text: &mut String, run: &Report, test: &str, by: Statistic) {
     let mut ratios = Vec::new();
     let mut worst = (0.0, 0, "");
@@ -236,6 +207,7 @@ fn summary(text: &mut String, run: &Report, test: &str, by: Statistic) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::record;
 
     #[test]
     fn the_rating_follows_the_printed_rule() {
@@ -265,8 +237,7 @@ mod tests {
 
     #[test]
     fn counts_have_a_column_for_each_system_that_counts() {
-        let mut run =
-            super::super::sample(&[("A", "ashlar", 8, 10.0), ("C", "ashlar", 8, 5.0), ("A", "glibc", 8, 35.0)]);
+        let mut run = record::sample(&[("A", "ashlar", 8, 10.0), ("C", "ashlar", 8, 5.0), ("A", "glibc", 8, 35.0)]);
         run.records[0].counts = Some(Counts { locks: 0.25, slow: 0.5, search: None });
         let text = render(&run, Statistic::Median);
         let block = text.split("Locks taken").nth(1).expect("a block of counts");
@@ -277,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_block_has_a_row_for_each_size_and_the_rating_last() {
-        let run = super::super::sample(&[
+        let run = record::sample(&[
             ("A", "ashlar", 8, 10.0),
             ("A", "glibc", 8, 35.0),
             ("A", "jemalloc", 8, 20.0),

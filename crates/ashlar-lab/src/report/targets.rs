@@ -2,9 +2,11 @@
 
 use core::fmt::Write;
 
-use super::{best_peer, geometric_mean, value};
-use crate::args::Statistic;
-use crate::bench::record::Report;
+use super::best_peer;
+use crate::kit::record::Report;
+use crate::kit::record::value;
+use crate::kit::statistics::Statistic;
+use crate::kit::statistics::geometric_mean;
 
 /// Whom a target compares with.
 #[derive(Clone, Copy, Debug)]
@@ -173,6 +175,7 @@ fn cell<'a>(target: &Target, run: &'a Report, test: &'a str, size: usize, by: St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::record;
 
     /// A run in which every target is met: (our cost, peer's cost) differ by the factor given for each kind.
     fn run(pair: f64, bulk: f64) -> Report {
@@ -193,7 +196,7 @@ mod tests {
                 cells.extend([(test, "ashlar", size, 100.0 * bulk), (test, "mimalloc", size, 100.0)]);
             }
         }
-        super::super::sample(&cells)
+        record::sample(&cells)
     }
 
     #[test]
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn sizes_outside_the_target_do_not_count() {
         let mut run = run(0.5, 0.5);
-        run.records.extend(super::super::sample(&[("C", "ashlar", 2048, 99.0), ("C", "glibc", 2048, 1.0)]).records);
+        run.records.extend(record::sample(&[("C", "ashlar", 2048, 99.0), ("C", "glibc", 2048, 1.0)]).records);
         assert!(check(&run, Statistic::Median).passed);
     }
 }

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::published::Published;
-use crate::report::geometric_mean;
+use crate::kit::published::Published;
+use crate::kit::statistics::geometric_mean;
 
 const DATA: &str = include_str!("../../data/claims.json");
 
@@ -179,8 +179,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::bench::systems::SystemInfo;
     use crate::reproduce::runs;
+    use crate::systems::SystemInfo;
 
     #[test]
     fn every_published_table_has_a_claim_and_no_claim_an_unknown_one() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::claims::{Side, Sides};
-use crate::bench::Counts;
-use crate::report::geometric_mean;
+use crate::kit::counts::Counts;
+use crate::kit::statistics::geometric_mean;
 
 /// A record of any command of the lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::claims::{Claim, Claims, Side};
 use super::evidence::{Cell, Evidence, Figures, Outcome, figures, mean};
 use super::runs;
-use crate::bench::Counts;
-use crate::bench::published::Published;
-use crate::report::figure;
+use crate::kit::counts::Counts;
+use crate::kit::published::Published;
+use crate::kit::table::figure;
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -259,4 +259,4 @@ fn difference(claim: &Claim, outcome: &Outcome) -> Found {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

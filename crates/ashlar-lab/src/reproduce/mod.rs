@@ -10,15 +10,17 @@ mod page;
 mod runs;
 mod table;
 
+use crate::kit::machine;
+use crate::kit::measure;
+use crate::kit::output;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::create;
-use crate::bench::published::Published;
-use crate::error::CliError;
-use crate::host;
+use crate::kit::error::CliError;
+use crate::kit::output::create;
+use crate::kit::published::Published;
 use claims::Claims;
 use evidence::Evidence;
 use judge::{Judged, Verdict};
@@ -100,7 +102,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), CliError> {
         std::io::Write::write_all(&mut file, page.as_bytes())
             .map_err(|error| CliError::Failed(format!("--html: {error}")))?;
     }
-    crate::print(&table::render(&report))?;
+    output::print(&table::render(&report))?;
     let failures: Vec<String> = match &args.from {
         Some(_) => Vec::new(),
         None => {
@@ -124,13 +126,13 @@ pub(crate) fn number(value: f64) -> String {
 
 fn machine() -> Machine {
     Machine {
-        cpu_model: host::cpu_model(),
-        cpus: crate::bench::allowed_cpus().len(),
-        kernel: host::kernel(),
-        glibc: host::glibc(),
+        cpu_model: machine::cpu_model(),
+        cpus: measure::allowed_cpus().len(),
+        kernel: machine::kernel(),
+        glibc: machine::glibc(),
         ashlar_version: env!("CARGO_PKG_VERSION").to_owned(),
         ashlar_mode: ashlar::mode().to_string(),
-        build: host::own_build(),
+        build: machine::own_build(),
     }
 }
 

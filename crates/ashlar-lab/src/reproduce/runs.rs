@@ -7,8 +7,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use super::evidence::{Evidence, Outcome};
-use crate::bench::parent::progress;
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::kit::progress::progress;
 
 /// A measurement by name.
 #[derive(Debug)]

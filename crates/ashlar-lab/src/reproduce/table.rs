@@ -20,7 +20,7 @@ pub(crate) fn summary(report: &Report) -> String {
     format!("{} claims: {}", report.claims.len(), Verdict::ALL.iter().map(of).collect::<Vec<_>>().join(", "))
 }
 
-pub(super) fn render(report: &Report) -> String {
+pub(crate) fn render(report: &Report) -> String {
     let machine = &report.machine;
     let mut text = format!(
         "ashlar {} reproduce: {} CPUs, {}, Linux {}, glibc {}, sections by {}, {}\n",

@@ -4,6 +4,7 @@
 //! sleeps, so that it disturbs nothing: a barrier of the standard library parts the passes of a step, and one that spins
 //! starts what both do at once. What CPU 0 measured counts.
 
+use crate::kit::output;
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -16,9 +17,9 @@ use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::parent::median;
-use crate::bench::{SpinBarrier, allowed_cpus, pin, ticks};
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::kit::measure::{SpinBarrier, allowed_cpus, pin, ticks};
+use crate::kit::statistics::median;
 
 /// What a child is told, as its argument.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,7 +107,7 @@ pub(crate) fn main(plan: &str) -> Result<(), CliError> {
         serve(0, &shared, &plan)
     });
     let text = serde_json::to_string(&answer).map_err(|error| CliError::Failed(error.to_string()))?;
-    crate::print(&(text + "\n"))
+    output::print(&(text + "\n"))
 }
 
 /// All steps of one thread.

@@ -10,6 +10,10 @@ mod model;
 mod predict;
 mod table;
 
+use crate::kit::machine;
+use crate::kit::output;
+use crate::kit::progress;
+use crate::systems::engines;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -17,11 +21,11 @@ use ashlar::Engine;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{SizeList, parse_sizes};
-use crate::bench::record::{Host, Record};
-use crate::bench::{UNIT, allowed_cpus, create, parent, worst};
-use crate::error::CliError;
-use crate::host;
+use crate::kit::error::CliError;
+use crate::kit::measure::{UNIT, allowed_cpus};
+use crate::kit::options::{SizeList, parse_sizes};
+use crate::kit::output::create;
+use crate::kit::record::{Host, Record};
 pub(crate) use child::main as child_main;
 use child::{Answer, Plan};
 use predict::{Inputs, Validation};
@@ -136,7 +140,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), CliError> {
     if let Some(file) = json {
         serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
     }
-    crate::print(&table::render(&run))
+    output::print(&table::render(&run))
 }
 
 /// What an earlier run measured.
@@ -155,7 +159,7 @@ fn load(path: &std::path::Path) -> Result<(Host, Vec<Cell>), CliError> {
 
 /// Measures each engine on one node and on two.
 fn measure(args: &SimulateArgs) -> Result<(Host, Vec<Cell>), CliError> {
-    let systems = worst::engines(&args.systems)?;
+    let systems = engines::engines(&args.systems)?;
     let allowed = allowed_cpus().len();
     if allowed < 2 {
         let error =
@@ -163,7 +167,7 @@ fn measure(args: &SimulateArgs) -> Result<(Host, Vec<Cell>), CliError> {
         return Err(CliError::Failed(error.to_owned()));
     }
     let plan = Plan { sizes: args.sizes.0.clone(), objects: args.objects as usize, seed: args.seed };
-    let bar = parent::progress(2 * systems.len() as u64);
+    let bar = progress::progress(2 * systems.len() as u64);
     let mut cells = Vec::new();
     for &engine in &systems {
         bar.set_message(engine.id());
@@ -177,14 +181,14 @@ fn measure(args: &SimulateArgs) -> Result<(Host, Vec<Cell>), CliError> {
     }
     bar.finish_and_clear();
     let host = Host {
-        cpu_model: host::cpu_model(),
+        cpu_model: machine::cpu_model(),
         cpus: allowed,
         arch: std::env::consts::ARCH.to_owned(),
-        kernel: host::kernel(),
-        tsc_mhz: host::tsc_mhz(),
+        kernel: machine::kernel(),
+        tsc_mhz: machine::tsc_mhz(),
         ashlar_version: env!("CARGO_PKG_VERSION").to_owned(),
         ashlar_mode: ashlar::mode().to_string(),
-        build: host::own_build(),
+        build: machine::own_build(),
         objects: plan.objects,
         systems: systems.iter().map(|engine| engine.id().to_owned()).collect(),
         ..Host::default()
@@ -251,8 +255,9 @@ fn predict(host: Host, cells: Vec<Cell>, cpus: &[usize], nodes: &[usize], seed: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::record;
 
-    pub(super) fn sample() -> Run {
+    pub(crate) fn sample() -> Run {
         let cells = ["slab", "slub"].map(|system| Cell { system: system.to_owned(), inputs: predict::tests::inputs() });
         predict(Host::default(), cells.to_vec(), &[2, 8, 1024], &[1, 4, 16], 1)
     }
@@ -273,7 +278,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["records"][0]["simulated"], true);
         assert_eq!(value["records"][0]["nodes"], 1);
-        let report: crate::bench::record::Report = serde_json::from_str(&text).unwrap();
+        let report: record::Report = serde_json::from_str(&text).unwrap();
         assert_eq!(report.records.len(), run.records.len());
         let again: Run = serde_json::from_str(&text).unwrap();
         assert_eq!(again.records, run.records);

@@ -138,7 +138,7 @@ pub(crate) fn validate(system: &str, inputs: &Inputs, seed: u64) -> Vec<Validati
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// An engine that takes list_lock for every tenth allocation, and holds it for 50 ticks.

@@ -1,12 +1,14 @@
 //! A simulated run as text: what was measured, what is predicted, and how far predictions are off where they can be checked.
 
+use crate::kit::statistics;
+use crate::kit::table;
 use core::fmt::Write as _;
 
 use super::child::Operation;
 use super::{Run, SimRecord};
-use crate::bench::UNIT_OF_TICKS;
+use crate::kit::measure::UNIT_OF_TICKS;
 
-pub(super) fn render(run: &Run) -> String {
+pub(crate) fn render(run: &Run) -> String {
     let mut text = String::new();
     let host = &run.host;
     let _ = writeln!(
@@ -73,8 +75,7 @@ fn predictions(text: &mut String, run: &Run, test: &str) {
                 let found = simulated.iter().find(|r| {
                     r.nodes == nodes && r.record.cpus == cpus && r.record.system == cell.system && r.record.size == size
                 });
-                found
-                    .map_or_else(|| format!("{:>9}", "-"), |r| format!("{:>9}", crate::report::figure(r.record.median)))
+                found.map_or_else(|| format!("{:>9}", "-"), |r| format!("{:>9}", table::figure(r.record.median)))
             });
             let _ = writeln!(text, "{:<12}{size:>8}{}", cell.system, figures.collect::<String>());
         }
@@ -106,7 +107,7 @@ fn validation(text: &mut String, run: &Run) {
             let _ = writeln!(
                 text,
                 "Test {test} on two CPUs: median error {:.0} %, worst {worst:.0} %, of {} cells",
-                crate::bench::parent::median(&errors),
+                statistics::median(&errors),
                 errors.len()
             );
         }

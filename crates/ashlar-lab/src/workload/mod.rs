@@ -10,14 +10,16 @@ pub(crate) mod block;
 mod single;
 mod threads;
 
+use crate::kit::memory::kib_line;
+use crate::kit::output;
 use core::ffi::CStr;
 use core::time::Duration;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::WorkloadArgs;
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::registry::args::WorkloadArgs;
 
 /// How much of the usual work is done.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +110,7 @@ pub(crate) fn main(args: &WorkloadArgs) -> Result<(), CliError> {
     let checksum = (workload.run)(Scale(args.scale));
     let idle_rss_kib = args.idle.map(|millis| {
         // The sign that the work is done, so that others may begin.
-        let _ = crate::print("idle\n");
+        let _ = output::print("idle\n");
         std::thread::sleep(Duration::from_millis(millis));
         resident_kib()
     });
@@ -120,7 +122,7 @@ pub(crate) fn main(args: &WorkloadArgs) -> Result<(), CliError> {
         idle_rss_kib,
     };
     let line = serde_json::to_string(&answer).map_err(|error| CliError::Failed(error.to_string()))?;
-    crate::print(&format!("{line}\n"))
+    output::print(&format!("{line}\n"))
 }
 
 /// An error unless malloc is that of `library`, or that of the C library if none is named.
@@ -173,11 +175,6 @@ fn status_kib(key: &str) -> u64 {
 fn resident_kib() -> u64 {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     kib_line(&rollup, "Rss:").unwrap_or_else(|| status_kib("VmRSS:"))
-}
-
-/// The number on the line that begins with `key`.
-pub(crate) fn kib_line(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
 }
 
 #[cfg(test)]

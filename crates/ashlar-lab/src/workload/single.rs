@@ -4,11 +4,13 @@ use core::mem::replace;
 use std::collections::HashMap;
 
 use super::Scale;
-use super::block::{self, Block, Rng};
+use super::block;
+use super::block::Block;
+use crate::kit::random::Rng;
 
 /// Arithmetic on numbers of many digits: each step makes two temporaries and a result of 8 to 64 bytes, and drops the
 /// temporaries at once.
-pub(super) fn numbers(scale: Scale) -> u64 {
+pub(crate) fn numbers(scale: Scale) -> u64 {
     let mut rng = Rng::new(1);
     let mut live: Vec<Block> = (0..64).map(|tag| Block::new(8 + 8 * rng.below(7), tag)).collect();
     let mut sum = 0u64;
@@ -25,7 +27,7 @@ pub(super) fn numbers(scale: Scale) -> u64 {
 }
 
 /// Pairs of malloc and free, of three sizes.
-pub(super) fn pairs(scale: Scale) -> u64 {
+pub(crate) fn pairs(scale: Scale) -> u64 {
     const SIZES: [usize; 3] = [8, 64, 512];
     let steps = scale.steps(20_000_000);
     for size in SIZES {
@@ -38,7 +40,7 @@ pub(super) fn pairs(scale: Scale) -> u64 {
 
 /// A program that refines sets: lists of 4 to 40 blocks of 16 to 1024 bytes are made, some members replace members of
 /// a long-lived list, the rest goes in the order made, and a table grows now and then.
-pub(super) fn sets(scale: Scale) -> u64 {
+pub(crate) fn sets(scale: Scale) -> u64 {
     let mut rng = Rng::new(2);
     let mut cover: Vec<Block> = (0..4000).map(|tag| Block::new(rng.skewed(16, 1023), tag)).collect();
     let mut table = Block::new(64, 1);
@@ -62,7 +64,7 @@ pub(super) fn sets(scale: Scale) -> u64 {
 }
 
 /// A large live set of blocks up to 1 KiB; each step frees or fills a random place of it.
-pub(super) fn random(scale: Scale) -> u64 {
+pub(crate) fn random(scale: Scale) -> u64 {
     let mut rng = Rng::new(3);
     let mut slots: Vec<Option<Block>> = (0..scale.live(1 << 16)).map(|_| None).collect();
     let mut sum = 0u64;
@@ -98,7 +100,7 @@ impl Node {
 }
 
 /// Binary trees of up to 2^17 nodes, made and dropped while one lives on.
-pub(super) fn trees(scale: Scale) -> u64 {
+pub(crate) fn trees(scale: Scale) -> u64 {
     let old = Node::tree(16, 1);
     let mut sum = 0u64;
     for step in 0..scale.steps(140) {
@@ -133,7 +135,7 @@ struct Entry {
 
 /// A store of strings with a limit: new values push out the least recently used of five, values are replaced by longer
 /// and shorter ones, and their usual length changes half way.
-pub(super) fn store(scale: Scale) -> u64 {
+pub(crate) fn store(scale: Scale) -> u64 {
     const SAMPLED: usize = 5;
     let mut rng = Rng::new(4);
     let limit = scale.live(40_000);
@@ -172,7 +174,7 @@ pub(super) fn store(scale: Scale) -> u64 {
 }
 
 /// Text: lines are split into words, words are counted, joined and sorted.
-pub(super) fn words(scale: Scale) -> u64 {
+pub(crate) fn words(scale: Scale) -> u64 {
     let mut rng = Rng::new(5);
     let mut sum = 0u64;
     for _ in 0..scale.steps(220) {
@@ -202,7 +204,7 @@ pub(super) fn words(scale: Scale) -> u64 {
 }
 
 /// Grows to some 30 MiB of one range of sizes, frees nine of ten at random, and goes on with another range.
-pub(super) fn phases(scale: Scale) -> u64 {
+pub(crate) fn phases(scale: Scale) -> u64 {
     const RANGES: [(usize, usize, usize); 6] = [
         (16, 127, 450_000),
         (160, 320, 130_000),
@@ -235,7 +237,7 @@ pub(super) fn phases(scale: Scale) -> u64 {
 }
 
 /// Sixteen blocks of 256 KiB to 8 MiB live; each page of a new one is written.
-pub(super) fn large(scale: Scale) -> u64 {
+pub(crate) fn large(scale: Scale) -> u64 {
     let mut rng = Rng::new(7);
     let mut live: Vec<Option<Block>> = (0..16).map(|_| None).collect();
     let mut sum = 0u64;
@@ -249,7 +251,7 @@ pub(super) fn large(scale: Scale) -> u64 {
 }
 
 /// Eight vectors grow in turn by doubling, from 64 bytes to up to 8 MiB, and start again.
-pub(super) fn vectors(scale: Scale) -> u64 {
+pub(crate) fn vectors(scale: Scale) -> u64 {
     let mut rng = Rng::new(8);
     let mut growing: Vec<(Block, usize)> = (0..8).map(|tag| (Block::new(64, tag), 4096)).collect();
     let mut sum = 0u64;
@@ -267,7 +269,7 @@ pub(super) fn vectors(scale: Scale) -> u64 {
 }
 
 /// A window of 200 blocks of 4 to 64 KiB from calloc.
-pub(super) fn zeroed(scale: Scale) -> u64 {
+pub(crate) fn zeroed(scale: Scale) -> u64 {
     let mut rng = Rng::new(9);
     let mut live: Vec<Option<Block>> = (0..200).map(|_| None).collect();
     let mut sum = 0u64;
@@ -281,7 +283,7 @@ pub(super) fn zeroed(scale: Scale) -> u64 {
 }
 
 /// A window of blocks that start at multiples of 16 to 4096, sizes to 2 KiB.
-pub(super) fn aligned(scale: Scale) -> u64 {
+pub(crate) fn aligned(scale: Scale) -> u64 {
     let mut rng = Rng::new(10);
     let mut live: Vec<Option<Block>> = (0..4000).map(|_| None).collect();
     let mut sum = 0u64;
@@ -295,6 +297,6 @@ pub(super) fn aligned(scale: Scale) -> u64 {
     free_all(live.into_iter().flatten(), sum)
 }
 
-pub(super) fn free_all(blocks: impl IntoIterator<Item = Block>, sum: u64) -> u64 {
+pub(crate) fn free_all(blocks: impl IntoIterator<Item = Block>, sum: u64) -> u64 {
     blocks.into_iter().fold(sum, |sum, block| sum.wrapping_add(block.free()))
 }

@@ -8,8 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::Scale;
-use super::block::{Block, Rng};
+use super::block::Block;
 use super::single::free_all;
+use crate::kit::random::Rng;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -26,7 +27,7 @@ fn together(threads: usize, work: impl Fn(u64) -> u64 + Sync) -> u64 {
 
 /// A server: each thread replaces blocks of 8 to 1000 bytes at random among 2000 it was handed, then hands all to a new
 /// thread and ends.
-pub(super) fn server(threads: usize, scale: Scale) -> u64 {
+pub(crate) fn server(threads: usize, scale: Scale) -> u64 {
     const SLOTS: usize = 2000;
     const GENERATIONS: usize = 12;
     fn generation(mut slots: Vec<Block>, mut rng: Rng, left: usize, steps: usize, sum: u64, done: Sender<u64>) {
@@ -117,12 +118,12 @@ fn handed_on(pairs: usize, batches: usize, batch: usize, limit: usize, size: imp
 }
 
 /// One thread allocates 16 to 1024 bytes at a time, the other frees.
-pub(super) fn handover(scale: Scale) -> u64 {
+pub(crate) fn handover(scale: Scale) -> u64 {
     handed_on(1, scale.steps(14_000), 128, 64, |rng| rng.skewed(16, 1023))
 }
 
 /// Two threads allocate 64 bytes at a time, two others free.
-pub(super) fn handover_small(scale: Scale) -> u64 {
+pub(crate) fn handover_small(scale: Scale) -> u64 {
     handed_on(2, scale.steps(3000), 1024, 32, |_| 64)
 }
 
@@ -151,7 +152,7 @@ fn free_rest(mail: [Mail; 2], sum: u64) -> u64 {
 
 /// Two threads with 1500 blocks each of 16 to 16000 bytes; every tenth that leaves goes to the other thread,
 /// who frees it, unless [`MOST_PARCELS`] are on the way.
-pub(super) fn crossing(scale: Scale) -> u64 {
+pub(crate) fn crossing(scale: Scale) -> u64 {
     const SLOTS: usize = 1500;
     let mail: [Mail; 2] = Default::default();
     let rounds = scale.steps(400);
@@ -180,7 +181,7 @@ pub(super) fn crossing(scale: Scale) -> u64 {
 }
 
 /// Thirty rounds of four threads that come and go; each leaves blocks in a shared table and takes out those of others.
-pub(super) fn churn(scale: Scale) -> u64 {
+pub(crate) fn churn(scale: Scale) -> u64 {
     const PLACES: usize = 1000;
     let table: Arc<Vec<Mutex<Option<Block>>>> = Arc::new((0..PLACES).map(|_| Mutex::new(None)).collect());
     let steps = scale.steps(25_000);
@@ -215,13 +216,13 @@ pub(super) fn churn(scale: Scale) -> u64 {
 }
 
 /// Two threads make, write and free one small block at a time: it hurts if their blocks share a cache line.
-pub(super) fn sharing_active(scale: Scale) -> u64 {
+pub(crate) fn sharing_active(scale: Scale) -> u64 {
     let steps = scale.steps(500_000);
     together(2, |me| write_often(None, me, steps, 1000))
 }
 
 /// The same with blocks that start as neighbours, handed out by the main thread and freed by the two.
-pub(super) fn sharing_passive(scale: Scale) -> u64 {
+pub(crate) fn sharing_passive(scale: Scale) -> u64 {
     let steps = scale.steps(6000);
     let given = [0, 1].map(|tag| Mutex::new(Some(Block::new(8, tag))));
     together(2, |me| {
@@ -242,7 +243,7 @@ fn write_often(start: Option<Block>, me: u64, steps: usize, writes: usize) -> u6
 
 /// Two threads allocate piles of blocks and free them last first, first first, or every other one first; every third
 /// pile goes to the other thread, unless [`MOST_PARCELS`] are on the way.
-pub(super) fn piles(scale: Scale) -> u64 {
+pub(crate) fn piles(scale: Scale) -> u64 {
     let mail: [Mail; 2] = Default::default();
     let rounds = scale.steps(11_000);
     let sum = together(2, |me| {

@@ -28,6 +28,7 @@ impl Line {
 
     /// Ends a line that was cut off with a line feed, which replaces the last character if the line
     /// is full.
+    #[place(cold)]
     fn end(&mut self) {
         let cut = self.len > ROOM - 4 && self.bytes[self.len - 1] != b'\n';
         if !cut {
@@ -44,6 +45,7 @@ impl Line {
     }
 }
 
+#[place(cold)]
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.len() - self.len;
@@ -61,6 +63,7 @@ impl Write for Line {
 /// frames of its callers.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn warn(args: fmt::Arguments<'_>) {
     let mut line = Line::new();
     let _ = writeln!(line, "ashlar: {args}");
@@ -88,6 +91,7 @@ macro_rules! panic_handler {
 #[cfg(feature = "os")]
 #[doc(hidden)]
 #[cold]
+#[place(cold)]
 pub fn panicked(what: &dyn fmt::Display) -> ! {
     warn(format_args!("{what}"));
     crate::base::os::abort()
@@ -109,6 +113,7 @@ pub(crate) fn set_on_error(action: OnError) {
 }
 
 #[cold]
+#[place(cold)]
 fn fail(args: fmt::Arguments<'_>) {
     warn(args);
     if ON_ERROR.load(Ordering::Relaxed) == 0 {
@@ -117,10 +122,12 @@ fn fail(args: fmt::Arguments<'_>) {
 }
 
 #[cfg(feature = "os")]
+#[place(cold)]
 fn end() -> ! {
     crate::base::os::abort()
 }
 #[cfg(not(feature = "os"))]
+#[place(cold)]
 fn end() -> ! {
     panic!("ashlar: invalid use of the allocator")
 }
@@ -135,36 +142,42 @@ pub(crate) fn endless_construct(what: &str) -> ! {
 
 /// Reports a double free.
 #[cold]
+#[place(cold)]
 pub(crate) fn double_free(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: object {object:#x} was freed twice"));
 }
 
 /// Reports a free of a pointer that is not at the start of an object.
 #[cold]
+#[place(cold)]
 pub(crate) fn misaligned(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: no object starts at {object:#x}"));
 }
 
 /// Reports a free to a cache of an object that is not from this cache.
 #[cold]
+#[place(cold)]
 pub(crate) fn not_of_cache(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: {object:#x} is no object of this cache"));
 }
 
 /// Reports a corrupt link: a free object was written to, so its link does not decode.
 #[cold]
+#[place(cold)]
 pub(crate) fn corrupt_link(cache: &str, at: usize) {
     fail(format_args!("cache {cache}: free link at {at:#x} is corrupt: written to after it was freed?"));
 }
 
 /// Reports a freelist whose length differs from the slab's state.
 #[cold]
+#[place(cold)]
 pub(crate) fn corrupt_freelist(cache: &str, slab: usize) {
     fail(format_args!("cache {cache}: freelist of the slab at {slab:#x} is corrupt"));
 }
 
 /// Reports that `function` was called with an address at which no allocation starts.
 #[cold]
+#[place(cold)]
 pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str>) {
     match cache {
         Some(cache) => fail(format_args!("{function}({address:#x}): no object of cache {cache} starts there")),
@@ -174,30 +187,35 @@ pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str
 
 /// Reports that `function` was called with an object that is free already.
 #[cold]
+#[place(cold)]
 pub(crate) fn freed_twice(function: &str, address: usize, cache: &str) {
     fail(format_args!("{function}({address:#x}): object of cache {cache} is free already"));
 }
 
 /// Reports that `function` was called with a huge object that is free already.
 #[cold]
+#[place(cold)]
 pub(crate) fn huge_freed_twice(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): huge object is free already"));
 }
 
 /// Reports that `function` was called with an address inside a large object that starts elsewhere.
 #[cold]
+#[place(cold)]
 pub(crate) fn inside_large(function: &str, address: usize, start: usize) {
     fail(format_args!("{function}({address:#x}): inside the large object at {start:#x}"));
 }
 
 /// Reports that `function` was called with an address of the zone at which nothing is allocated.
 #[cold]
+#[place(cold)]
 pub(crate) fn not_allocated(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): no object there: freed already, or never allocated"));
 }
 
 /// Reports that `function` was called with an address of neither the zone nor a mapping.
 #[cold]
+#[place(cold)]
 pub(crate) fn foreign(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): not allocated here, or a huge object freed long ago"));
 }

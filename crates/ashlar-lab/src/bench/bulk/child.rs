@@ -9,15 +9,16 @@
 //! `keep` is the loop of DPDK's `mempool_perf_autotest`: a number of objects of 2048 bytes is taken, bulk by bulk, then put back. The
 //! test gives its pool the largest cache there is; so our cache has the largest sheaves.
 
+use crate::kit::measure;
 use core::hint::black_box;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::harness::{allowed_cpus, pin, ticks};
-use super::super::once;
-use super::super::protocol::Setup;
-use super::super::systems::{Handle, System};
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::kit::measure::{allowed_cpus, pin, ticks};
+use crate::kit::once;
+use crate::systems::traits::Setup;
+use crate::systems::traits::{Handle, System};
 
 /// Objects of DPDK's test, in bytes.
 pub(crate) const KEPT_SIZE: usize = 2048;
@@ -139,7 +140,7 @@ fn each(start: u64, objects: usize) -> f64 {
 fn singles(handle: &mut impl Handle, objects: usize) -> Result<f64, OutOfMemory> {
     let start = ticks();
     for _ in 0..objects {
-        let object = super::super::hide(handle.alloc());
+        let object = measure::hide(handle.alloc());
         if object.is_null() {
             return Err(OutOfMemory);
         }

@@ -11,14 +11,14 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::super::harness::{UNIT, allowed_cpus};
-use super::super::once::record;
-use super::super::record::Record;
 use super::child::{KEPT, KEPT_BULKS, KEPT_SIZE};
 use super::keep_name;
+use crate::kit::measure::{UNIT, allowed_cpus};
+use crate::kit::once::record;
+use crate::kit::record::Record;
 
 /// Its name among the systems.
-pub(super) const ID: &str = "dpdk";
+pub(crate) const ID: &str = "dpdk";
 /// The test program, as Debian names it.
 const PROGRAM: &str = "dpdk-test";
 /// Times that the test is run.
@@ -26,13 +26,13 @@ const RUNS: usize = 3;
 
 /// What is needed to run the test.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     test: PathBuf,
     short_time: PathBuf,
 }
 
 /// Finds the test program and the library; the error says how to get what is missing.
-pub(super) fn find() -> Result<Program, String> {
+pub(crate) fn find() -> Result<Program, String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("its rates are turned into cycles of x86-64's time-stamp counter alone".to_owned());
     }
@@ -61,7 +61,7 @@ impl Drop for Running {
 }
 
 /// Runs the test, [`RUNS`] times until it has printed the cells that count.
-pub(super) fn run(program: &Program) -> Result<Vec<Record>, String> {
+pub(crate) fn run(program: &Program) -> Result<Vec<Record>, String> {
     let mut samples: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for _ in 0..RUNS {
         let run = once(&program.test, &program.short_time).map_err(|error| format!("{ID}: {error}"))?;

@@ -13,19 +13,22 @@ pub(crate) mod child;
 mod dpdk;
 mod table;
 
+use crate::kit::output;
 use core::str::FromStr;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::create;
-use super::harness::UNIT;
-use super::once::{Column, record, rounds};
-use super::record::{Record, Report};
-use super::systems::{self, SystemInfo};
-use crate::error::CliError;
-use crate::host;
+use crate::kit::error::CliError;
+use crate::kit::measure::UNIT;
+use crate::kit::once::record;
+use crate::kit::output::create;
+use crate::kit::record::{Record, Report};
+use crate::systems;
+use crate::systems::SystemInfo;
+use crate::systems::column::{Column, rounds};
+use crate::systems::host;
 use child::{Answer, KEPT_SIZE, MAX_BULK, Plan, Test};
 
 /// The bulks of the kernel's test.
@@ -133,7 +136,7 @@ pub(crate) fn run(args: &BulkArgs) -> Result<(), CliError> {
     if let Some((judged, _)) = &verdict {
         text += judged;
     }
-    crate::print(&text)?;
+    output::print(&text)?;
     if !failures.is_empty() {
         return Err(CliError::Failed(failures.join("\nerror: ")));
     }

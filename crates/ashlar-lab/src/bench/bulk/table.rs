@@ -1,12 +1,13 @@
 //! What `bench bulk` prints: a block for each test, bulks down, systems across; and the verdict on the targets.
 
+use crate::kit::table;
 use core::fmt::Write;
 
-use super::super::harness::UNIT_OF_TICKS;
-use super::super::record::{Record, Report};
 use super::child::{KEPT, KEPT_BULKS, KEPT_SIZE, Plan};
 use super::{dpdk, keep_name};
-use crate::report::{self, table::machine};
+use crate::kit::measure::UNIT_OF_TICKS;
+use crate::kit::record::{Record, Report};
+use crate::kit::table::machine;
 
 /// Widest group of columns that still fits a terminal.
 const ACROSS: usize = 8;
@@ -25,7 +26,7 @@ fn cell<'a>(run: &'a Report, test: &str, system: &str, bulk: usize) -> Option<&'
 }
 
 /// All blocks.
-pub(super) fn render(run: &Report, plan: &Plan) -> String {
+pub(crate) fn render(run: &Report, plan: &Plan) -> String {
     let mut text = machine(&run.host);
     let _ = writeln!(
         text,
@@ -65,7 +66,7 @@ fn block(text: &mut String, run: &Report, title: &str, systems: &[&str], bulks: 
             let figures = tests.iter().map(|test| {
                 cell(run, test, system, bulk).map_or_else(
                     || "-".to_owned(),
-                    |record| format!("{}/{}", report::figure(record.min), report::figure(record.median)),
+                    |record| format!("{}/{}", table::figure(record.min), table::figure(record.median)),
                 )
             });
             figures.collect::<Vec<_>>().join(" | ")
@@ -85,7 +86,7 @@ fn block(text: &mut String, run: &Report, title: &str, systems: &[&str], bulks: 
 }
 
 /// Judges the targets by the medians; true if none is missed.
-pub(super) fn check(run: &Report) -> (String, bool) {
+pub(crate) fn check(run: &Report) -> (String, bool) {
     let mut text = String::from("\nTargets, by the medians\n");
     let mut passed = true;
     let mut line = |good: bool, what: &str| {
@@ -131,7 +132,7 @@ pub(super) fn check(run: &Report) -> (String, bool) {
             if let (Some(ours), Some(theirs)) = (of(&name, bulk), cell(run, &name, dpdk::ID, bulk)) {
                 compared += 1;
                 if ours > theirs.median {
-                    let [ours, theirs] = [ours, theirs.median].map(report::figure);
+                    let [ours, theirs] = [ours, theirs.median].map(table::figure);
                     behind.push(format!("keep {keep}, bulk {bulk}: {ours} against {theirs}"));
                 }
             }
@@ -149,7 +150,8 @@ pub(super) fn check(run: &Report) -> (String, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::once::record;
+    use crate::kit::once::record;
+    use crate::kit::record;
 
     fn run(cells: &[(&str, &str, usize, f64)]) -> Report {
         let records = cells
@@ -159,7 +161,7 @@ mod tests {
                 ..record(test, system, "tsc_cycles_per_op", &[figure])
             })
             .collect();
-        Report { host: crate::bench::record::Host::default(), records, published: None }
+        Report { host: record::Host::default(), records, published: None }
     }
 
     #[test]

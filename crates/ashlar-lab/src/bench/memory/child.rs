@@ -4,11 +4,11 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::once;
-use super::super::systems::heap::Heap;
-use super::trace::{Lists, MOST, Op, Profile, Trace};
-use crate::error::CliError;
-use crate::hackbench::anonymous_kib;
+use crate::kit::error::CliError;
+use crate::kit::memory::anonymous_kib;
+use crate::kit::once;
+use crate::systems::heap::Heap;
+use crate::systems::trace::{Lists, MOST, Op, Profile, Trace};
 
 /// What a child is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]

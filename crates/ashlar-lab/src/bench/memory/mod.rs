@@ -9,22 +9,24 @@
 
 pub(crate) mod child;
 mod table;
-pub(crate) mod trace;
 
+use crate::kit::output;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::create;
-use super::once::{Column, record, rounds};
-use super::record::{Record, Report};
-use super::systems::{self, Kind, SystemInfo};
-use crate::args::parse_scale;
-use crate::error::CliError;
-use crate::host;
+use crate::kit::error::CliError;
+use crate::kit::once::record;
+use crate::kit::options::parse_scale;
+use crate::kit::output::create;
+use crate::kit::record::{Record, Report};
+use crate::systems;
+use crate::systems::column::{Column, rounds};
+use crate::systems::host;
+use crate::systems::trace::Profile;
+use crate::systems::{Kind, SystemInfo};
 use child::{Answer, Moment, Plan};
-use trace::Profile;
 
 /// Options of `ashlar bench memory`.
 #[derive(Debug, Args)]
@@ -101,7 +103,7 @@ pub(crate) fn run(args: &MemoryArgs) -> Result<(), CliError> {
     }
     let shrinks: Vec<(&str, Option<&str>)> =
         answers.of.iter().map(|(&who, of)| (columns[who].name.as_str(), of[0].shrink.as_deref())).collect();
-    crate::print(&table::render(&run, &plan, hash.unwrap_or(0), &shrinks))?;
+    output::print(&table::render(&run, &plan, hash.unwrap_or(0), &shrinks))?;
     if answers.failures.is_empty() { Ok(()) } else { Err(CliError::Failed(answers.failures.join("\nerror: "))) }
 }
 

@@ -1,11 +1,12 @@
 //! What `bench memory` prints: a block for each figure, systems down, phases across.
 
+use crate::kit::record;
 use core::fmt::Write;
 
-use super::super::record::Report;
 use super::child::Plan;
-use super::trace::Trace;
-use crate::report::table::machine;
+use crate::kit::record::Report;
+use crate::kit::table::machine;
+use crate::systems::trace::Trace;
 
 /// Test, title.
 const BLOCKS: [(&str, &str); 5] = [
@@ -17,7 +18,7 @@ const BLOCKS: [(&str, &str); 5] = [
 ];
 
 /// All blocks.
-pub(super) fn render(run: &Report, plan: &Plan, hash: u64, shrinks: &[(&str, Option<&str>)]) -> String {
+pub(crate) fn render(run: &Report, plan: &Plan, hash: u64, shrinks: &[(&str, Option<&str>)]) -> String {
     let mut text = machine(&run.host);
     let profile =
         clap::ValueEnum::to_possible_value(&plan.profile).map_or_else(String::new, |value| value.get_name().to_owned());
@@ -33,7 +34,7 @@ pub(super) fn render(run: &Report, plan: &Plan, hash: u64, shrinks: &[(&str, Opt
     let systems = run.systems();
     let width = systems.iter().map(|system| system.len()).max().unwrap_or(0).max(8);
     let figure = |test: &str, system: &str, phase: &str| {
-        let of = |record: &&crate::bench::record::Record| {
+        let of = |record: &&record::Record| {
             record.test == test && record.system == system && record.phase.as_deref() == Some(phase)
         };
         run.records.iter().find(of).map(|record| (record.median, record.unit.as_str()))

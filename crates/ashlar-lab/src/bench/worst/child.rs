@@ -5,14 +5,15 @@
 //! holes. Then, again and again, a burst of objects is allocated, and freed in random order. A burst is longer than two sheaves, so
 //! that refills and flushes of the default are in it, and its objects fill pages and empty them.
 
+use crate::kit::output;
 use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, KmemCache};
 
 use super::{Answer, Plan, WorstRecord};
 use crate::bench::child::LESS;
-use crate::bench::harness::{allowed_cpus, pin, ticks};
-use crate::error::CliError;
+use crate::kit::error::CliError;
+use crate::kit::measure::{allowed_cpus, pin, ticks};
 
 /// The smallest size that has smaller objects beside it.
 pub(crate) const SMALLEST: usize = 2 * LESS;
@@ -213,7 +214,7 @@ pub(crate) fn main(plan: &str) -> Result<(), CliError> {
     }
     records.iter_mut().for_each(|record| system.clone_into(&mut record.system));
     let answer = serde_json::to_string(&Answer { clock, records }).map_err(|e| CliError::Failed(e.to_string()))?;
-    crate::print(&answer)
+    output::print(&answer)
 }
 
 #[cfg(test)]

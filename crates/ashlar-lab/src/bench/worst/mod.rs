@@ -10,12 +10,17 @@
 
 pub(crate) mod child;
 
+use crate::kit::machine;
+use crate::kit::measure;
+use crate::kit::once;
+use crate::kit::output;
+use crate::kit::progress;
+use crate::systems::engines::engines;
 use ashlar::Engine;
 use serde::{Deserialize, Serialize};
 
-use crate::args::WorstArgs;
-use crate::error::CliError;
-use crate::host;
+use crate::kit::error::CliError;
+use crate::registry::args::WorstArgs;
 
 /// What a child is told, as its argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,27 +77,6 @@ struct Answer {
     records: Vec<WorstRecord>,
 }
 
-/// The engines of `list`, in its order, each once.
-pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
-    let known = || Engine::ALL.iter().map(|engine| engine.id()).collect::<Vec<_>>().join(", ");
-    if list == "all" {
-        return Ok(Engine::ALL.to_vec());
-    }
-    let mut found = Vec::new();
-    for id in list.split(',').map(str::trim) {
-        let engine = Engine::from_id(id).ok_or_else(|| {
-            CliError::option(
-                "--systems",
-                format_args!("`{id}` is no engine of ashlar; expected `all` or some of {}", known()),
-            )
-        })?;
-        if !found.contains(&engine) {
-            found.push(engine);
-        }
-    }
-    Ok(found)
-}
-
 /// `ashlar bench worst`.
 pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
     let systems = engines(&args.systems)?;
@@ -100,7 +84,7 @@ pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
         let expected = child::SMALLEST;
         return Err(CliError::option("--sizes", format_args!("size {size}: expected at least {expected} bytes")));
     }
-    let json = args.json.as_deref().map(|path| super::create("--json", path)).transpose()?;
+    let json = args.json.as_deref().map(|path| output::create("--json", path)).transpose()?;
     let plan = Plan {
         sizes: args.sizes.0.clone(),
         live: args.live as usize,
@@ -109,7 +93,7 @@ pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
         sweep_mib: usize::from(args.sweep),
     };
     let (mut records, mut clock) = (Vec::new(), u64::MAX);
-    let bar = super::parent::progress(systems.len() as u64);
+    let bar = progress::progress(systems.len() as u64);
     for engine in systems {
         bar.set_message(engine.id());
         let answer = ask(engine, &plan).map_err(|error| CliError::Failed(format!("{}: {error}", engine.id())))?;
@@ -119,12 +103,12 @@ pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
     }
     bar.finish_and_clear();
     let run = Run {
-        cpu_model: host::cpu_model(),
-        kernel: host::kernel(),
-        tsc_mhz: host::tsc_mhz(),
+        cpu_model: machine::cpu_model(),
+        kernel: machine::kernel(),
+        tsc_mhz: machine::tsc_mhz(),
         ashlar_version: env!("CARGO_PKG_VERSION").to_owned(),
-        build: host::own_build(),
-        unit: super::harness::UNIT_OF_TICKS.to_owned(),
+        build: machine::own_build(),
+        unit: measure::UNIT_OF_TICKS.to_owned(),
         clock,
         plan,
         records,
@@ -132,13 +116,13 @@ pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
     if let Some(file) = json {
         serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
     }
-    crate::print(&table(&run))
+    output::print(&table(&run))
 }
 
 /// Has a child measure `engine`.
 fn ask(engine: Engine, plan: &Plan) -> Result<Answer, String> {
     // A background thread has no place beside a deadline.
-    super::once::ask(&["bench-worst-child"], plan, &[], &format!("reaper=off,engine={}", engine.id()))
+    once::ask(&["bench-worst-child"], plan, &[], &format!("reaper=off,engine={}", engine.id()))
 }
 
 /// The figures, a block for each call, size and state of the caches.

@@ -2,7 +2,7 @@
 
 use super::super::evidence::Difference;
 use super::*;
-use crate::bench::Search;
+use crate::kit::counts::Search;
 
 fn load() -> (Claims, Published) {
     (Claims::load().unwrap(), Published::load().unwrap())
@@ -33,7 +33,7 @@ fn cells(side: &Side, sizes: Option<&[usize]>, figure: f64) -> Vec<Cell> {
 }
 
 /// Evidence in which the number of `claim` is `value`.
-pub(in crate::reproduce) fn evidence(claim: &Claim, value: f64) -> Evidence {
+pub(crate) fn evidence(claim: &Claim, value: f64) -> Evidence {
     let mut evidence = Evidence::new();
     let mut put = |side: Option<&Side>, figure: f64| {
         let Some(side) = side else { return };

@@ -7,12 +7,12 @@ use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
 /// Colours of series; the style sheet says which they are. Never shown as they are here.
-pub(super) const SERIES: [RGBColor; 6] =
+pub(crate) const SERIES: [RGBColor; 6] =
     [RGBColor(1, 2, 1), RGBColor(1, 2, 2), RGBColor(1, 2, 3), RGBColor(1, 2, 4), RGBColor(1, 2, 5), RGBColor(1, 2, 6)];
 /// Letters and axes.
-pub(super) const INK: RGBColor = RGBColor(1, 2, 16);
+pub(crate) const INK: RGBColor = RGBColor(1, 2, 16);
 /// Grid lines.
-pub(super) const GRID: RGBColor = RGBColor(1, 2, 17);
+pub(crate) const GRID: RGBColor = RGBColor(1, 2, 17);
 
 /// Width and height in the units of letters of 12.
 const WIDTH: u32 = 320;
@@ -20,31 +20,31 @@ const HEIGHT: u32 = 210;
 
 /// Groups of bars: a figure for each group and series, where there is one.
 #[derive(Clone, Debug)]
-pub(super) struct Bars {
+pub(crate) struct Bars {
     /// What a reader who sees nothing is told.
-    pub(super) title: String,
-    pub(super) unit: String,
-    pub(super) groups: Vec<String>,
+    pub(crate) title: String,
+    pub(crate) unit: String,
+    pub(crate) groups: Vec<String>,
     /// Index into [`SERIES`], and a figure for each group.
-    pub(super) series: Vec<(usize, Vec<Option<f64>>)>,
+    pub(crate) series: Vec<(usize, Vec<Option<f64>>)>,
     /// The axis by powers of ten; else from 0, since a bar is read by its length.
-    pub(super) log: bool,
+    pub(crate) log: bool,
 }
 
 /// Lines over CPUs, both axes by powers.
 #[derive(Clone, Debug)]
-pub(super) struct Lines {
-    pub(super) title: String,
-    pub(super) unit: String,
+pub(crate) struct Lines {
+    pub(crate) title: String,
+    pub(crate) unit: String,
     /// Index into [`SERIES`], and points by x.
-    pub(super) series: Vec<(usize, Vec<(f64, f64)>)>,
+    pub(crate) series: Vec<(usize, Vec<(f64, f64)>)>,
 }
 
 type Failure = Box<dyn core::error::Error>;
 
 impl Bars {
     /// The chart, or nothing where there are no figures.
-    pub(super) fn draw(&self) -> Result<Option<String>, Failure> {
+    pub(crate) fn draw(&self) -> Result<Option<String>, Failure> {
         let figures: Vec<f64> = self.series.iter().flat_map(|(_, figures)| figures.iter().flatten().copied()).collect();
         let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
@@ -122,7 +122,7 @@ impl Bars {
 
 impl Lines {
     /// The chart, or nothing where there are no figures.
-    pub(super) fn draw(&self) -> Result<Option<String>, Failure> {
+    pub(crate) fn draw(&self) -> Result<Option<String>, Failure> {
         let points: Vec<(f64, f64)> = self.series.iter().flat_map(|(_, points)| points.iter().copied()).collect();
         let bounds = |of: fn(&(f64, f64)) -> f64| {
             let (least, most) = points.iter().map(of).fold((f64::INFINITY, 0f64), |(a, b), v| (a.min(v), b.max(v)));

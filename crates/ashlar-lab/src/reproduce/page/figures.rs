@@ -1,13 +1,13 @@
 //! What the charts show: published and measured figures of the same things, side by side.
 
 use super::charts::{Bars, Lines};
-use crate::bench::published::{Published, Table};
+use crate::kit::published::{Published, Table};
 use crate::reproduce::Report;
 use crate::reproduce::evidence::Cell;
 
 /// Where a figure stands on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Tests,
     Programs,
     Simulated,
@@ -15,20 +15,20 @@ pub(super) enum Kind {
 
 /// A chart under its caption.
 #[derive(Clone, Debug)]
-pub(super) struct Chart {
-    pub(super) caption: String,
-    pub(super) simulated: bool,
-    pub(super) svg: String,
+pub(crate) struct Chart {
+    pub(crate) caption: String,
+    pub(crate) simulated: bool,
+    pub(crate) svg: String,
 }
 
 /// Charts of one thing, with one legend.
 #[derive(Clone, Debug)]
-pub(super) struct Figure {
-    pub(super) kind: Kind,
-    pub(super) title: String,
+pub(crate) struct Figure {
+    pub(crate) kind: Kind,
+    pub(crate) title: String,
     /// Colours by their index, and what they stand for.
-    pub(super) legend: Vec<(usize, String)>,
-    pub(super) charts: Vec<Chart>,
+    pub(crate) legend: Vec<(usize, String)>,
+    pub(crate) charts: Vec<Chart>,
 }
 
 type Failure = Box<dyn core::error::Error>;
@@ -50,7 +50,7 @@ const TESTS: [(&str, &str); 6] = [
 const SIZES: [usize; 4] = [8, 64, 512, 4096];
 
 /// Everything that there are figures for.
-pub(super) fn all(report: &Report, data: &Published) -> Result<Vec<Figure>, Failure> {
+pub(crate) fn all(report: &Report, data: &Published) -> Result<Vec<Figure>, Failure> {
     let mut found = Vec::new();
     for (test, title) in TESTS {
         found.push(of_test(report, data, test, title)?);

@@ -10,7 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::judge::{Judged, Verdict};
 use super::table::{shown, summary};
 use super::{Report, number};
-use crate::bench::published::Published;
+use crate::kit::published::Published;
 use figures::Figure;
 
 const STYLE: &str = include_str!("style.css");
@@ -48,7 +48,7 @@ fn sign(verdict: Verdict) -> &'static str {
 }
 
 /// The whole page.
-pub(super) fn render(report: &Report, data: &Published) -> Result<String, Box<dyn core::error::Error>> {
+pub(crate) fn render(report: &Report, data: &Published) -> Result<String, Box<dyn core::error::Error>> {
     let machine = &report.machine;
     let all = report.claims.len();
     let figures = figures::all(report, data)?;

@@ -54,6 +54,7 @@ struct Search {
     name: *const c_char,
 }
 
+#[place(cold)]
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid description, and the pointer that `stay_loaded` gave it. No
     // other reference to that `Search` exists during the call.
@@ -74,6 +75,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
 /// program. The caller must run while the loader loads the library, because the loader's lock is
 /// taken here.
 #[cold]
+#[place(cold)]
 pub(crate) fn stay_loaded() {
     let dlsym = address_of!("dlsym");
     if dlsym.is_null() || !may_be_unloaded() {

@@ -7,10 +7,9 @@ use core::ptr::NonNull;
 
 use syscalls::{Errno, Sysno, syscall};
 
-use crate::base::source::{PageSource, Refusal};
+use crate::base::source::{HugePages, PageSource, Refusal};
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 use crate::base::units::{BLOCK_SIZE, MAX_NODES, NodeId};
-use crate::options::HugePages;
 
 /// The addresses of which open ranges are proposed. They lie between the low mappings of programs
 /// and kernels (the heaps of Go and of Java, a non-PIE program) and the region below the stack. The
@@ -130,6 +129,7 @@ unsafe impl PageSource for LinuxSource {
         self.page_size.load(Ordering::Relaxed)
     }
 
+    #[place(cold)]
     fn zone_bytes(&self) -> usize {
         // SAFETY: a zeroed rlimit is valid, and getrlimit writes into it.
         let limit = unsafe {
@@ -144,6 +144,7 @@ unsafe impl PageSource for LinuxSource {
         super::memory_bytes().saturating_mul(2).next_power_of_two().clamp(64 << 30, 4 << 40)
     }
 
+    #[ashlar_macros::place(cold)]
     fn propose(&self, bytes: usize, align: usize) -> Option<usize> {
         PROPOSED.contains(&bytes).then(|| {
             // A slot that one page of the second highest page tables covers, and a place in its
@@ -176,6 +177,7 @@ unsafe impl PageSource for LinuxSource {
         Ok(())
     }
 
+    #[ashlar_macros::place(cold)]
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let padded = bytes.checked_add(align)?;
         let at = map_nothing(core::ptr::null_mut(), padded, 0)?.as_ptr() as usize;
@@ -194,6 +196,7 @@ unsafe impl PageSource for LinuxSource {
         NonNull::new(aligned as *mut u8)
     }
 
+    #[ashlar_macros::place(cold)]
     fn reserve_at(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // Kernels before 4.17 ignore the flag and take the address as a hint.
         match map_nothing(at.as_ptr().cast(), bytes, libc::MAP_FIXED_NOREPLACE) {
@@ -222,6 +225,7 @@ unsafe impl PageSource for LinuxSource {
         unsafe { advise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) }
     }
 
+    #[place(background)]
     unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId) {
         let id = self.nodes.get(usize::from(node.0)).map_or(0, |id| id.load(Ordering::Relaxed));
         let Some(mask) = id.checked_sub(1).and_then(node_mask) else { return };

@@ -87,6 +87,7 @@ pub(crate) fn read_topology(root: &str, cpu_to_node: &mut [u8]) -> Topology {
 }
 
 /// Returns the text of a file below `root`; empty on any failure.
+#[place(cold)]
 fn read_list<'a>(root: &str, name: core::fmt::Arguments<'_>, buf: &'a mut [u8]) -> &'a [u8] {
     let mut path = Path { bytes: [0; 256], len: 0 };
     if write!(path, "{root}/{name}").is_err() {
@@ -103,6 +104,7 @@ struct Path {
     len: usize,
 }
 
+#[place(cold)]
 impl Write for Path {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         let end = self.len + text.len();

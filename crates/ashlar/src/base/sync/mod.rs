@@ -13,6 +13,8 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 #[cfg(not(ashlar_loom))]
 pub(crate) use lock::{Guard, Held, LockWord, SpinLock, Visit};
+#[cfg(not(ashlar_loom))]
+pub(crate) use set_once::SetOnce;
 
 #[cfg(ashlar_loom)]
 pub(crate) use loom_lock::{Guard, SpinLock};
@@ -20,6 +22,8 @@ pub(crate) use loom_lock::{Guard, SpinLock};
 pub(crate) mod gate;
 #[cfg(not(ashlar_loom))]
 mod lock;
+#[cfg(not(ashlar_loom))]
+mod set_once;
 
 #[cfg(ashlar_loom)]
 mod loom_lock {
