@@ -1,9 +1,8 @@
-//! Load, fork and exit.
+//! Load and exit.
 //!
-//! The fork handlers are registered at load, or by the first thread if that comes earlier: a
-//! program with one thread needs none. Then replaced forms of new and delete are looked for. What
-//! start-up used of the library and no call needs any more is dropped when that is over. At exit
-//! the table that `ASHLAR_STATS` asks for is printed.
+//! At load the fork handlers are registered. Then replaced forms of new and delete are looked for.
+//! What start-up used of the library and no call needs any more is dropped when that is over. At
+//! exit the table that `ASHLAR_STATS` asks for is printed.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -11,6 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use syscalls::{Sysno, syscall};
 
 use crate::figures;
+use crate::fork_handlers;
 use crate::text::to_stderr;
 
 unsafe extern "C" {
@@ -19,7 +19,7 @@ unsafe extern "C" {
 }
 
 extern "C" fn at_load() {
-    register_fork_handlers();
+    fork_handlers::register();
     #[cfg(target_arch = "x86_64")]
     crate::threads::prepare();
     #[cfg(target_arch = "x86_64")]
@@ -29,29 +29,8 @@ extern "C" fn at_load() {
     ashlar::malloc::when_up(crate::apart::drop_untouched);
 }
 
-/// Registers the fork handlers, once.
-#[inline(never)]
-#[place(cold)]
-pub(crate) fn register_fork_handlers() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    let registered = ashlar::fork::register();
-    #[cfg(target_arch = "x86_64")]
-    let registered = registered && {
-        unsafe extern "C" fn child() {
-            crate::threads::after_fork_in_child();
-        }
-        // SAFETY: the handler is a function of this library, which is never unloaded.
-        unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
-    };
-    if !registered {
-        to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
-    }
-}
-
-/// Where the table goes: standard error as it was at load, since many programs close theirs before the end. -1: nowhere.
+/// Where the table goes: standard error as it was at load, since many programs close theirs before
+/// the end. -1: nowhere.
 static STATS_TO: AtomicI32 = AtomicI32::new(-1);
 static STATS_AS_JSON: AtomicBool = AtomicBool::new(false);
 
@@ -81,7 +60,8 @@ extern "C" fn at_exit() {
     }
 }
 
-// SAFETY: the section is an array of functions without arguments that the loader calls once, at load.
+// SAFETY: the section is an array of functions without arguments that the loader calls once, at
+// load.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

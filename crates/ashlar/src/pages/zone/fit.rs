@@ -1,4 +1,5 @@
-//! Where long runs go: into the shortest stretch of free pages that holds them, whichever blocks it lies in.
+//! Where long runs go: into the shortest stretch of free pages that holds them, whichever blocks it
+//! lies in.
 //!
 //! The lists of [`super::lists`] know a block by the largest run inside it, so what they find never
 //! crosses the border of a block. For slabs and short runs that is right: they are many, and keep
@@ -8,16 +9,14 @@
 //! KiB and more. In a zone of many blocks only some are looked at: the first ones, those that the
 //! lists offer, and the ends of runs of empty blocks.
 //!
-//! The stretch at the end comes last, however well it fits: most of it was never used, and what is taken from it is memory that was not
-//! resident before.
+//! The stretch at the end comes last, however well it fits: most of it was never used, and what is
+//! taken from it is memory that was not resident before.
 
 use super::extents::Stretch;
 use super::{NodeBlocks, Zone};
 use crate::base::units::BLOCK_PAGES;
 use crate::pages::block::Block;
 
-/// Runs of so many pages and more are long: 64 KiB.
-pub(super) const LONG_RUN: usize = 16;
 /// Blocks that are looked at one by one.
 const MOST_BLOCKS: u32 = 256;
 /// Ends of runs of empty blocks that are looked at.
@@ -173,6 +172,7 @@ impl Zone {
 
 #[cfg(all(test, not(ashlar_loom)))]
 mod tests {
+    use super::super::LONG_RUN;
     use super::*;
     use proptest::prelude::*;
     use std::prelude::rust_2024::*;

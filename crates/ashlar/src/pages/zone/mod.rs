@@ -1,9 +1,10 @@
 //! The zone: one range of addresses, cut into 2 MiB blocks, each of which belongs to a node.
 //!
-//! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has a run
-//! large enough, so that others drain and become empty; a long run goes where it fits most closely, across
-//! blocks; one that has to start at a block takes whole blocks; one above
-//! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see [`super::direct`]).
+//! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has
+//! a run large enough, so that others drain and become empty; a long run goes where it fits most
+//! closely, across blocks; one that has to start at a block takes whole blocks; one above
+//! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see
+//! [`super::direct`]).
 //!
 //! The zone grows at its end, block by block. Where the addresses are open (see [`super::layout`])
 //! another mapping may stand in the way: then the zone goes on behind it, and the blocks between
@@ -25,32 +26,35 @@
 //! | in use | 0 | 0 | kind != 0 on slab pages and heads |
 //!
 //! ## Files
-//! [`grow`]: where blocks come from; [`lists`]: blocks by fullness; [`fit`]: long runs;
-//! [`empties`]: blocks that are wholly free; [`purge`]: giving memory back; [`objects`]: the memory
-//! of the object map; here: handing out and taking back.
+//! [`grow`]: where blocks come from; [`frontier`]: the end of the zone; [`lists`]: blocks by
+//! fullness; [`fit`]: long runs; [`empties`]: blocks that are wholly free; [`purge`]: giving memory
+//! back; [`shadow`]: a table beside the zone, for a layer above; here: handing out and taking back.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
 mod empties;
 mod extents;
 mod fit;
+mod frontier;
 mod grow;
 mod lists;
-mod objects;
 mod purge;
+mod shadow;
 
 use super::block::{Block, LEVELS};
 use super::layout::{Supply, Table};
 use super::memmap::MEMMAP;
+use super::shadow::Shadow;
 use crate::base::source::PageSource;
-use crate::base::sync::{AtomicU8, AtomicU32, AtomicUsize, BootCell, Guard, Ordering, SpinLock, Visit};
+use crate::base::sync::{AtomicU8, AtomicU32, AtomicUsize, BootCell, Guard, Ordering, SetOnce, SpinLock, Visit};
 use crate::base::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
 use extents::Extents;
-use fit::LONG_RUN;
-use grow::Frontier;
+use frontier::Frontier;
 pub(crate) use purge::Purge;
 
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
+/// Runs of so many pages and more are long: 64 KiB.
+const LONG_RUN: usize = 16;
 const NO_BLOCK: u32 = u32::MAX;
 /// How often memory is asked for again before a request fails.
 const ATTEMPTS: usize = 8;
@@ -143,8 +147,9 @@ pub(crate) struct Zone {
     nodes: AtomicU32,
     /// Starts of the tables, in the order of [`Table::ALL`].
     tables: [AtomicUsize; Table::ALL.len()],
-    /// The object map; 0 while there is none.
-    objects: AtomicUsize,
+    /// The table of the layer above, and its address, which is 0 while there is no table.
+    shadow: SetOnce<&'static Shadow>,
+    shadow_at: AtomicUsize,
     /// First usable byte and end of a zone that does not start or end on a block.
     usable_from: AtomicUsize,
     usable_to: AtomicUsize,
@@ -184,7 +189,8 @@ impl Zone {
             supply: BootCell::new(),
             nodes: AtomicU32::new(0),
             tables: [const { AtomicUsize::new(0) }; Table::ALL.len()],
-            objects: AtomicUsize::new(0),
+            shadow: SetOnce::new(),
+            shadow_at: AtomicUsize::new(0),
             usable_from: AtomicUsize::new(0),
             usable_to: AtomicUsize::new(usize::MAX),
             frontier: SpinLock::new(Frontier::NEW),
@@ -230,9 +236,11 @@ impl Zone {
         self.ask(Need::Growth(committed))
     }
 
-    /// What `take` finds after it found nothing: asks the layers above for everything they could do without, waits for what a purge has
-    /// in hand, and takes again. Once in any case, since what others gave back meanwhile is for everybody; then for as long as
-    /// something comes back, of which a thread that was quicker may have taken more than it needs. Before every request fails.
+    /// What `take` finds after it found nothing: asks the layers above for everything they could do
+    /// without, waits for what a purge has in hand, and takes again. Once in any case, since what
+    /// others gave back meanwhile is for everybody; then for as long as something comes back, of
+    /// which a thread that was quicker may have taken more than it needs. Before every request
+    /// fails.
     #[cold]
     #[place(cold)]
     pub(crate) fn take_after_all<T>(&self, mut take: impl FnMut() -> Option<T>) -> Option<T> {
@@ -550,7 +558,8 @@ impl Zone {
     }
 }
 
-/// The parts of the pages `from..to` that lie in one block each: number of the block, first page in it, pages.
+/// The parts of the pages `from..to` that lie in one block each: number of the block, first page in
+/// it, pages.
 fn parts(from: usize, to: usize) -> impl Iterator<Item = (u32, usize, usize)> {
     let mut page = from;
     core::iter::from_fn(move || {
