@@ -47,7 +47,7 @@ fn build_under_cargo(dir: &Path) -> Result<(), ToolError> {
     };
     let mut build = Command::new(cargo);
     build.args(["build", "-p", "ashlar-malloc"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    // The first build takes a while, and Cargo shows to somebody who waits how far it is.
+    // The first build takes a while, and Cargo shows a waiting user how far it is.
     if dir.join(NAMES[0]).exists() || !stderr().is_terminal() {
         build.arg("--quiet");
     }

@@ -156,7 +156,7 @@ mod api {
     #[place(cold)]
     pub fn zone_stats() -> ZoneStats {
         let mut stats = crate::pages::zone::ZONE.stats();
-        // What a CPU keeps for its next slab is nobody's.
+        // What a CPU keeps for its next slab is free.
         let listed = crate::percpu::pages::held_pages();
         stats.free += listed;
         stats.dirty += listed;
