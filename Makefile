@@ -58,7 +58,7 @@ MODULES := ashlar ashlar-linux ashlar-malloc
 DOCUMENTS := README.md CHANGELOG.md SAFETY.md LICENSE-MIT LICENSE-APACHE
 PAGES := $(wildcard docs/*.md)
 # Links to what is not installed become plain text.
-UNLINK := sed -E 's,\[([^]]*)\]\((\.\./)*(crates|include|lab|man|packaging|CONTRIBUTING)[^)]*\),\1,g'
+UNLINK := sed -z -E 's,\[([^]]*)\]\((\.\./)*(crates|include|lab|man|packaging|CONTRIBUTING)[^)]*\),\1,g'
 
 # Set by install-strip: what to remove from shared files, and from archives.
 STRIP_SHARED :=

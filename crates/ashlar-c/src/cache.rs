@@ -303,9 +303,12 @@ pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void
 }
 
 /// Views `count` pointers of the caller's; `None` for a null array.
+///
+/// # Safety
+/// `p` is null, or points to `count` pointers that no other thread uses for as long as the result
+/// lives.
 unsafe fn pointers<'a>(p: *mut *mut c_void, count: usize) -> Option<&'a mut [*mut u8]> {
-    // SAFETY: the caller of the function at hand promised `count` pointers that no other thread
-    // uses meanwhile; thin pointers to any type have the same layout.
+    // SAFETY: by the caller's promise; thin pointers to any type have the same layout.
     NonNull::new(p.cast::<*mut u8>()).map(|p| unsafe { core::slice::from_raw_parts_mut(p.as_ptr(), count) })
 }
 
