@@ -55,7 +55,7 @@ fn generated() -> String {
         sys_includes: vec!["stdbool.h".to_owned(), "stddef.h".to_owned(), "stdint.h".to_owned()],
         usize_is_size_t: true,
         style: Style::Tag,
-        documentation_style: DocumentationStyle::C99,
+        documentation_style: DocumentationStyle::C,
         line_endings: LineEndingStyle::LF,
         line_length: 110,
         tab_width: 4,
@@ -72,17 +72,49 @@ fn generated() -> String {
     polish(&String::from_utf8(text).expect("cbindgen writes UTF-8"))
 }
 
+/// Writes a comment of the kernel's form, in one line where that is enough. C89 has no `//`.
+fn comment(indent: &str, lines: &[&str], out: &mut String) {
+    match lines {
+        [line] if indent.len() + line.len() <= 94 => out.push_str(&format!("{indent}/* {line} */\n")),
+        _ => {
+            out.push_str(&format!("{indent}/*\n"));
+            for line in lines {
+                out.push_str(format!("{indent} * {line}").trim_end());
+                out.push('\n');
+            }
+            out.push_str(&format!("{indent} */\n"));
+        }
+    }
+}
+
 /// Rust's headings and quotes are not C's; declarations that are too long are broken after a comma.
 fn polish(text: &str) -> String {
     let mut out = String::new();
-    for line in text.lines() {
-        let line = line.replace("// # Safety", "// The caller promises:").replace('`', "");
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "/*" {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let inside: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != "*/").collect();
+            let inside: Vec<String> = inside
+                .iter()
+                .map(|line| line.trim().trim_start_matches('*').trim().replace("# Safety", "The caller promises:"))
+                .map(|line| line.replace('`', ""))
+                .collect();
+            comment(indent, &inside.iter().map(String::as_str).collect::<Vec<_>>(), &mut out);
+            continue;
+        }
+        let line = line.replace('`', "");
+        // C89 has no comments of one line.
+        let line = match line.split_once(" // ") {
+            Some((code, comment)) => format!("{} /* {comment} */", code.trim_end()),
+            None => line,
+        };
         let mut rest = line.trim_end();
         if rest.is_empty() && out.ends_with("\n\n") {
             continue;
         }
         // Lines of comments are as long as their authors want them.
-        while rest.len() > 110 && !rest.contains("//") && !rest.starts_with(" *") {
+        while rest.len() > 110 && !rest.trim_start().starts_with('*') {
             let at = rest[..110].rfind(", ").map_or(rest.len(), |comma| comma + 1);
             out.push_str(&rest[..at]);
             rest = rest[at..].trim_start();
