@@ -1,18 +1,12 @@
 //! `ashlar`, the tool. `ashlar bench` is the lab: it runs the kernel's slab tests A to F on ashlar and on other
 //! allocators, one process for each, and prints the table of the 2007 mail. `ashlar run` runs a program on ashlar.
 
-mod bench;
-mod forward;
-mod hackbench;
+mod experiments;
 mod kit;
-mod programs;
 mod registry;
-mod report;
-mod reproduce;
 mod run;
 #[cfg(test)]
 mod shipped;
-mod simulate;
 mod systems;
 mod workload;
 

@@ -18,3 +18,4 @@ pub(crate) mod random;
 pub(crate) mod record;
 pub(crate) mod statistics;
 pub(crate) mod table;
+pub(crate) mod verdict;

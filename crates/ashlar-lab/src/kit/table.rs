@@ -42,3 +42,13 @@ pub(crate) fn aligned(text: &mut String, rows: &[Vec<String>]) {
         let _ = writeln!(text, "{}", line.trim_end());
     }
 }
+
+/// A number with as many digits as it deserves.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size < 2.0 => format!("{value:.3}"),
+        size if size < 10.0 => format!("{value:.2}"),
+        size if size < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}

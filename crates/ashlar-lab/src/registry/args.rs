@@ -1,5 +1,8 @@
 //! The command line. Each option is checked here, by name, so that a run starts only with sound input.
 
+use crate::experiments::kernel_tests::args::KernelTestsArgs;
+use crate::experiments::programs::args::ProgramsArgs;
+use crate::experiments::worst::args::WorstArgs;
 use crate::kit::options::SizeList;
 use crate::kit::options::parse_scale;
 use crate::kit::options::parse_sizes;
@@ -8,16 +11,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::Test;
-use crate::bench::bulk::BulkArgs;
-use crate::bench::memory::MemoryArgs;
-use crate::forward::args::ForwardArgs;
-use crate::hackbench::HackbenchArgs;
-use crate::reproduce::ReproduceArgs;
-use crate::simulate::SimulateArgs;
-
-/// Sizes of a default run: those of the kernel's test module.
-const DEFAULT_SIZES: &str = "8..16384";
+use crate::experiments::kernel_tests::args::Test;
+use crate::experiments::bulk::args::BulkArgs;
+use crate::experiments::memory::args::MemoryArgs;
+use crate::experiments::forward::args::ForwardArgs;
+use crate::experiments::hackbench::args::HackbenchArgs;
+use crate::experiments::reproduce::args::ReproduceArgs;
+use crate::experiments::simulate::args::SimulateArgs;
 
 #[derive(Debug, Parser)]
 #[command(name = "ashlar", version, about = "The Linux slab allocators in user space: the tool and the lab")]
@@ -151,162 +151,6 @@ pub(crate) enum BenchCommand {
     Memory(MemoryArgs),
 }
 
-/// Options of `ashlar bench worst`.
-#[derive(Debug, Args)]
-pub(crate) struct WorstArgs {
-    /// Engines of ashlar, separated by commas, or `all`
-    #[arg(long, value_name = "LIST", default_value = "slob-seg,slob-cache,slob,ashlar")]
-    pub(crate) systems: String,
-
-    /// Object sizes in bytes, 16 or more, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH
-    #[arg(long, value_name = "LIST", default_value = "64,4096", value_parser = parse_sizes)]
-    pub(crate) sizes: SizeList,
-
-    /// Objects of the fragmented heap, of which every second is freed
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    pub(crate) live: u32,
-
-    /// Calls of each kind that are timed with warm caches
-    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) samples: u32,
-
-    /// Calls of each kind that are timed with cold caches
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) cold: u32,
-
-    /// MiB that are read before each of those, to make the caches cold
-    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) sweep: u16,
-
-    /// Write machine and figures as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-/// Options of `ashlar bench programs`.
-#[derive(Debug, Args)]
-pub(crate) struct ProgramsArgs {
-    /// Systems, separated by commas, or `all`
-    #[arg(long, value_name = "LIST", default_value = "all")]
-    pub(crate) systems: String,
-
-    /// Workloads, separated by commas; `all`, `synthetic` and `real` stand for many
-    #[arg(long, value_name = "LIST", default_value = "all")]
-    pub(crate) workloads: String,
-
-    /// Measured rounds; each runs every workload once on every system
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) rounds: u32,
-
-    /// How much of the usual work is done
-    #[arg(long, value_name = "F", default_value = "1", value_parser = parse_scale)]
-    pub(crate) scale: f64,
-
-    /// A column more: ashlar with these options (as in `ASHLAR_OPTIONS`); may be given several times
-    #[arg(long = "option", value_name = "KEY=VALUE")]
-    pub(crate) options: Vec<String>,
-
-    /// Print workloads and systems, and what is missing here; run nothing
-    #[arg(long)]
-    pub(crate) list: bool,
-
-    /// Write machine and figures as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Statistic over the rounds that ratios and targets use
-    #[arg(long, value_enum, default_value_t = Statistic::Median)]
-    pub(crate) by: Statistic,
-
-    /// Judge the targets of the project; exit code 1 if one is missed
-    #[arg(long)]
-    pub(crate) check_targets: bool,
-
-    /// Do not measure: take the figures of an earlier run from this JSON file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["systems", "workloads", "rounds", "scale", "options", "list", "json"])]
-    pub(crate) from: Option<PathBuf>,
-}
-
-/// Options of `ashlar bench`.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    pub(crate) command: Option<BenchCommand>,
-
-    /// Tests to run: any of A B C D E F
-    #[arg(value_name = "TEST", value_parser = parse_test)]
-    pub(crate) tests: Vec<Test>,
-
-    /// Systems, separated by commas, or `all`
-    #[arg(long, value_name = "LIST", default_value = "all")]
-    pub(crate) systems: String,
-
-    /// Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH
-    #[arg(long, value_name = "LIST", default_value = DEFAULT_SIZES, value_parser = parse_sizes)]
-    pub(crate) sizes: SizeList,
-
-    /// Objects for each CPU and pass
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) objects: u32,
-
-    /// Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default:
-    /// the CPUs this process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) cpus: Option<u16>,
-
-    /// NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(crate) nodes: Option<u8>,
-
-    /// Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every
-    /// second is freed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) fragmented: Option<u32>,
-
-    /// Measured rounds; each asks every system in turn for each test and size, several times where that is cheap
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) rounds: u32,
-
-    /// Write host and records as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Write the records as comma-separated values
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-
-    /// `table`: one block for each test; `kernel`: the lines that the kernel's test module prints
-    #[arg(long, value_enum, default_value_t = Style::Table)]
-    pub(crate) style: Style,
-
-    /// Statistic over the measured turns that ratings, ratios and targets use
-    #[arg(long, value_enum, default_value_t = Statistic::Median)]
-    pub(crate) by: Statistic,
-
-    /// Judge the speed targets of the project; exit code 1 if one is missed
-    #[arg(long)]
-    pub(crate) check_targets: bool,
-
-    /// Show beside the measured figures those that the kernel's mailing lists published, of other machines and kernels
-    #[arg(long)]
-    pub(crate) published: bool,
-
-    /// Do not measure: take the records of an earlier run from this JSON file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "nodes", "fragmented", "rounds", "json"])]
-    pub(crate) from: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Style {
-    Table,
-    Kernel,
-}
-
-fn parse_test(text: &str) -> Result<Test, String> {
-    Test::parse(text).ok_or_else(|| "expected one of A, B, C, D, E, F".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,4 +160,15 @@ mod tests {
         use clap::CommandFactory;
         Cli::command().debug_assert();
     }
+}
+
+/// Options of `bench`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<BenchCommand>,
+
+    #[command(flatten)]
+    pub(crate) kernel_tests: KernelTestsArgs,
 }

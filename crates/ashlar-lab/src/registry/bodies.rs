@@ -1,9 +1,11 @@
 //! The bodies of the measured processes, one set for each system.
 
-use crate::bench::{bulk, child, memory};
-use crate::forward::child as forward;
-use crate::forward::pool::{Kernel, Malloc};
-use crate::hackbench;
+use crate::experiments::forward::child;
+use crate::experiments::{bulk, memory};
+use crate::experiments::kernel_tests::child;
+use crate::experiments::forward::child as forward;
+use crate::experiments::forward::child::pool::{Kernel, Malloc};
+use crate::experiments::hackbench;
 use crate::kit::error::CliError;
 use crate::systems::heap::{Heap, Malloced};
 use crate::systems::traits::{Called, Calls, System};
@@ -93,27 +95,27 @@ pub(crate) fn of(id: &str) -> Result<Bodies, CliError> {
 pub(crate) fn forwarding(id: &str) -> Result<Serve, CliError> {
     let info = systems::lookup(id)?;
     let found: Serve = match id {
-        _ if info.has_caches() => forward::serve::<Kernel>,
-        "ashlar-malloc" => forward::serve::<Malloc<ours::Malloc>>,
-        "glibc" => forward::serve::<Malloc<peers::Glibc>>,
+        _ if info.has_caches() => child::serve::<Kernel>,
+        "ashlar-malloc" => child::serve::<Malloc<ours::Malloc>>,
+        "glibc" => child::serve::<Malloc<peers::Glibc>>,
         #[cfg(feature = "peer-mimalloc")]
-        "mimalloc" => forward::serve::<Malloc<peers::Mimalloc>>,
+        "mimalloc" => child::serve::<Malloc<peers::Mimalloc>>,
         #[cfg(feature = "peer-mimalloc")]
-        "mimalloc-sized" => forward::serve::<Malloc<peers::MimallocSized>>,
+        "mimalloc-sized" => child::serve::<Malloc<peers::MimallocSized>>,
         #[cfg(feature = "peer-jemalloc")]
-        "jemalloc" => forward::serve::<Malloc<peers::Jemalloc>>,
+        "jemalloc" => child::serve::<Malloc<peers::Jemalloc>>,
         #[cfg(feature = "peer-jemalloc")]
-        "jemalloc-sized" => forward::serve::<Malloc<peers::JemallocSized>>,
+        "jemalloc-sized" => child::serve::<Malloc<peers::JemallocSized>>,
         #[cfg(feature = "peer-snmalloc")]
-        "snmalloc" => forward::serve::<Malloc<peers::Snmalloc>>,
+        "snmalloc" => child::serve::<Malloc<peers::Snmalloc>>,
         #[cfg(feature = "peer-snmalloc")]
-        "snmalloc-sized" => forward::serve::<Malloc<peers::SnmallocSized>>,
+        "snmalloc-sized" => child::serve::<Malloc<peers::SnmallocSized>>,
         #[cfg(feature = "peer-rpmalloc")]
-        "rpmalloc" => forward::serve::<Malloc<peers::Rpmalloc>>,
+        "rpmalloc" => child::serve::<Malloc<peers::Rpmalloc>>,
         #[cfg(feature = "peer-tcmalloc")]
-        "tcmalloc" | "tcmalloc-percpu" => forward::serve::<Malloc<peers::Tcmalloc>>,
+        "tcmalloc" | "tcmalloc-percpu" => child::serve::<Malloc<peers::Tcmalloc>>,
         #[cfg(feature = "peer-tcmalloc")]
-        "tcmalloc-sized" => forward::serve::<Malloc<peers::TcmallocSized>>,
+        "tcmalloc-sized" => child::serve::<Malloc<peers::TcmallocSized>>,
         _ => return Err(CliError::option("--systems", format_args!("`{id}` does not forward"))),
     };
     Ok(found)

@@ -6,19 +6,25 @@
 pub(crate) mod args;
 mod bodies;
 
+use crate::experiments::bulk;
+use crate::experiments::kernel_tests;
+use crate::experiments::memory;
+use crate::experiments::worst;
+use crate::experiments::worst::child;
 use crate::kit::error::CliError;
-use crate::{bench, forward, hackbench, programs, reproduce, run, simulate, workload};
+use crate::experiments::{forward, hackbench, kernel_tests, programs, reproduce, simulate};
+use crate::{run, workload};
 use args::{BenchCommand, Cli, Command};
 
 /// Does what is asked for.
 pub(crate) fn dispatch(cli: Cli) -> Result<(), CliError> {
     match cli.command {
         Command::Bench(args) => match &args.command {
-            None => bench::run(&args),
+            None => kernel_tests::run(&args.kernel_tests),
             Some(BenchCommand::Programs(args)) => programs::run(args),
-            Some(BenchCommand::Worst(args)) => bench::worst::run(args),
-            Some(BenchCommand::Bulk(args)) => bench::bulk::run(args),
-            Some(BenchCommand::Memory(args)) => bench::memory::run(args),
+            Some(BenchCommand::Worst(args)) => worst::run(args),
+            Some(BenchCommand::Bulk(args)) => bulk::run(args),
+            Some(BenchCommand::Memory(args)) => memory::run(args),
         },
         Command::Forward(args) => forward::run(&args),
         Command::Hackbench(args) => hackbench::run(&args),
@@ -26,8 +32,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<(), CliError> {
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Workload(args) => workload::main(&args),
-        Command::SimulateChild { plan } => simulate::child_main(&plan),
-        Command::BenchWorstChild { plan } => bench::worst::child::main(&plan),
+        Command::SimulateChild { plan } => simulate::child::main(&plan),
+        Command::BenchWorstChild { plan } => child::main(&plan),
         Command::BenchChild { system } => (bodies::of(&system)?.bench)(),
         Command::BenchBulkChild { system, plan } => (bodies::of(&system)?.bulk)(&plan),
         Command::BenchMemoryChild { system, plan } => (bodies::of(&system)?.memory)(&plan),

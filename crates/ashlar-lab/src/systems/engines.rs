@@ -24,3 +24,16 @@ pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_taken_once_and_others_are_refused_with_the_known_ones() {
+        assert_eq!(engines("slob, ashlar,slob").unwrap(), [Engine::Slob, Engine::Sheaves]);
+        assert_eq!(engines("all").unwrap(), Engine::ALL);
+        let message = engines("slob,glibc").unwrap_err().to_string();
+        assert!(message.contains("--systems: `glibc` is no engine") && message.contains("slob-seg"), "{message}");
+    }
+}

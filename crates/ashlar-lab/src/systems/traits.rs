@@ -29,6 +29,9 @@ pub(crate) trait System: Sized + Send + Sync + 'static {
     }
 }
 
+/// Bytes by which the objects of a fragmented heap are smaller than those measured.
+pub(crate) const LESS: usize = 8;
+
 /// What a child must know before it can start its threads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {

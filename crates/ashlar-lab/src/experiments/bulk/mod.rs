@@ -1,0 +1,116 @@
+//! `ashlar bench bulk`: what one call for many objects is worth, against a loop of single calls.
+//!
+//! The seed of the bulk calls is packet forwarding (a driver frees 32 packets at a time), their benchmark the kernel's
+//! `slab_bulk_test01`: the same list of bulk sizes, objects of 256 bytes (an sk_buff), the fallback loop as control. The kernel's own
+//! tables jump where a bulk outgrows the CPU's slab; so the list has 30, 32 and 34, and goes to 250.
+//!
+//! Peers have no bulk calls: theirs is the loop. The one allocator that is made for bulks is DPDK's mempool. It is measured by
+//! its own test program, in `dpdk`, and our calls run the same loop.
+//!
+//! `child` holds the loops and is one process; here is the run, `table` prints it.
+
+pub(crate) mod args;
+pub(crate) mod child;
+mod plan;
+mod table;
+mod targets;
+
+use crate::experiments::bulk::args::BulkArgs;
+use crate::experiments::bulk::child::dpdk;
+use crate::experiments::bulk::plan::collect;
+use crate::kit::output;
+use core::str::FromStr;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::kit::error::CliError;
+use crate::kit::measure::UNIT;
+use crate::kit::once::record;
+use crate::kit::output::create;
+use crate::kit::record::{Record, Report};
+use crate::systems;
+use crate::systems::SystemInfo;
+use crate::systems::column::{Column, rounds};
+use crate::systems::host;
+use crate::experiments::bulk::plan::{Answer, KEPT_SIZE, Plan, Test};
+use crate::experiments::bulk::args::MAX_BULK;
+
+/// `ashlar bench bulk`.
+pub(crate) fn run(args: &BulkArgs) -> Result<(), CliError> {
+    let (columns, dpdk) = select(&args.systems)?;
+    let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
+    let plan = Plan {
+        size: args.size as usize,
+        bulks: args.bulks.0.clone(),
+        objects: args.objects as usize,
+        spread: args.spread as usize,
+        passes: args.passes as usize,
+    };
+    let answers =
+        rounds(&columns, args.rounds as usize, |_, column| column.ask::<_, Answer>("bench-bulk-child", &plan));
+    let mut notes = BTreeMap::new();
+    let mut records = Vec::new();
+    for (&who, of) in &answers.of {
+        notes.insert(columns[who].info.id, of[0].note.clone());
+        records.extend(collect(&columns[who].name, plan.size, of));
+    }
+    let mut failures = answers.failures;
+    let mut skipped = None;
+    match dpdk {
+        Asked::No => {}
+        Asked::InAll(Err(why)) => skipped = Some(why),
+        Asked::ByName(found) | Asked::InAll(Ok(found)) => match dpdk::run(&found) {
+            Ok(found) => records.extend(found),
+            Err(error) => failures.push(error),
+        },
+    }
+    let chosen: Vec<&'static SystemInfo> = columns.iter().map(|column| column.info).collect();
+    let mut host = host::of_run(&chosen, args.rounds as usize, &notes);
+    host.objects = plan.objects;
+    host.warm_up = "one pass of each cell in each process".to_owned();
+    let run = Report { host, records, published: None };
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+    }
+    let mut text = table::render(&run, &plan);
+    if let Some(why) = skipped {
+        text += &format!("\nSKIPPED  dpdk: {why}\n");
+    }
+    let verdict = args.check_targets.then(|| targets::check(&run));
+    if let Some(verdict) = &verdict {
+        text += &verdict.text;
+    }
+    output::print(&text)?;
+    if !failures.is_empty() {
+        return Err(CliError::Failed(failures.join("\nerror: ")));
+    }
+    match verdict {
+        Some(verdict) if !verdict.passed => Err(CliError::TargetsMissed),
+        _ => Ok(()),
+    }
+}
+
+/// Whether DPDK's test was asked for.
+enum Asked {
+    No,
+    ByName(dpdk::Program),
+    /// As one of all: where it cannot run, that is only told.
+    InAll(Result<dpdk::Program, String>),
+}
+
+/// The systems of `list`, of which `dpdk` is none of ours.
+fn select(list: &str) -> Result<(Vec<Column>, Asked), CliError> {
+    let others: Vec<&str> = list.split(',').map(str::trim).filter(|id| *id != dpdk::ID).collect();
+    let mut dpdk = Asked::No;
+    if others.len() < list.split(',').count() {
+        dpdk = Asked::ByName(
+            dpdk::find().map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", dpdk::ID)))?,
+        );
+    } else if list.trim() == "all" {
+        dpdk = Asked::InAll(dpdk::find());
+    }
+    let chosen = if others.is_empty() { Vec::new() } else { systems::select_heaps(&others.join(","))? };
+    Ok((chosen.into_iter().map(Column::plain).collect(), dpdk))
+}

@@ -1,0 +1,27 @@
+//! What every kind of forwarder is made of.
+
+use crate::experiments::forward::child::completions::Completions;
+use crate::experiments::forward::child::forwarder::Forwarder;
+use crate::experiments::forward::child::forwarder::Wire;
+use crate::experiments::forward::child::pool::Others;
+use crate::experiments::forward::child::pool::Pool;
+use crate::experiments::forward::child::routes::Routes;
+use crate::experiments::forward::child::traffic::Trace;
+use std::sync::Arc;
+
+/// What either kind of run is made of.
+pub(crate) struct Parts<P> {
+    pub(crate) pool: Arc<P>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) completions: Completions,
+    pub(crate) others: Others,
+}
+
+impl<P: Pool> Parts<P> {
+    /// A forwarder on the wire that `wire` makes of the trace.
+    pub(crate) fn forwarder<W: Wire>(self, wire: impl FnOnce(Arc<Trace>) -> W) -> Forwarder<P, W> {
+        let size = self.trace.size();
+        Forwarder::new(self.pool, wire(self.trace), self.routes, size, self.completions, self.others)
+    }
+}

@@ -1,0 +1,95 @@
+//! `ashlar hackbench`: the scheduler benchmark that the mails on SLOB measured an allocator with.
+//!
+//! Groups of senders and receivers pass messages; each of the senders of a group sends to each of its receivers, again and again. In
+//! the kernel each message is a head and a buffer that the sender allocates and the receiver frees, first in, first out: the work of an
+//! allocator between producers and consumers. Under hackbench itself a malloc has nothing to do, for it is the kernel that allocates. So
+//! this is the same pattern on the allocator under test: `message` is what is passed, `threads` passes it within a process, as the
+//! kernel's tasks share one heap; `processes` has a heap for each task, and copies.
+//!
+//! `child` is one measured process, `counters` are what perf counts meanwhile, `table` prints both as the mails do.
+//!
+//! A kernel that runs hackbench has booted: its heap holds objects of many caches with holes between them. So has the process, unless
+//! `--boot 0` says otherwise; for a first-fit heap that is most of the difference.
+//!
+//! A first-fit heap gets slower the more there is in it, so `slob` is given a share of the loops (`--scale`), and that is said with
+//! its figures.
+
+pub(crate) mod args;
+pub(crate) mod child;
+mod plan;
+mod table;
+
+
+use crate::experiments::hackbench::args::HackbenchArgs;
+use crate::experiments::hackbench::plan::Answer;
+use crate::experiments::hackbench::plan::Work;
+use crate::experiments::hackbench::plan::collect;
+use crate::experiments::hackbench::plan::loops_of;
+use crate::kit::memory::anonymous_kib;
+use crate::kit::output;
+use crate::kit::table::machine;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::kit::counts::Counts;
+use crate::kit::error::CliError;
+use crate::kit::measure::allowed_cpus;
+use crate::kit::once::record;
+use crate::kit::options::parse_scale;
+use crate::kit::output::create;
+use crate::kit::record::{Record, Report};
+use crate::systems;
+use crate::systems::SystemInfo;
+use crate::systems::column::{Column, rounds};
+use crate::systems::heap::Heap;
+use crate::systems::host;
+use counters::{Count, Usage};
+
+/// `ashlar hackbench`.
+pub(crate) fn run(args: &HackbenchArgs) -> Result<(), CliError> {
+    let chosen = systems::select_heaps(&args.systems)?;
+    if args.process && args.datasize.0.len() > 1 {
+        return Err(CliError::option("--datasize", "several sizes need threads; expected one size beside --process"));
+    }
+    if args.process && args.datasize.0[0] < 8 {
+        return Err(CliError::option(
+            "--datasize",
+            "messages of processes say who sent them; expected at least 8 bytes",
+        ));
+    }
+    let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
+    let work = Work {
+        groups: usize::from(args.groups),
+        loops: args.loops as usize,
+        fds: usize::from(args.fds),
+        sizes: args.datasize.0.clone(),
+        processes: args.process,
+        boot: if args.process { 0.0 } else { args.boot },
+    };
+    let columns: Vec<Column> = chosen.iter().copied().map(Column::plain).collect();
+    let answers = rounds(&columns, args.rounds as usize, |_, column| {
+        let work = Work { loops: loops_of(column.info.id, work.loops, args.scale), ..work.clone() };
+        column.ask::<_, Answer>("hackbench-child", &work)
+    });
+    let mut notes = BTreeMap::new();
+    let mut records = Vec::new();
+    let mut text = String::new();
+    for (&who, of) in &answers.of {
+        let info = columns[who].info;
+        notes.insert(info.id, of[0].note.clone());
+        let done = Work { loops: loops_of(info.id, work.loops, args.scale), ..work.clone() };
+        records.extend(collect(info.id, &done, work.loops, of));
+        text += &table::system(info.id, &done, work.loops, of);
+    }
+    let infos: Vec<&'static SystemInfo> = chosen.clone();
+    let run = Report { host: host::of_run(&infos, args.rounds as usize, &notes), records, published: None };
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+    }
+    output::print(&(machine(&run.host) + &text + &table::summary(&run)))?;
+    if answers.failures.is_empty() { Ok(()) } else { Err(CliError::Failed(answers.failures.join("\nerror: "))) }
+}

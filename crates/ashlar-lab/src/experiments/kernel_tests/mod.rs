@@ -1,0 +1,115 @@
+//! The lab: tests A to F of the kernel's slab test module, run by one child process for each system.
+//!
+//! `parent` asks the children in turn, so that the systems are interleaved; `child` serves one system;
+//! `kernel_tests` holds the timed loops, compiled once for each system; `harness` pins, waits and reads the clock.
+//! `linux` boots the kernels whose allocators run the same tests; `published` holds the figures of mailing lists.
+//!
+//! Beside them stand workloads with commands of their own: `bulk`, `memory`, `worst`, whose children `once` starts.
+
+pub(crate) mod args;
+pub(crate) mod child;
+mod plan;
+mod table;
+mod targets;
+
+
+use crate::experiments::kernel_tests::args::Test;
+use crate::experiments::kernel_tests::plan::describe::describe;
+use crate::systems::traits;
+use crate::kit::csv;
+use crate::kit::measure;
+use crate::kit::output;
+use crate::kit::output::create;
+use crate::systems;
+use crate::systems::linux;
+
+use serde::{Deserialize, Serialize};
+
+use crate::kit::error::CliError;
+use crate::kit::published::Published;
+use crate::kit::record::Report;
+use crate::registry::args::KernelTestsArgs;
+use crate::experiments::kernel_tests::args::Style;
+use crate::experiments::kernel_tests::table::best;
+
+/// `ashlar bench`.
+pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), CliError> {
+    // Outputs are opened before the run: a wrong path must not cost two minutes.
+    let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
+    let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;
+
+    if args.published && args.style == Style::Kernel {
+        return Err(CliError::option(
+            "--published",
+            "has no place among the lines of `--style kernel`; expected `table`",
+        ));
+    }
+
+    let (mut run, failures) = match &args.from {
+        Some(path) => (Report::load(path)?, Vec::new()),
+        None => measure(args)?,
+    };
+
+    if args.published {
+        run.published = Some(Published::load().map_err(CliError::Failed)?);
+    }
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+    }
+    if let Some(file) = csv {
+        csv::write(file, &run).map_err(|error| CliError::Failed(format!("--csv: {error}")))?;
+    }
+    let mut text = table::header(&run);
+    text += &match args.style {
+        Style::Table => table::render(&run, args.by),
+        Style::Kernel => table::kernel::render(&run, args.by),
+    };
+    let verdict = args.check_targets.then(|| targets::check(&run, args.by));
+    if let Some(verdict) = &verdict {
+        text += &verdict.text;
+    }
+    output::print(&text)?;
+
+    if !failures.is_empty() {
+        return Err(CliError::Failed(failures.join("\nerror: ")));
+    }
+    match verdict {
+        Some(verdict) if !verdict.passed => Err(CliError::TargetsMissed),
+        _ => Ok(()),
+    }
+}
+
+/// Runs the tests and returns the records, with a line for each system that failed on the way.
+fn measure(args: &KernelTestsArgs) -> Result<(Report, Vec<String>), CliError> {
+    let systems = systems::select(&args.systems)?;
+    let allowed = measure::allowed_cpus();
+    let mut tests = if args.tests.is_empty() { Test::ALL.to_vec() } else { args.tests.clone() };
+    tests.sort_unstable();
+    tests.dedup();
+    let plan = plan::Plan {
+        tests,
+        systems,
+        sizes: args.sizes.0.clone(),
+        objects: args.objects as usize,
+        cpus: args.cpus.map_or(allowed.len(), usize::from),
+        allowed: allowed.len(),
+        nodes: args.nodes.map(usize::from),
+        fragmented: args.fragmented.map(|objects| objects as usize),
+        rounds: args.rounds as usize,
+    };
+    if let Some(size) = plan.sizes.iter().find(|&&size| plan.fragmented.is_some() && size <= traits::LESS) {
+        let less = traits::LESS;
+        return Err(CliError::option("--fragmented", format_args!("size {size}: expected sizes above {less} bytes")));
+    }
+    for info in plan.systems.iter().filter(|info| info.kind == systems::Kind::Linux) {
+        if plan.fragmented.is_some() {
+            let error = format_args!("the kernel `{}` has no fragmented heap; expected other systems", info.id);
+            return Err(CliError::option("--fragmented", error));
+        }
+        linux::part(&plan.letters(), &plan.sizes, plan.objects)
+            .map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", info.id)))?;
+    }
+    let outcome = plan::run(&plan)?;
+    let host = describe::describe(&plan, &outcome.notes);
+    Ok((Report { host, records: outcome.records, published: None }, outcome.failures))
+}

@@ -1,0 +1,80 @@
+//! The worst case of each call: `ashlar bench worst`.
+//!
+//! The tests A to F time thousands of calls together; who has a deadline asks for the slowest of them. Here each call is timed by
+//! itself, on heaps that are made to be bad, and what is printed is the least, the percentiles and the most. One process serves one
+//! engine, one call after the other on one pinned thread, as in `child`.
+//!
+//! What the system does to the program (interrupts, and on a virtual machine the host) is in the figures: the most of many
+//! thousand calls is mostly that, and the same for all systems. What an engine answers for is up to p99.9, and the bound on
+//! instructions in docs/engines.md.
+
+pub(crate) mod args;
+pub(crate) mod child;
+mod plan;
+mod table;
+
+use crate::experiments::worst::plan::Answer;
+use crate::experiments::worst::plan::Plan;
+use crate::experiments::worst::plan::Run;
+use crate::experiments::worst::table::render;
+use crate::experiments::worst::plan;
+use crate::kit::machine;
+use crate::kit::measure;
+use crate::kit::once;
+use crate::kit::output;
+use crate::kit::progress;
+use crate::systems::engines::engines;
+use ashlar::Engine;
+use serde::{Deserialize, Serialize};
+
+use crate::kit::error::CliError;
+use crate::experiments::worst::args::WorstArgs;
+
+/// `ashlar bench worst`.
+pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
+    let systems = engines(&args.systems)?;
+    if let Some(size) = args.sizes.0.iter().find(|&&size| size < plan::SMALLEST) {
+        let expected = plan::SMALLEST;
+        return Err(CliError::option("--sizes", format_args!("size {size}: expected at least {expected} bytes")));
+    }
+    let json = args.json.as_deref().map(|path| output::create("--json", path)).transpose()?;
+    let plan = Plan {
+        sizes: args.sizes.0.clone(),
+        live: args.live as usize,
+        samples: args.samples as usize,
+        cold: args.cold as usize,
+        sweep_mib: usize::from(args.sweep),
+    };
+    let (mut records, mut clock) = (Vec::new(), u64::MAX);
+    let bar = progress::progress(systems.len() as u64);
+    for engine in systems {
+        bar.set_message(engine.id());
+        let answer = ask(engine, &plan).map_err(|error| CliError::Failed(format!("{}: {error}", engine.id())))?;
+        records.extend(answer.records);
+        clock = clock.min(answer.clock);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let run = Run {
+        cpu_model: machine::cpu_model(),
+        kernel: machine::kernel(),
+        tsc_mhz: machine::tsc_mhz(),
+        ashlar_version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: machine::own_build(),
+        unit: measure::UNIT_OF_TICKS.to_owned(),
+        clock,
+        plan,
+        records,
+    };
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+    }
+    output::print(&render(&run))
+}
+
+/// Has a child measure `engine`.
+fn ask(engine: Engine, plan: &Plan) -> Result<Answer, String> {
+    // A background thread has no place beside a deadline.
+    once::ask(&["bench-worst-child"], plan, &[], &format!("reaper=off,engine={}", engine.id()))
+}
+
