@@ -13,7 +13,6 @@ mod workload;
 use std::process::ExitCode;
 
 use clap::Parser;
-
 use registry::args::Cli;
 
 /// `ashlar workload` is over before the constructors of the allocators that are linked into this tool: TCMalloc's takes 6 MiB, and a

@@ -4,7 +4,6 @@
 //! The children of the tests A to F live through a run and wait for requests (`parent`). A child that ends is simpler, and begins with
 //! an allocator that nobody has used: for memory and for a whole program's time that is the point.
 
-use crate::kit::output;
 use std::io::BufReader;
 use std::process::{Command, Stdio};
 
@@ -12,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::kit::error::CliError;
+use crate::kit::output;
 use crate::kit::record::Record;
 use crate::kit::statistics::{median, round2};
 

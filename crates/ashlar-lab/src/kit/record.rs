@@ -1,6 +1,5 @@
 //! A run as data: what `--json` writes and `--from` reads.
 
-use crate::kit::statistics::Statistic;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::kit::counts::Counts;
 use crate::kit::error::CliError;
 use crate::kit::published::Published;
+use crate::kit::statistics::Statistic;
 
 /// Host and records of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,23 +1,19 @@
 //! The command line. Each option is checked here, by name, so that a run starts only with sound input.
 
-use crate::experiments::kernel_tests::args::KernelTestsArgs;
-use crate::experiments::programs::args::ProgramsArgs;
-use crate::experiments::worst::args::WorstArgs;
-use crate::kit::options::SizeList;
-use crate::kit::options::parse_scale;
-use crate::kit::options::parse_sizes;
-use crate::kit::statistics::Statistic;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::experiments::kernel_tests::args::Test;
 use crate::experiments::bulk::args::BulkArgs;
-use crate::experiments::memory::args::MemoryArgs;
 use crate::experiments::forward::args::ForwardArgs;
 use crate::experiments::hackbench::args::HackbenchArgs;
+use crate::experiments::kernel_tests::args::KernelTestsArgs;
+use crate::experiments::memory::args::MemoryArgs;
+use crate::experiments::programs::args::ProgramsArgs;
 use crate::experiments::reproduce::args::ReproduceArgs;
 use crate::experiments::simulate::args::SimulateArgs;
+use crate::experiments::worst::args::WorstArgs;
+use crate::kit::options::parse_scale;
 
 #[derive(Debug, Parser)]
 #[command(name = "ashlar", version, about = "The Linux slab allocators in user space: the tool and the lab")]

@@ -1,11 +1,7 @@
 //! The bodies of the measured processes, one set for each system.
 
-use crate::experiments::forward::child;
-use crate::experiments::{bulk, memory};
-use crate::experiments::kernel_tests::child;
-use crate::experiments::forward::child as forward;
 use crate::experiments::forward::child::pool::{Kernel, Malloc};
-use crate::experiments::hackbench;
+use crate::experiments::{bulk, forward, hackbench, kernel_tests, memory};
 use crate::kit::error::CliError;
 use crate::systems::heap::{Heap, Malloced};
 use crate::systems::traits::{Called, Calls, System};
@@ -33,7 +29,7 @@ pub(crate) type Planned = fn(&str) -> Result<(), CliError>;
 /// The bodies for the system `S`, which has bulk calls as `B` and is a whole heap as `H`.
 const fn bodies<S: System, B: System, H: Heap>() -> Bodies {
     Bodies {
-        bench: child::serve::<S>,
+        bench: kernel_tests::child::serve::<S>,
         bulk: bulk::child::main::<B>,
         memory: memory::child::main::<H>,
         hackbench: hackbench::child::main::<H>,
@@ -53,7 +49,7 @@ const fn limit_alone<S: System>() -> Bodies {
     fn none(_plan: &str) -> Result<(), CliError> {
         Err(CliError::Usage("a limit runs only the tests A to F".to_owned()))
     }
-    Bodies { bench: child::serve::<S>, bulk: none, memory: none, hackbench: none }
+    Bodies { bench: kernel_tests::child::serve::<S>, bulk: none, memory: none, hackbench: none }
 }
 
 /// The bodies of the system called `id`.
@@ -95,27 +91,27 @@ pub(crate) fn of(id: &str) -> Result<Bodies, CliError> {
 pub(crate) fn forwarding(id: &str) -> Result<Serve, CliError> {
     let info = systems::lookup(id)?;
     let found: Serve = match id {
-        _ if info.has_caches() => child::serve::<Kernel>,
-        "ashlar-malloc" => child::serve::<Malloc<ours::Malloc>>,
-        "glibc" => child::serve::<Malloc<peers::Glibc>>,
+        _ if info.has_caches() => forward::child::serve::<Kernel>,
+        "ashlar-malloc" => forward::child::serve::<Malloc<ours::Malloc>>,
+        "glibc" => forward::child::serve::<Malloc<peers::Glibc>>,
         #[cfg(feature = "peer-mimalloc")]
-        "mimalloc" => child::serve::<Malloc<peers::Mimalloc>>,
+        "mimalloc" => forward::child::serve::<Malloc<peers::Mimalloc>>,
         #[cfg(feature = "peer-mimalloc")]
-        "mimalloc-sized" => child::serve::<Malloc<peers::MimallocSized>>,
+        "mimalloc-sized" => forward::child::serve::<Malloc<peers::MimallocSized>>,
         #[cfg(feature = "peer-jemalloc")]
-        "jemalloc" => child::serve::<Malloc<peers::Jemalloc>>,
+        "jemalloc" => forward::child::serve::<Malloc<peers::Jemalloc>>,
         #[cfg(feature = "peer-jemalloc")]
-        "jemalloc-sized" => child::serve::<Malloc<peers::JemallocSized>>,
+        "jemalloc-sized" => forward::child::serve::<Malloc<peers::JemallocSized>>,
         #[cfg(feature = "peer-snmalloc")]
-        "snmalloc" => child::serve::<Malloc<peers::Snmalloc>>,
+        "snmalloc" => forward::child::serve::<Malloc<peers::Snmalloc>>,
         #[cfg(feature = "peer-snmalloc")]
-        "snmalloc-sized" => child::serve::<Malloc<peers::SnmallocSized>>,
+        "snmalloc-sized" => forward::child::serve::<Malloc<peers::SnmallocSized>>,
         #[cfg(feature = "peer-rpmalloc")]
-        "rpmalloc" => child::serve::<Malloc<peers::Rpmalloc>>,
+        "rpmalloc" => forward::child::serve::<Malloc<peers::Rpmalloc>>,
         #[cfg(feature = "peer-tcmalloc")]
-        "tcmalloc" | "tcmalloc-percpu" => child::serve::<Malloc<peers::Tcmalloc>>,
+        "tcmalloc" | "tcmalloc-percpu" => forward::child::serve::<Malloc<peers::Tcmalloc>>,
         #[cfg(feature = "peer-tcmalloc")]
-        "tcmalloc-sized" => child::serve::<Malloc<peers::TcmallocSized>>,
+        "tcmalloc-sized" => forward::child::serve::<Malloc<peers::TcmallocSized>>,
         _ => return Err(CliError::option("--systems", format_args!("`{id}` does not forward"))),
     };
     Ok(found)

@@ -6,15 +6,11 @@
 pub(crate) mod args;
 mod bodies;
 
-use crate::experiments::bulk;
-use crate::experiments::kernel_tests;
-use crate::experiments::memory;
-use crate::experiments::worst;
-use crate::experiments::worst::child;
-use crate::kit::error::CliError;
-use crate::experiments::{forward, hackbench, kernel_tests, programs, reproduce, simulate};
-use crate::{run, workload};
 use args::{BenchCommand, Cli, Command};
+
+use crate::experiments::{bulk, forward, hackbench, kernel_tests, memory, programs, reproduce, simulate, worst};
+use crate::kit::error::CliError;
+use crate::{run, workload};
 
 /// Does what is asked for.
 pub(crate) fn dispatch(cli: Cli) -> Result<(), CliError> {
@@ -33,7 +29,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<(), CliError> {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Workload(args) => workload::main(&args),
         Command::SimulateChild { plan } => simulate::child::main(&plan),
-        Command::BenchWorstChild { plan } => child::main(&plan),
+        Command::BenchWorstChild { plan } => worst::child::main(&plan),
         Command::BenchChild { system } => (bodies::of(&system)?.bench)(),
         Command::BenchBulkChild { system, plan } => (bodies::of(&system)?.bulk)(&plan),
         Command::BenchMemoryChild { system, plan } => (bodies::of(&system)?.memory)(&plan),

@@ -4,12 +4,11 @@
 //! a cache, the others have a size alone. Ours create the caches and serve the rest by kmalloc, as the kernel does; for who has only
 //! malloc a kind is a size.
 
-use crate::systems::traits::Slab;
 use core::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
 
-use crate::systems::traits::Calls;
+use crate::systems::traits::{Calls, Slab};
 
 /// A kind of objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,18 +1,12 @@
 //! The machine, the build and the systems of a run, for its head.
 
-use crate::kit::machine::cpu_model;
-use crate::kit::machine::glibc;
-use crate::kit::machine::kernel;
-use crate::kit::machine::own_build;
-use crate::kit::machine::thp;
-use crate::kit::machine::tsc_mhz;
-use crate::systems::peers;
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::kit::machine::{cpu_model, glibc, kernel, own_build, thp, tsc_mhz};
 use crate::kit::measure::allowed_cpus;
 use crate::kit::record::{Host, Peer};
-use crate::systems::{Kind, SystemInfo};
+use crate::systems::{Kind, SystemInfo, peers};
 
 /// Text that only a build with assertions contains, for the peers that cannot be asked. Written backwards, so that the
 /// search in our own program does not find this table.

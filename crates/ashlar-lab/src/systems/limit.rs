@@ -9,8 +9,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::kit::options::MAX_SIZE;
-use crate::systems::traits::Setup;
-use crate::systems::traits::{Handle, System};
+use crate::systems::traits::{Handle, Setup, System};
 
 /// Granule of the page map.
 const PAGE: usize = 4096;

@@ -5,9 +5,7 @@ use core::ptr::NonNull;
 use ashlar::{CacheArgs, CacheRef, KmemCache, MAX_SHEAF_CAPACITY};
 
 use crate::systems::heap::{Heap, Kind};
-use crate::systems::traits::Setup;
-use crate::systems::traits::Slab;
-use crate::systems::traits::{Calls, Handle, System};
+use crate::systems::traits::{Calls, Handle, Setup, Slab, System};
 
 /// See [`System::note`].
 fn note() -> String {

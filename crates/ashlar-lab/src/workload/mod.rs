@@ -10,8 +10,6 @@ pub(crate) mod block;
 mod single;
 mod threads;
 
-use crate::kit::memory::kib_line;
-use crate::kit::output;
 use core::ffi::CStr;
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -19,6 +17,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::kit::error::CliError;
+use crate::kit::memory::kib_line;
+use crate::kit::output;
 use crate::registry::args::WorkloadArgs;
 
 /// How much of the usual work is done.

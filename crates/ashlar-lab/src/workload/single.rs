@@ -4,8 +4,7 @@ use core::mem::replace;
 use std::collections::HashMap;
 
 use super::Scale;
-use super::block;
-use super::block::Block;
+use super::block::{self, Block};
 use crate::kit::random::Rng;
 
 /// Arithmetic on numbers of many digits: each step makes two temporaries and a result of 8 to 64 bytes, and drops the

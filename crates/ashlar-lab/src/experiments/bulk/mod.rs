@@ -15,27 +15,16 @@ mod plan;
 mod table;
 mod targets;
 
+use std::collections::BTreeMap;
+
 use crate::experiments::bulk::args::BulkArgs;
 use crate::experiments::bulk::child::dpdk;
-use crate::experiments::bulk::plan::collect;
-use crate::kit::output;
-use core::str::FromStr;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use clap::Args;
-
+use crate::experiments::bulk::plan::{Answer, Plan, collect};
 use crate::kit::error::CliError;
-use crate::kit::measure::UNIT;
-use crate::kit::once::record;
-use crate::kit::output::create;
-use crate::kit::record::{Record, Report};
-use crate::systems;
-use crate::systems::SystemInfo;
+use crate::kit::output::{self, create};
+use crate::kit::record::Report;
 use crate::systems::column::{Column, rounds};
-use crate::systems::host;
-use crate::experiments::bulk::plan::{Answer, KEPT_SIZE, Plan, Test};
-use crate::experiments::bulk::args::MAX_BULK;
+use crate::systems::{self, SystemInfo, host};
 
 /// `ashlar bench bulk`.
 pub(crate) fn run(args: &BulkArgs) -> Result<(), CliError> {

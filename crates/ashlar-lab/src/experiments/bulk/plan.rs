@@ -1,11 +1,12 @@
 //! What a process is told and answers, and the records that its answers become.
 
-use crate::kit::measure::UNIT;
-use crate::kit::once::record;
-use crate::kit::record::Record;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use crate::kit::measure::UNIT;
+use crate::kit::once::record;
+use crate::kit::record::Record;
 
 /// Objects of DPDK's test, in bytes.
 pub(crate) const KEPT_SIZE: usize = 2048;

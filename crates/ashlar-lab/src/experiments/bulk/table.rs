@@ -1,14 +1,12 @@
 //! What `bench bulk` prints: a block for each test, bulks down, systems across; and the verdict on the targets.
 
-use crate::kit::table;
 use core::fmt::Write;
 
-use crate::experiments::bulk::plan::{KEPT, KEPT_BULKS, KEPT_SIZE, Plan};
 use crate::experiments::bulk::child::dpdk;
-use crate::experiments::bulk::plan::keep_name;
+use crate::experiments::bulk::plan::{KEPT, KEPT_BULKS, KEPT_SIZE, Plan, keep_name};
 use crate::kit::measure::UNIT_OF_TICKS;
 use crate::kit::record::{Record, Report};
-use crate::kit::table::machine;
+use crate::kit::table::{self, machine};
 
 /// Widest group of columns that still fits a terminal.
 const ACROSS: usize = 8;

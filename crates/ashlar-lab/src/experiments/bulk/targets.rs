@@ -1,16 +1,13 @@
 //! The targets of the bulk calls.
 
-use crate::kit::table::figure;
-use crate::experiments::bulk::child::dpdk;
-use crate::experiments::bulk::plan::KEPT;
-use crate::experiments::bulk::plan::KEPT_BULKS;
-use crate::experiments::bulk::plan::keep_name;
-use crate::experiments::bulk::table;
-use crate::experiments::bulk::table::cell;
-use crate::kit::record::Record;
-use crate::kit::record::Report;
-use crate::kit::verdict::Verdict;
 use core::fmt::Write;
+
+use crate::experiments::bulk::child::dpdk;
+use crate::experiments::bulk::plan::{KEPT, KEPT_BULKS, keep_name};
+use crate::experiments::bulk::table::cell;
+use crate::kit::record::Report;
+use crate::kit::table::figure;
+use crate::kit::verdict::Verdict;
 
 /// The system that the targets are about.
 pub(crate) const JUDGED: &str = "ashlar";
@@ -73,7 +70,7 @@ pub(crate) fn check(run: &Report) -> Verdict {
             if let (Some(ours), Some(theirs)) = (of(&name, bulk), cell(run, &name, dpdk::ID, bulk)) {
                 compared += 1;
                 if ours > theirs.median {
-                    let [ours, theirs] = [ours, theirs.median].map(table::figure);
+                    let [ours, theirs] = [ours, theirs.median].map(figure);
                     behind.push(format!("keep {keep}, bulk {bulk}: {ours} against {theirs}"));
                 }
             }
@@ -92,7 +89,7 @@ pub(crate) fn check(run: &Report) -> Verdict {
 mod tests {
     use super::*;
     use crate::kit::once::record;
-    use crate::kit::record;
+    use crate::kit::record::{Host, Record};
 
     fn run(cells: &[(&str, &str, usize, f64)]) -> Report {
         let records = cells
@@ -102,7 +99,7 @@ mod tests {
                 ..record(test, system, "tsc_cycles_per_op", &[figure])
             })
             .collect();
-        Report { host: record::Host::default(), records, published: None }
+        Report { host: Host::default(), records, published: None }
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-
 /// Most heads of one bulk free: the kernel's NAPI_SKB_CACHE of 2015 and the mail's number.
 pub(crate) const MOST_BULK: usize = 256;
 

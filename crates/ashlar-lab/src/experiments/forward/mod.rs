@@ -19,16 +19,12 @@ mod plan;
 mod table;
 mod targets;
 
-
-use crate::experiments::forward::plan::modes;
-use crate::kit::output;
 use crate::experiments::forward::args::{Cleaner, ForwardArgs};
-use modes::Mode;
-use protocol::Setup;
-use rounds::{Case, Plan};
-
+use crate::experiments::forward::plan::modes::{self, Mode};
+use crate::experiments::forward::plan::protocol::Setup;
+use crate::experiments::forward::plan::{Case, Plan};
 use crate::kit::error::CliError;
-use crate::kit::output::create;
+use crate::kit::output::{self, create};
 use crate::systems;
 
 /// Packets of a pass in memory: some tens of milliseconds.

@@ -1,17 +1,14 @@
 //! The run as data and as text: the lines of the mail, and beside each difference how sure it is.
 
-use crate::experiments::forward::plan::tally;
-use crate::kit::statistics;
 use serde::Serialize;
 
 use crate::experiments::forward::plan::modes::Mode;
-use crate::experiments::forward::plan::tally::Reason;
+use crate::experiments::forward::plan::tally::{self, Reason};
 use crate::experiments::forward::plan::{Outcome, PASSES, Plan};
 use crate::kit::counts::Counts;
-use crate::kit::error::CliError;
 use crate::kit::measure::allowed_cpus;
 use crate::kit::record::{Host, Record};
-use crate::kit::statistics::round2;
+use crate::kit::statistics::{self, round2};
 use crate::systems::host;
 
 /// Unit of the records.
@@ -223,5 +220,4 @@ mod tests {
     fn numbers_are_grouped_by_thousands() {
         assert_eq!([7.0, 999.4, 1000.0, 2_049_166.0].map(grouped), ["7", "999", "1 000", "2 049 166"]);
     }
-
 }

@@ -2,11 +2,8 @@
 
 use crate::experiments::forward::plan::Plan;
 use crate::experiments::forward::plan::modes::Mode;
-use crate::experiments::forward::table::Difference;
-use crate::experiments::forward::table::Run;
-use crate::experiments::forward::table::sureness;
+use crate::experiments::forward::table::{Difference, Run, sureness};
 use crate::kit::error::CliError;
-use crate::kit::record::Host;
 use crate::kit::verdict::Verdict;
 
 /// Least gain of bulk free that the project asks for, in per cent.
@@ -45,6 +42,7 @@ pub(crate) fn judge(run: &Run, system: &str) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::record::Host;
 
     fn difference(percent: f64, significant: bool) -> Difference {
         Difference {
@@ -77,7 +75,8 @@ mod tests {
         for (percent, significant, met) in
             [(2.1, true, true), (2.1, false, false), (0.9, true, false), (-3.0, true, false)]
         {
-            let Verdict { passed: verdict, text: line } = judge(&run(vec![difference(percent, significant)]), "slub-bulk");
+            let Verdict { passed: verdict, text: line } =
+                judge(&run(vec![difference(percent, significant)]), "slub-bulk");
             assert_eq!(verdict, met, "{line}");
             assert!(line.contains("-11.00 to -8.50 ns at 95 %"), "{line}");
         }

@@ -1,9 +1,10 @@
 //! Options of `hackbench`.
 
-use crate::kit::options::parse_scale;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use crate::kit::options::parse_scale;
 
 /// Largest message: what the kernel copies to a socket in one piece.
 pub(crate) const MAX_BYTES: usize = 16_384;

@@ -19,35 +19,16 @@ pub(crate) mod child;
 mod plan;
 mod table;
 
+use std::collections::BTreeMap;
 
 use crate::experiments::hackbench::args::HackbenchArgs;
-use crate::experiments::hackbench::plan::Answer;
-use crate::experiments::hackbench::plan::Work;
-use crate::experiments::hackbench::plan::collect;
-use crate::experiments::hackbench::plan::loops_of;
-use crate::kit::memory::anonymous_kib;
-use crate::kit::output;
-use crate::kit::table::machine;
-use core::time::Duration;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use clap::Args;
-use serde::{Deserialize, Serialize};
-
-use crate::kit::counts::Counts;
+use crate::experiments::hackbench::plan::{Answer, Work, collect, loops_of};
 use crate::kit::error::CliError;
-use crate::kit::measure::allowed_cpus;
-use crate::kit::once::record;
-use crate::kit::options::parse_scale;
-use crate::kit::output::create;
-use crate::kit::record::{Record, Report};
-use crate::systems;
-use crate::systems::SystemInfo;
+use crate::kit::output::{self, create};
+use crate::kit::record::Report;
+use crate::kit::table::machine;
 use crate::systems::column::{Column, rounds};
-use crate::systems::heap::Heap;
-use crate::systems::host;
-use counters::{Count, Usage};
+use crate::systems::{self, SystemInfo, host};
 
 /// `ashlar hackbench`.
 pub(crate) fn run(args: &HackbenchArgs) -> Result<(), CliError> {

@@ -1,15 +1,15 @@
 //! What a process is told and answers, and the records that its answers become.
 
-use crate::experiments::hackbench::child::counters;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
 use crate::kit::counts::Counts;
 use crate::kit::measure::allowed_cpus;
 use crate::kit::memory::anonymous_kib;
 use crate::kit::once::record;
 use crate::kit::record::Record;
 use crate::systems::heap::Heap;
-use core::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 /// Systems that are given less to do.
 pub(crate) const SLOW: [&str; 1] = ["slob"];
@@ -102,7 +102,7 @@ pub(crate) fn collect(id: &str, done: &Work, all: usize, answers: &[Answer]) -> 
         base("hackbench-user", "s", &of(&|answer| answer.usage.user.as_secs_f64())),
         base("hackbench-sys", "s", &of(&|answer| answer.usage.sys.as_secs_f64())),
     ];
-    for name in counters::NAMES {
+    for name in NAMES {
         let values: Vec<f64> = answers
             .iter()
             .flat_map(|answer| &answer.counts)

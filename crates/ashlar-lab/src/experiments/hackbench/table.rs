@@ -2,8 +2,7 @@
 
 use core::fmt::Write;
 
-use crate::experiments::hackbench::plan::Count;
-use crate::experiments::hackbench::plan::{Answer, Figures, Work};
+use crate::experiments::hackbench::plan::{Answer, Count, Figures, Work};
 use crate::kit::counts::Search;
 use crate::kit::record::Report;
 
@@ -149,8 +148,8 @@ pub(crate) fn summary(run: &Report) -> String {
 mod tests {
     use core::time::Duration;
 
-    use crate::experiments::hackbench::plan::{NAMES, Usage};
     use super::*;
+    use crate::experiments::hackbench::plan::{NAMES, Usage};
     use crate::kit::counts::Counts;
 
     #[test]

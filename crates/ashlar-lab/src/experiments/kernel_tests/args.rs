@@ -1,11 +1,11 @@
 //! Options of `bench` without a subcommand: the tests A to F.
 
-use crate::kit::options::SizeList;
-use crate::kit::options::parse_sizes;
-use crate::kit::statistics::Statistic;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+
+use crate::kit::options::{SizeList, parse_sizes};
+use crate::kit::statistics::Statistic;
 
 /// Sizes of a default run: those of the kernel's test module.
 pub(crate) const DEFAULT_SIZES: &str = "8..16384";
@@ -38,7 +38,6 @@ impl Test {
             Self::F => "F",
         }
     }
-
 }
 
 /// Options of `bench` without a subcommand.

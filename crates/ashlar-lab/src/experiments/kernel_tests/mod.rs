@@ -12,25 +12,13 @@ mod plan;
 mod table;
 mod targets;
 
-
-use crate::experiments::kernel_tests::args::Test;
-use crate::experiments::kernel_tests::plan::describe::describe;
-use crate::systems::traits;
-use crate::kit::csv;
-use crate::kit::measure;
-use crate::kit::output;
-use crate::kit::output::create;
-use crate::systems;
-use crate::systems::linux;
-
-use serde::{Deserialize, Serialize};
-
+use crate::experiments::kernel_tests::args::{KernelTestsArgs, Style, Test};
 use crate::kit::error::CliError;
+use crate::kit::output::{self, create};
 use crate::kit::published::Published;
 use crate::kit::record::Report;
-use crate::registry::args::KernelTestsArgs;
-use crate::experiments::kernel_tests::args::Style;
-use crate::experiments::kernel_tests::table::best;
+use crate::kit::{csv, measure};
+use crate::systems::{self, linux, traits};
 
 /// `ashlar bench`.
 pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), CliError> {
@@ -110,6 +98,6 @@ fn measure(args: &KernelTestsArgs) -> Result<(Report, Vec<String>), CliError> {
             .map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", info.id)))?;
     }
     let outcome = plan::run(&plan)?;
-    let host = describe::describe(&plan, &outcome.notes);
+    let host = plan::describe::describe(&plan, &outcome.notes);
     Ok((Report { host, records: outcome.records, published: None }, outcome.failures))
 }

@@ -1,13 +1,11 @@
 //! The speed targets of the project, judged on the ratios of one run.
 
-use crate::kit::verdict::Verdict;
 use core::fmt::Write;
 
 use crate::experiments::kernel_tests::table::best::best_peer;
-use crate::kit::record::Report;
-use crate::kit::record::value;
-use crate::kit::statistics::Statistic;
-use crate::kit::statistics::geometric_mean;
+use crate::kit::record::{Report, value};
+use crate::kit::statistics::{Statistic, geometric_mean};
+use crate::kit::verdict::Verdict;
 
 /// Whom a target compares with.
 #[derive(Clone, Copy, Debug)]

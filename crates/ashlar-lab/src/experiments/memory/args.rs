@@ -1,10 +1,11 @@
 //! Options of `bench memory`.
 
-use crate::kit::options::parse_scale;
-use crate::systems::trace::Profile;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use crate::kit::options::parse_scale;
+use crate::systems::trace::Profile;
 
 /// Options of `ashlar bench memory`.
 #[derive(Debug, Args)]

@@ -1,17 +1,13 @@
 //! One measured process of `bench memory`: replays the trace on its heap and reads the figures.
 
-use crate::experiments::memory::plan::Answer;
-use crate::experiments::memory::plan::Moment;
-use crate::experiments::memory::plan::Plan;
 use core::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+use crate::experiments::memory::plan::{Answer, Moment, Plan};
 use crate::kit::error::CliError;
 use crate::kit::memory::anonymous_kib;
 use crate::kit::once;
 use crate::systems::heap::Heap;
-use crate::systems::trace::{Lists, MOST, Op, Profile, Trace};
+use crate::systems::trace::{Lists, MOST, Op, Trace};
 
 /// Operations between two looks at resident memory: a look costs a file of the kernel.
 const LOOK: usize = 4096;

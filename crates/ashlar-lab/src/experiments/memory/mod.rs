@@ -12,25 +12,15 @@ pub(crate) mod child;
 mod plan;
 mod table;
 
-use crate::experiments::memory::args::MemoryArgs;
-use crate::experiments::memory::plan::collect;
-use crate::kit::output;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use clap::Args;
-
+use crate::experiments::memory::args::MemoryArgs;
+use crate::experiments::memory::plan::{Answer, Plan, collect};
 use crate::kit::error::CliError;
-use crate::kit::once::record;
-use crate::kit::options::parse_scale;
-use crate::kit::output::create;
-use crate::kit::record::{Record, Report};
-use crate::systems;
+use crate::kit::output::{self, create};
+use crate::kit::record::Report;
 use crate::systems::column::{Column, rounds};
-use crate::systems::host;
-use crate::systems::trace::Profile;
-use crate::systems::{Kind, SystemInfo};
-use crate::experiments::memory::plan::{Answer, Moment, Plan};
+use crate::systems::{self, Kind, SystemInfo, host};
 
 /// `ashlar bench memory`.
 pub(crate) fn run(args: &MemoryArgs) -> Result<(), CliError> {

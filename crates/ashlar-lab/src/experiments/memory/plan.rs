@@ -1,9 +1,10 @@
 //! What a process is told and answers, and the records that its answers become.
 
+use serde::{Deserialize, Serialize};
+
 use crate::kit::once::record;
 use crate::kit::record::Record;
 use crate::systems::trace::Profile;
-use serde::{Deserialize, Serialize};
 
 /// What a child is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]

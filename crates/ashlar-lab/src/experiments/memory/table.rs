@@ -1,10 +1,9 @@
 //! What `bench memory` prints: a block for each figure, systems down, phases across.
 
-use crate::kit::record;
 use core::fmt::Write;
 
 use crate::experiments::memory::plan::Plan;
-use crate::kit::record::Report;
+use crate::kit::record::{self, Report};
 use crate::kit::table::machine;
 use crate::systems::trace::Trace;
 

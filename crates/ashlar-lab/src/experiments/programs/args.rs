@@ -1,10 +1,11 @@
 //! Options of `bench programs`.
 
-use crate::kit::options::parse_scale;
-use crate::kit::statistics::Statistic;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use crate::kit::options::parse_scale;
+use crate::kit::statistics::Statistic;
 
 /// Options of `ashlar bench programs`.
 #[derive(Debug, Args)]

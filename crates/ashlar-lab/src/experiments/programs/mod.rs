@@ -10,22 +10,19 @@ mod plan;
 mod table;
 mod targets;
 
-
-use crate::experiments::programs::child::startup;
-use crate::experiments::programs::plan::systems;
-use crate::kit::machine;
-use crate::kit::output;
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use crate::kit::error::CliError;
-use crate::kit::measure::allowed_cpus;
-use crate::kit::output::create;
 use crate::experiments::programs::args::ProgramsArgs;
+use crate::experiments::programs::child::real::{REAL, Real};
+use crate::experiments::programs::child::startup;
+use crate::experiments::programs::plan::record::{Machine, Run};
+use crate::experiments::programs::plan::{Plan, Program, systems};
+use crate::kit::error::CliError;
+use crate::kit::machine;
+use crate::kit::measure::allowed_cpus;
+use crate::kit::output::{self, create};
 use crate::workload::{PAIRS, WORKLOADS, Workload};
-use lab::{Plan, Program};
-use real::{REAL, Real};
-use record::{Machine, Run};
 
 /// `ashlar bench programs`.
 pub(crate) fn run(args: &ProgramsArgs) -> Result<(), CliError> {

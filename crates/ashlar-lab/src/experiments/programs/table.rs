@@ -1,14 +1,10 @@
 //! A run as people read it.
 
-use crate::experiments::programs::plan::record::Means;
 use core::fmt::Write;
 
-use serde::{Deserialize, Serialize};
-
-use crate::experiments::programs::plan::record::{Kind, Record, Run};
+use crate::experiments::programs::plan::record::{Kind, Means, Record, Run};
 use crate::experiments::programs::plan::systems::BASE;
-use crate::kit::statistics::Statistic;
-use crate::kit::statistics::geometric_mean;
+use crate::kit::statistics::{Statistic, geometric_mean};
 
 /// A measure of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,18 +2,16 @@
 //!
 //! So this experiment has the results of the others without knowing one of them.
 
-use crate::experiments::reproduce::plan::evidence::Evidence;
-use crate::experiments::reproduce::plan::evidence::Outcome;
-use crate::experiments::reproduce::plan::runs::RUNS;
-use crate::experiments::reproduce::plan::runs::Run;
-use crate::experiments::reproduce::plan::runs::typed;
-use crate::kit::error::CliError;
-use crate::kit::progress::progress;
 use core::time::Duration;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
+
+use crate::experiments::reproduce::plan::evidence::{Evidence, Outcome};
+use crate::experiments::reproduce::plan::runs::{RUNS, Run, typed};
+use crate::kit::error::CliError;
+use crate::kit::progress::progress;
 
 /// No run takes longer; one that hangs is ended and told.
 pub(crate) const LONGEST: Duration = Duration::from_secs(300);

@@ -9,25 +9,17 @@ mod plan;
 mod table;
 mod targets;
 
-
-use crate::experiments::reproduce::args::ReproduceArgs;
-use crate::experiments::reproduce::plan::runs;
-use crate::experiments::reproduce::table::report::Machine;
-use crate::experiments::reproduce::table::report::Report;
-use crate::kit::machine;
-use crate::kit::measure;
-use crate::kit::output;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use serde::{Deserialize, Serialize};
-
+use crate::experiments::reproduce::args::ReproduceArgs;
+use crate::experiments::reproduce::plan::claims::Claims;
+use crate::experiments::reproduce::plan::evidence::Evidence;
+use crate::experiments::reproduce::plan::runs;
+use crate::experiments::reproduce::table::report::{Machine, Report};
 use crate::kit::error::CliError;
-use crate::kit::output::create;
+use crate::kit::output::{self, create};
 use crate::kit::published::Published;
-use claims::Claims;
-use evidence::Evidence;
-use judge::{Judged, Verdict};
+use crate::kit::{machine, measure};
 
 /// `ashlar reproduce`.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), CliError> {

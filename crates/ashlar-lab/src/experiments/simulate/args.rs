@@ -1,10 +1,10 @@
 //! Options of `simulate`.
 
-use crate::kit::options::SizeList;
-use crate::kit::options::parse_sizes;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use crate::kit::options::{SizeList, parse_sizes};
 
 /// Options of `ashlar simulate`.
 #[derive(Debug, Args)]

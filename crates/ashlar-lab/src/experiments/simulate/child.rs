@@ -4,10 +4,6 @@
 //! sleeps, so that it disturbs nothing: a barrier of the standard library parts the passes of a step, and one that spins
 //! starts what both do at once. What CPU 0 measured counts.
 
-use crate::experiments::simulate::plan::measured::Answer;
-use crate::experiments::simulate::plan::measured::Measured;
-use crate::experiments::simulate::plan::measured::Plan;
-use crate::kit::output;
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -15,13 +11,13 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use ashlar::{Counts, LockProbe};
-use rand::RngExt as _;
-use rand::SeedableRng as _;
+use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use serde::{Deserialize, Serialize};
 
+use crate::experiments::simulate::plan::measured::{Answer, Measured, Plan};
 use crate::kit::error::CliError;
 use crate::kit::measure::{SpinBarrier, allowed_cpus, pin, ticks};
+use crate::kit::output;
 use crate::kit::statistics::median;
 
 /// Passes of a step that are not counted.

@@ -10,28 +10,20 @@ pub(crate) mod child;
 mod plan;
 mod table;
 
-
-use crate::experiments::simulate::args::SimulateArgs;
-use crate::experiments::simulate::plan::Cell;
-use crate::experiments::simulate::plan::Run;
-use crate::kit::machine;
-use crate::kit::output;
-use crate::kit::progress;
-use crate::systems::engines;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use ashlar::Engine;
-use clap::Args;
-use serde::{Deserialize, Serialize};
 
-use crate::kit::error::CliError;
-use crate::kit::measure::{UNIT, allowed_cpus};
-use crate::kit::options::{SizeList, parse_sizes};
-use crate::kit::output::create;
-use crate::kit::record::{Host, Record};
+use crate::experiments::simulate::args::SimulateArgs;
 use crate::experiments::simulate::plan::measured::{Answer, Plan};
-use predict::{Inputs, Validation};
+use crate::experiments::simulate::plan::predict::Inputs;
+use crate::experiments::simulate::plan::{Cell, Run};
+use crate::kit::error::CliError;
+use crate::kit::measure::allowed_cpus;
+use crate::kit::output::{self, create};
+use crate::kit::record::Host;
+use crate::kit::{machine, progress};
+use crate::systems::engines;
 
 /// `ashlar simulate`.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), CliError> {

@@ -1,12 +1,11 @@
 //! A simulated run as text: what was measured, what is predicted, and how far predictions are off where they can be checked.
 
-use crate::kit::statistics;
-use crate::kit::table;
 use core::fmt::Write as _;
 
 use crate::experiments::simulate::plan::measured::Operation;
 use crate::experiments::simulate::plan::{Run, SimRecord};
 use crate::kit::measure::UNIT_OF_TICKS;
+use crate::kit::{statistics, table};
 
 pub(crate) fn render(run: &Run) -> String {
     let mut text = String::new();

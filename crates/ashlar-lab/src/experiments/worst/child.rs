@@ -5,15 +5,15 @@
 //! holes. Then, again and again, a burst of objects is allocated, and freed in random order. A burst is longer than two sheaves, so
 //! that refills and flushes of the default are in it, and its objects fill pages and empty them.
 
-use crate::kit::output;
 use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, KmemCache};
 
 use crate::experiments::worst::plan::{Answer, Plan, WorstRecord};
-use crate::systems::traits::LESS;
 use crate::kit::error::CliError;
 use crate::kit::measure::{allowed_cpus, pin, ticks};
+use crate::kit::output;
+use crate::systems::traits::LESS;
 
 /// Objects of a burst.
 const BURST: usize = 600;

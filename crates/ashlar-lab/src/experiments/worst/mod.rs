@@ -13,22 +13,14 @@ pub(crate) mod child;
 mod plan;
 mod table;
 
-use crate::experiments::worst::plan::Answer;
-use crate::experiments::worst::plan::Plan;
-use crate::experiments::worst::plan::Run;
-use crate::experiments::worst::table::render;
-use crate::experiments::worst::plan;
-use crate::kit::machine;
-use crate::kit::measure;
-use crate::kit::once;
-use crate::kit::output;
-use crate::kit::progress;
-use crate::systems::engines::engines;
 use ashlar::Engine;
-use serde::{Deserialize, Serialize};
 
-use crate::kit::error::CliError;
 use crate::experiments::worst::args::WorstArgs;
+use crate::experiments::worst::plan::{Answer, Plan, Run};
+use crate::experiments::worst::table::render;
+use crate::kit::error::CliError;
+use crate::kit::{machine, measure, once, output, progress};
+use crate::systems::engines::engines;
 
 /// `ashlar bench worst`.
 pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
@@ -77,4 +69,3 @@ fn ask(engine: Engine, plan: &Plan) -> Result<Answer, String> {
     // A background thread has no place beside a deadline.
     once::ask(&["bench-worst-child"], plan, &[], &format!("reaper=off,engine={}", engine.id()))
 }
-

@@ -1,7 +1,8 @@
 //! What a process is told and answers, and the run as `--json` writes it.
 
-use crate::systems::traits::LESS;
 use serde::{Deserialize, Serialize};
+
+use crate::systems::traits::LESS;
 
 /// The smallest size that has smaller objects beside it.
 pub(crate) const SMALLEST: usize = 2 * LESS;

@@ -1,7 +1,6 @@
 //! The figures of `bench worst` as text.
 
-use crate::experiments::worst::plan::Run;
-use crate::experiments::worst::plan::WorstRecord;
+use crate::experiments::worst::plan::{Run, WorstRecord};
 
 /// The figures, a block for each call, size and state of the caches.
 pub(crate) fn render(run: &Run) -> String {

@@ -11,8 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::experiments::bulk::plan::{KEPT, KEPT_BULKS, KEPT_SIZE};
-use crate::experiments::bulk::plan::keep_name;
+use crate::experiments::bulk::plan::{KEPT, KEPT_BULKS, KEPT_SIZE, keep_name};
 use crate::kit::measure::{UNIT, allowed_cpus};
 use crate::kit::once::record;
 use crate::kit::record::Record;

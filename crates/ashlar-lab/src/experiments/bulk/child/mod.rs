@@ -11,23 +11,13 @@
 
 pub(crate) mod dpdk;
 
-use crate::experiments::bulk::plan::Answer;
-use crate::experiments::bulk::plan::Cell;
-use crate::experiments::bulk::plan::KEPT;
-use crate::experiments::bulk::plan::KEPT_BULKS;
-use crate::experiments::bulk::plan::KEPT_SIZE;
-use crate::experiments::bulk::plan::Plan;
-use crate::experiments::bulk::plan::Test;
-use crate::kit::measure;
 use core::hint::black_box;
 
-use serde::{Deserialize, Serialize};
-
+use crate::experiments::bulk::plan::{Answer, Cell, KEPT, KEPT_BULKS, KEPT_SIZE, Plan, Test};
 use crate::kit::error::CliError;
-use crate::kit::measure::{allowed_cpus, pin, ticks};
+use crate::kit::measure::{self, allowed_cpus, pin, ticks};
 use crate::kit::once;
-use crate::systems::traits::Setup;
-use crate::systems::traits::{Handle, System};
+use crate::systems::traits::{Handle, Setup, System};
 
 /// Distance, in objects of the heap by address, of two neighbours in the worst case: more than a slab holds.
 const APART: usize = 256;

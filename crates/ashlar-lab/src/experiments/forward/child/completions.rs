@@ -12,8 +12,7 @@ use std::thread::JoinHandle;
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::experiments::forward::child::pool::Pool;
-use crate::experiments::forward::child::skb;
-use crate::experiments::forward::child::skb::Skb;
+use crate::experiments::forward::child::skb::{self, Skb};
 
 /// Descriptors of the ring: the default of Intel's drivers.
 pub(crate) const RING: usize = 512;

@@ -3,18 +3,14 @@
 //! A poll is that of a driver under NAPI with a budget of 64: clean the TX ring, fill the RX ring with empty packets, receive,
 //! forward or drop each, send. The same loop runs over memory and over packet sockets; which, is a [`Wire`].
 
-use crate::experiments::forward::plan::tally::Tally;
 use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
 
 use crate::experiments::forward::child::completions::Completions;
 use crate::experiments::forward::child::packet;
-use crate::experiments::forward::plan::tally::Reason;
 use crate::experiments::forward::child::pool::{Others, Pool};
 use crate::experiments::forward::child::routes::Routes;
-use crate::experiments::forward::child::skb;
-use crate::experiments::forward::child::skb::Skb;
+use crate::experiments::forward::child::skb::{self, Skb};
+use crate::experiments::forward::plan::tally::Tally;
 
 /// Packets of one poll: the kernel's NAPI_POLL_WEIGHT.
 pub(crate) const BUDGET: usize = 64;

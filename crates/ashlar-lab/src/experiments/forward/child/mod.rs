@@ -15,21 +15,21 @@ mod tests;
 mod traffic;
 mod veth;
 
-use crate::experiments::forward::child::parts::Parts;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::experiments::forward::child::completions::{Completions, Free};
 use crate::experiments::forward::child::forwarder::Forwarder;
-use crate::experiments::forward::plan::tally::Tally;
 use crate::experiments::forward::child::memory::MemoryWire;
 use crate::experiments::forward::child::network::Network;
+use crate::experiments::forward::child::parts::Parts;
 use crate::experiments::forward::child::pool::{Others, Pool};
-use crate::experiments::forward::plan::protocol::{Reply, Request, Setup};
 use crate::experiments::forward::child::routes::Routes;
 use crate::experiments::forward::child::traffic::Trace;
 use crate::experiments::forward::child::veth::Veth;
+use crate::experiments::forward::plan::protocol::{Reply, Request, Setup};
+use crate::experiments::forward::plan::tally::Tally;
 use crate::kit::counts::Counts;
 use crate::kit::error::CliError;
 use crate::kit::measure::{allowed_cpus, pin};

@@ -4,12 +4,11 @@
 //! updated for the changed word (RFC 1624). A router would answer an expired packet with ICMP; here it is counted and dropped, as
 //! the other reasons are.
 
-use crate::experiments::forward::plan::tally::Reason;
 use etherparse::checksum::u64_16bit_word::{add_slice, ones_complement};
 use etherparse::{EtherType, Ethernet2HeaderSlice, Ipv4HeaderSlice};
-use serde::{Deserialize, Serialize};
 
 use crate::experiments::forward::child::routes::Routes;
+use crate::experiments::forward::plan::tally::Reason;
 
 /// Bytes of the Ethernet header.
 pub(crate) const ETHERNET: usize = 14;

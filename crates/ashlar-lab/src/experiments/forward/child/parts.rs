@@ -1,13 +1,12 @@
 //! What every kind of forwarder is made of.
 
+use std::sync::Arc;
+
 use crate::experiments::forward::child::completions::Completions;
-use crate::experiments::forward::child::forwarder::Forwarder;
-use crate::experiments::forward::child::forwarder::Wire;
-use crate::experiments::forward::child::pool::Others;
-use crate::experiments::forward::child::pool::Pool;
+use crate::experiments::forward::child::forwarder::{Forwarder, Wire};
+use crate::experiments::forward::child::pool::{Others, Pool};
 use crate::experiments::forward::child::routes::Routes;
 use crate::experiments::forward::child::traffic::Trace;
-use std::sync::Arc;
 
 /// What either kind of run is made of.
 pub(crate) struct Parts<P> {

@@ -9,7 +9,6 @@ use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, KmemCache, Tunable};
 
-use crate::experiments::forward::child::pool::HEAD;
 use crate::kit::random::Rng;
 use crate::systems::traits::Calls;
 

@@ -95,8 +95,8 @@ impl Routes {
 mod tests {
     use proptest::prelude::*;
 
-    use crate::experiments::forward::child::routes::Rng;
     use super::*;
+    use crate::experiments::forward::child::routes::Rng;
 
     /// What a table must answer: the neighbour of the longest prefix that holds the address, found by looking at all.
     fn naive(list: &[((u32, u8), Hop)], address: u32) -> Option<Hop> {

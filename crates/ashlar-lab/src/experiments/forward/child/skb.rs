@@ -2,11 +2,10 @@
 //!
 //! [`Skb`] owns both. It has no destructor, because it does not know its allocator: [`free`] and [`free_bulk`] give it back.
 
-use crate::experiments::forward::args::MOST_BULK;
-use crate::experiments::forward::child::pool::HEAD;
 use core::ptr::NonNull;
 
-use crate::experiments::forward::child::pool::Pool;
+use crate::experiments::forward::args::MOST_BULK;
+use crate::experiments::forward::child::pool::{HEAD, Pool};
 
 /// Room before the frame, for headers that a tunnel would add.
 const HEADROOM: usize = 64;

@@ -1,7 +1,5 @@
 //! The forwarder on an allocator that knows every live object: packets are conserved, and buffers freed once.
 
-use crate::experiments::forward::args;
-use crate::experiments::forward::child::packet;
 use core::alloc::Layout;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{alloc, dealloc};
@@ -10,17 +8,15 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
+use crate::experiments::forward::args::{self, MOST_BULK};
 use crate::experiments::forward::child::completions::{Completions, Free};
 use crate::experiments::forward::child::forwarder::Forwarder;
-use crate::experiments::forward::plan::tally::Tally;
 use crate::experiments::forward::child::memory::MemoryWire;
-use crate::experiments::forward::plan::tally::Reason;
-use crate::experiments::forward::child::pool::{Others, Pool};
+use crate::experiments::forward::child::packet;
+use crate::experiments::forward::child::pool::{HEAD, Others, Pool};
 use crate::experiments::forward::child::routes::Routes;
-use crate::experiments::forward::child::pool::HEAD;
-use crate::experiments::forward::args::MOST_BULK;
-use crate::experiments::forward::child::traffic;
 use crate::experiments::forward::child::traffic::Trace;
+use crate::experiments::forward::plan::tally::{Reason, Tally};
 
 const LEAST: usize = args::LEAST as usize;
 

@@ -6,8 +6,8 @@
 use etherparse::PacketBuilder;
 
 use crate::experiments::forward::child::packet::{ETHERNET, IPV4, OWN_MAC, checksum_holds};
-use crate::experiments::forward::plan::tally::Reason;
 use crate::experiments::forward::child::routes::{Routes, UNROUTED};
+use crate::experiments::forward::plan::tally::Reason;
 use crate::kit::random::Rng;
 
 /// Frames of a trace with few flows. Together with the smallest size it stays in the second-level cache.
@@ -150,8 +150,8 @@ fn frame(at: usize, to: u32, port: u16, size: usize, fault: Option<Fault>, rng: 
 
 #[cfg(test)]
 mod tests {
-    use crate::experiments::forward::args::{LEAST as LEAST_BYTES, MOST as MOST_BYTES};
     use super::*;
+    use crate::experiments::forward::args::{LEAST as LEAST_BYTES, MOST as MOST_BYTES};
     use crate::experiments::forward::child::packet::forward;
 
     const LEAST: usize = LEAST_BYTES as usize;

@@ -5,19 +5,18 @@
 //! the generator sent seven times what was forwarded, and neither side's cost or the scheduler's whim is in the figure. What the kernel does
 //! to deliver a sent frame to the other namespace is in it, as the driver's transmission was in the mail's.
 
-use crate::experiments::forward::child::forwarder;
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::experiments::forward::child::parts::Parts;
-use crate::experiments::forward::child::forwarder::{Forwarder, Wire};
-use crate::experiments::forward::plan::tally::Tally;
+use crate::experiments::forward::child::forwarder::{self, Forwarder, Wire};
 use crate::experiments::forward::child::network::Network;
+use crate::experiments::forward::child::parts::Parts;
 use crate::experiments::forward::child::pool::Pool;
 use crate::experiments::forward::child::skb::Skb;
 use crate::experiments::forward::child::sockets::{Batch, PacketSocket};
 use crate::experiments::forward::child::traffic::Trace;
+use crate::experiments::forward::plan::tally::Tally;
 
 /// Most frames of a burst: less than the kernel's queue between devices takes (net.core.netdev_max_backlog is 1000).
 const BURST: usize = 512;

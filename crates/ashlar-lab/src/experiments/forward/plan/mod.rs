@@ -9,21 +9,20 @@ pub(crate) mod protocol;
 mod statistics;
 pub(crate) mod tally;
 
-use crate::systems::start;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::experiments::forward::plan::tally::Tally;
 use crate::experiments::forward::plan::modes::Mode;
 use crate::experiments::forward::plan::protocol::{Reply, Request, Setup};
 use crate::experiments::forward::plan::statistics::Looks;
+use crate::experiments::forward::plan::tally::Tally;
 use crate::kit::counts::Counts;
 use crate::kit::interval::{Interval, interval};
 use crate::kit::pipe::Pipe;
 use crate::kit::progress::progress;
 use crate::kit::statistics::median;
-use crate::systems::SystemInfo;
+use crate::systems::{SystemInfo, start};
 
 /// Measured passes of a case in a round.
 pub(crate) const PASSES: usize = 3;

@@ -4,14 +4,12 @@
 //! most virtual machines have none for cycles and caches, is told as `<not supported>`. Where the kernel refuses all of it
 //! (`kernel.perf_event_paranoid`), the figures that every process may ask for (`getrusage`) stand in for those they cover.
 
-use crate::experiments::hackbench::plan::Count;
-use crate::experiments::hackbench::plan::NAMES;
-use crate::experiments::hackbench::plan::Usage;
 use core::time::Duration;
 
 use perf_event::events::{Event, Hardware, Software};
 use perf_event::{Builder, Counter};
-use serde::{Deserialize, Serialize};
+
+use crate::experiments::hackbench::plan::{Count, NAMES, Usage};
 
 /// Counters that run.
 pub(crate) struct Counters {

@@ -8,7 +8,6 @@ mod threads;
 use crate::experiments::hackbench::child::counters::Counters;
 use crate::experiments::hackbench::child::message::kinds;
 use crate::experiments::hackbench::plan::{Answer, Figures, Work};
-use crate::experiments::hackbench::child::{processes, threads};
 use crate::kit::counts::Counts;
 use crate::kit::error::CliError;
 use crate::kit::once;

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Barrier, PoisonError, RwLock};
 use std::time::Instant;
 
-use crate::experiments::hackbench::plan::Work;
 use crate::experiments::hackbench::child::message::{Ledger, Message, Tag, queue_length};
+use crate::experiments::hackbench::plan::Work;
 use crate::systems::heap::Heap;
 
 /// Passes all messages; the time from when all threads were ready until all were gone.

@@ -10,15 +10,12 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::experiments::kernel_tests::plan::protocol::Group;
 use crate::experiments::kernel_tests::child::passes::{Pass, Slots, Ticks, run};
-use crate::experiments::kernel_tests::plan::protocol::{Reply, Request};
+use crate::experiments::kernel_tests::plan::protocol::{Group, Reply, Request};
 use crate::kit::counts::Counts;
 use crate::kit::error::CliError;
-use crate::kit::measure;
-use crate::kit::measure::{SpinBarrier, allowed_cpus, pin};
-use crate::systems::traits::Setup;
-use crate::systems::traits::{Handle, System};
+use crate::kit::measure::{self, SpinBarrier, allowed_cpus, pin};
+use crate::systems::traits::{Handle, Setup, System};
 
 /// A request to a thread of the pool.
 struct Job {

@@ -6,26 +6,21 @@
 pub(crate) mod describe;
 pub(crate) mod protocol;
 
-use crate::kit::progress::progress;
-use crate::kit::statistics::median;
-use crate::kit::statistics::round2;
-use crate::systems::start;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::systems::traits::LESS;
-use crate::experiments::kernel_tests::plan::protocol::{Reply, Request};
-use crate::experiments::kernel_tests::plan::protocol::Group;
 use crate::experiments::kernel_tests::args::Test;
+use crate::experiments::kernel_tests::plan::protocol::{Group, Reply, Request};
 use crate::kit::counts::Counts;
 use crate::kit::error::CliError;
 use crate::kit::measure::UNIT;
 use crate::kit::pipe::Pipe;
+use crate::kit::progress::progress;
 use crate::kit::record::Record;
-use crate::systems::linux;
-use crate::systems::traits::Setup;
-use crate::systems::{Kind, SystemInfo};
+use crate::kit::statistics::{median, round2};
+use crate::systems::traits::{LESS, Setup};
+use crate::systems::{Kind, SystemInfo, linux, start};
 
 /// A run, checked and ready to start.
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! What parent and child say to each other: one JSON object on a line, over the child's stdin and stdout.
 
+use serde::{Deserialize, Serialize};
+
 use crate::experiments::kernel_tests::args::Test;
 use crate::kit::counts::Counts;
 use crate::systems::traits::Setup;
-use serde::{Deserialize, Serialize};
-
-use crate::experiments::kernel_tests::plan::protocol::Group;
 
 /// What is measured in one pass. A and B are the two halves of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +17,8 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    const ALL: [Self; 5] = [Self::AllocFree, Self::Pairs, Self::Concurrent, Self::ConcurrentPairs, Self::Remote];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::AllocFree, Self::Pairs, Self::Concurrent, Self::ConcurrentPairs, Self::Remote];
 
     /// Threads that take part when the run is for `cpus` CPUs. A remote free needs somebody to be remote.
     pub(crate) fn threads(self, cpus: usize) -> usize {

@@ -2,10 +2,8 @@
 
 use core::fmt::Write;
 
-use crate::kit::record::{Record, Report};
+use crate::kit::record::{Record, Report, value};
 use crate::kit::statistics::Statistic;
-
-use crate::kit::record::value;
 
 /// The lines of each system, by the titles of the mail of 2010.
 pub(crate) fn render(run: &Report, by: Statistic) -> String {

@@ -4,18 +4,13 @@ pub(crate) mod best;
 pub(crate) mod kernel;
 mod published;
 
-use crate::kit::table::aligned;
-use crate::kit::table::machine;
 use core::fmt::Write;
 
 use crate::experiments::kernel_tests::table::best::best_peer;
-use crate::experiments::kernel_tests::table::published;
 use crate::kit::counts::Counts;
-use crate::kit::record::Report;
-use crate::kit::record::value;
-use crate::kit::statistics::Statistic;
-use crate::kit::statistics::geometric_mean;
-use crate::kit::table::figure;
+use crate::kit::record::{Report, value};
+use crate::kit::statistics::{Statistic, geometric_mean};
+use crate::kit::table::{aligned, figure, machine};
 
 /// The system that the rating is about.
 const RATED: &str = "ashlar";

@@ -1,11 +1,10 @@
 //! Figures that others published, as columns more of the table: after the systems, before the rating.
 
-use crate::kit::table;
 use core::fmt::Write;
 
 use crate::kit::published::{Published, Value};
 use crate::kit::record::Report;
-use crate::kit::table::figure;
+use crate::kit::table::{self, figure};
 
 /// Heads of the columns for `test`; none when published figures were not asked for.
 pub(crate) fn heads(run: &Report, test: &str) -> Vec<String> {
@@ -82,9 +81,9 @@ fn others(text: &mut String, published: &Published) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::kernel_tests::table::render;
     use crate::kit::record;
     use crate::kit::statistics::Statistic;
-    use crate::experiments::kernel_tests::table::render;
 
     #[test]
     fn published_figures_stand_in_the_rows_of_the_run() {

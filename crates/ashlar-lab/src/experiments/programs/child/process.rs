@@ -1,10 +1,11 @@
 //! One run of one process, and what the kernel says it took.
 
-use crate::experiments::programs::plan::systems::System;
 use core::time::Duration;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
+
+use crate::experiments::programs::plan::systems::System;
 
 /// What a process took, with all children that it waited for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +92,7 @@ pub(crate) fn watch(child: &Child, system: &System) -> Result<(), String> {
     let file = library.canonicalize().unwrap_or_else(|_| library.clone());
     loop {
         // A process that has ended has no mappings.
-        let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap_or_default();
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap_or_default();
         if maps.contains(&*file.to_string_lossy()) {
             return Ok(());
         }

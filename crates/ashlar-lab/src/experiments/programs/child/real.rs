@@ -4,19 +4,16 @@
 //! output is compared between the systems. That the library is really in the process is what the dynamic linker's log says
 //! of the warm-up, and for a server, which stays, its mappings.
 
-use crate::experiments::programs::child::job::Job;
-use core::time::Duration;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::experiments::programs::child::inputs;
-use crate::experiments::programs::child::process;
-use crate::experiments::programs::child::process::Usage;
-use crate::experiments::programs::child::redis;
+use crate::experiments::programs::child::job::{Job, Setting};
+use crate::experiments::programs::child::process::{self, Usage};
+use crate::experiments::programs::child::{inputs, redis};
 use crate::experiments::programs::plan::systems::System;
 use crate::run::find_program;
 

@@ -3,18 +3,14 @@
 //! Debian's server links jemalloc, which would be "glibc" then. So its base is made as the others are: the C library is
 //! preloaded, and its malloc comes first.
 
-use crate::experiments::programs::child::job::Job;
-use crate::experiments::programs::child::job::Redis;
 use core::time::Duration;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::experiments::programs::child::process;
-use crate::experiments::programs::child::process::Usage;
-use crate::experiments::programs::child::real;
-use crate::experiments::programs::child::job::Setting;
+use crate::experiments::programs::child::job::{Job, Redis, Setting};
+use crate::experiments::programs::child::process::{self, Usage};
 use crate::experiments::programs::plan::systems::System;
 use crate::run::find_program;
 

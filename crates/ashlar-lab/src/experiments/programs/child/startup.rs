@@ -8,8 +8,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::experiments::programs::child::process;
-use crate::experiments::programs::child::process::Usage;
+use crate::experiments::programs::child::process::{self, Usage};
 use crate::experiments::programs::plan::systems::System;
 use crate::kit::memory::kib_line;
 

@@ -13,11 +13,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use crate::experiments::programs::child::process;
-use crate::experiments::programs::child::process::Usage;
+use crate::experiments::programs::child::process::{self, Usage};
 use crate::experiments::programs::child::real::Prepared;
-use crate::experiments::programs::plan::record::{Figure, Kind, Record};
 use crate::experiments::programs::child::startup;
+use crate::experiments::programs::plan::record::{Figure, Kind, Record};
 use crate::experiments::programs::plan::systems::{BASE, System};
 use crate::kit::error::CliError;
 use crate::kit::progress::progress;

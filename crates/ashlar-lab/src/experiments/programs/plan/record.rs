@@ -4,10 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiments::programs::plan::record::Means;
 use crate::kit::error::CliError;
-use crate::kit::statistics::Statistic;
-use crate::kit::statistics::median;
+use crate::kit::statistics::{Statistic, median};
 
 /// Machine, figures and means of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -3,12 +3,12 @@
 //! Peers come from `lab/peers/build.sh`, which builds the newest ones next to the tool (`target/peers`), else from the
 //! distribution. Which file it was, and which version, stands beside every figure.
 
-use crate::kit::machine;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 use crate::kit::error::CliError;
+use crate::kit::machine;
 use crate::run;
 
 /// A column of the table.

@@ -5,14 +5,13 @@
 
 mod paired;
 
-use crate::experiments::programs::child::startup;
 use core::fmt::Write;
 
-use crate::experiments::programs::targets::paired;
-use crate::experiments::programs::targets::paired::Time;
+use crate::experiments::programs::child::startup;
 use crate::experiments::programs::plan::record::{Kind, Run};
 use crate::experiments::programs::plan::systems::{BASE, UNCHECKED, is_peer};
 use crate::experiments::programs::table::{Measure, mean, ratios};
+use crate::experiments::programs::targets::paired::Time;
 use crate::kit::interval::Interval;
 use crate::kit::statistics::Statistic;
 use crate::kit::verdict::Verdict;
@@ -210,8 +209,8 @@ impl Judge<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::experiments::programs::plan::record::{Figure, Machine, Record};
     use super::*;
+    use crate::experiments::programs::plan::record::{Figure, Machine, Record};
 
     /// Ours at `time` and `memory` of glibc's everywhere, one peer at 1.
     fn run(time: f64, memory: f64) -> Run {

@@ -3,11 +3,11 @@
 //! A claim is judged by one number: a quotient of two measured figures, or a difference in per cent. The file says which, and by
 //! which rule; the published number is computed from `data/published.json` in the same way.
 
-use crate::kit::table;
 use serde::{Deserialize, Serialize};
 
 use crate::kit::published::Published;
 use crate::kit::statistics::geometric_mean;
+use crate::kit::table;
 
 const DATA: &str = include_str!("../../../../data/claims.json");
 

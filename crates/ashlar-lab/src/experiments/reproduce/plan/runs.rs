@@ -1,14 +1,6 @@
 //! The measurements that claims need: commands of this tool, run one after the other, each writing JSON into a directory of its own.
 
-use core::time::Duration;
-use std::io::Read;
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Instant;
-
-use crate::experiments::reproduce::plan::evidence::{Evidence, Outcome};
 use crate::kit::error::CliError;
-use crate::kit::progress::progress;
 
 /// A measurement by name.
 #[derive(Debug)]
@@ -24,8 +16,8 @@ pub(crate) struct Run {
 pub(crate) const RUNS: [Run; 9] = [
     Run {
         name: "tests",
-        pub(crate) full: &["bench", "--systems", "slab,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc"],
-        pub(crate) quick: &[
+        full: &["bench", "--systems", "slab,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc"],
+        quick: &[
             "bench",
             "--systems",
             "slab,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc",
@@ -39,8 +31,8 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "one-cpu",
-        pub(crate) full: &["bench", "E", "--cpus", "1", "--systems", "slab,slub,slub+,slub-ll,ashlar", "--sizes", "8..1024"],
-        pub(crate) quick: &[
+        full: &["bench", "E", "--cpus", "1", "--systems", "slab,slub,slub+,slub-ll,ashlar", "--sizes", "8..1024"],
+        quick: &[
             "bench",
             "E",
             "--cpus",
@@ -57,8 +49,8 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "nodes",
-        pub(crate) full: &["bench", "A", "B", "C", "E", "--nodes", "4", "--systems", "slab,slub,slub+,ashlar"],
-        pub(crate) quick: &[
+        full: &["bench", "A", "B", "C", "E", "--nodes", "4", "--systems", "slab,slub,slub+,ashlar"],
+        quick: &[
             "bench",
             "A",
             "B",
@@ -78,7 +70,7 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "slob",
-        pub(crate) full: &[
+        full: &[
             "bench",
             "A",
             "--systems",
@@ -90,7 +82,7 @@ pub(crate) const RUNS: [Run; 9] = [
             "--rounds",
             "2",
         ],
-        pub(crate) quick: &[
+        quick: &[
             "bench",
             "A",
             "--systems",
@@ -107,7 +99,7 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "simulate",
-        pub(crate) full: &[
+        full: &[
             "simulate",
             "--systems",
             "slab,slub,slub+,ashlar",
@@ -118,7 +110,7 @@ pub(crate) const RUNS: [Run; 9] = [
             "--nodes",
             "1,4",
         ],
-        pub(crate) quick: &[
+        quick: &[
             "simulate",
             "--systems",
             "slab,slub",
@@ -134,8 +126,8 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "bulk",
-        pub(crate) full: &["bench", "bulk", "--systems", "ashlar,slub-bulk,slub-ll,slab,glibc"],
-        pub(crate) quick: &[
+        full: &["bench", "bulk", "--systems", "ashlar,slub-bulk,slub-ll,slab,glibc"],
+        quick: &[
             "bench",
             "bulk",
             "--systems",
@@ -150,8 +142,8 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "memory",
-        pub(crate) full: &["bench", "memory", "--profile", "caches", "--systems", "slob,slob-seg,slob-cache,slub,slab,ashlar"],
-        pub(crate) quick: &[
+        full: &["bench", "memory", "--profile", "caches", "--systems", "slob,slob-seg,slob-cache,slub,slab,ashlar"],
+        quick: &[
             "bench",
             "memory",
             "--profile",
@@ -168,7 +160,7 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "hackbench",
-        pub(crate) full: &[
+        full: &[
             "hackbench",
             "-g",
             "4",
@@ -179,7 +171,7 @@ pub(crate) const RUNS: [Run; 9] = [
             "--systems",
             "slob,slob-seg,slob-cache,slub,ashlar,glibc",
         ],
-        pub(crate) quick: &[
+        quick: &[
             "hackbench",
             "-g",
             "1",
@@ -195,8 +187,8 @@ pub(crate) const RUNS: [Run; 9] = [
     },
     Run {
         name: "forward",
-        pub(crate) full: &["forward", "--systems", "slub-bulk,ashlar", "--max-seconds", "120"],
-        pub(crate) quick: &["forward", "--systems", "slub-bulk", "--packets", "2000", "--rounds", "2"],
+        full: &["forward", "--systems", "slub-bulk,ashlar", "--max-seconds", "120"],
+        quick: &["forward", "--systems", "slub-bulk", "--packets", "2000", "--rounds", "2"],
     },
 ];
 
@@ -243,4 +235,3 @@ pub(crate) fn unit(unit: &str) -> &'static str {
         _ => "",
     }
 }
-

@@ -5,8 +5,8 @@ pub(crate) mod report;
 
 use core::fmt::Write as _;
 
-use crate::experiments::reproduce::targets::{Judged, Verdict};
 use crate::experiments::reproduce::table::report::Report;
+use crate::experiments::reproduce::targets::{Judged, Verdict};
 use crate::kit::table::number;
 
 /// A number of a claim with its unit.

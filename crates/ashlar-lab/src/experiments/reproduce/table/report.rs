@@ -1,9 +1,9 @@
 //! Everything that `--json` writes.
 
-use crate::experiments::reproduce::plan::evidence::Evidence;
-use crate::experiments::reproduce::targets::Judged;
-use crate::experiments::reproduce::targets::Verdict;
 use serde::{Deserialize, Serialize};
+
+use crate::experiments::reproduce::plan::evidence::Evidence;
+use crate::experiments::reproduce::targets::{Judged, Verdict};
 
 /// The machine of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,5 @@
 //! From claims and evidence to verdicts. A reason is computed from what was measured, so that another measurement gives another reason.
 
-use crate::kit::table;
 use serde::{Deserialize, Serialize};
 
 use crate::experiments::reproduce::plan::claims::{Claim, Claims, Side};
@@ -8,7 +7,7 @@ use crate::experiments::reproduce::plan::evidence::{Cell, Evidence, Figures, Out
 use crate::experiments::reproduce::plan::runs;
 use crate::kit::counts::Counts;
 use crate::kit::published::Published;
-use crate::kit::table::figure;
+use crate::kit::table::{self, figure};
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

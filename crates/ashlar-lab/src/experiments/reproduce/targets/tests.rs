@@ -1,7 +1,7 @@
 //! Each claim with made-up records on both sides of its bound.
 
-use crate::experiments::reproduce::plan::evidence::Difference;
 use super::*;
+use crate::experiments::reproduce::plan::evidence::Difference;
 use crate::kit::counts::Search;
 
 fn load() -> (Claims, Published) {

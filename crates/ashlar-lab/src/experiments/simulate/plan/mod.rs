@@ -4,13 +4,11 @@ pub(crate) mod measured;
 mod model;
 pub(crate) mod predict;
 
-use crate::experiments::simulate::plan::predict::Inputs;
-use crate::experiments::simulate::plan::predict::Validation;
-use crate::experiments::simulate::plan::predict::validate;
-use crate::kit::measure::UNIT;
-use crate::kit::record::Host;
-use crate::kit::record::Record;
 use serde::{Deserialize, Serialize};
+
+use crate::experiments::simulate::plan::predict::{Inputs, Validation, validate};
+use crate::kit::measure::UNIT;
+use crate::kit::record::{Host, Record};
 
 /// A record that may be no measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,7 +80,8 @@ pub(crate) mod tests {
     use crate::kit::record;
 
     pub(crate) fn sample() -> Run {
-        let cells = ["slab", "slub"].map(|system| Cell { system: system.to_owned(), inputs: super::predict::tests::inputs() });
+        let cells =
+            ["slab", "slub"].map(|system| Cell { system: system.to_owned(), inputs: super::predict::tests::inputs() });
         predict(Host::default(), cells.to_vec(), &[2, 8, 1024], &[1, 4, 16], 1)
     }
 
@@ -107,5 +106,4 @@ pub(crate) mod tests {
         let again: Run = serde_json::from_str(&text).unwrap();
         assert_eq!(again.records, run.records);
     }
-
 }

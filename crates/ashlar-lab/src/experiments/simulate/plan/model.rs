@@ -14,8 +14,7 @@
 use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use rand::RngExt as _;
-use rand::SeedableRng as _;
+use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Gamma};
 use rand_pcg::Pcg64Mcg;
 

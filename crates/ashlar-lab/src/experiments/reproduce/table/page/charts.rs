@@ -3,7 +3,6 @@
 //! plotters writes fixed colours into attributes. Those used here are names: the page's style sheet maps each to a colour, one for light
 //! and one for dark ([`page::style`]). Charts are as narrow as a phone, so that their letters are never shrunk.
 
-use crate::experiments::reproduce::table::page;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 

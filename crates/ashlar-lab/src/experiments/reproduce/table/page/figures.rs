@@ -1,9 +1,9 @@
 //! What the charts show: published and measured figures of the same things, side by side.
 
-use crate::experiments::reproduce::table::page::charts::{Bars, Lines};
-use crate::kit::published::{Published, Table};
-use crate::experiments::reproduce::table::report::Report;
 use crate::experiments::reproduce::plan::evidence::Cell;
+use crate::experiments::reproduce::table::page::charts::{Bars, Lines};
+use crate::experiments::reproduce::table::report::Report;
+use crate::kit::published::{Published, Table};
 
 /// Where a figure stands on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

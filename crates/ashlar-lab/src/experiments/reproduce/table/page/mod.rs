@@ -7,12 +7,12 @@ mod figures;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::experiments::reproduce::targets::{Judged, Verdict};
-use crate::experiments::reproduce::table::{shown, summary};
-use crate::experiments::reproduce::table::report::Report;
-use crate::kit::table::number;
-use crate::kit::published::Published;
 use crate::experiments::reproduce::table::page::figures::Figure;
+use crate::experiments::reproduce::table::report::Report;
+use crate::experiments::reproduce::table::{shown, summary};
+use crate::experiments::reproduce::targets::{Judged, Verdict};
+use crate::kit::published::Published;
+use crate::kit::table::number;
 
 const STYLE: &str = include_str!("style.css");
 
