@@ -44,7 +44,7 @@ PRIVATE_LIBS := -lrt -lpthread -lm
 
 # Cargo's own variable for another machine puts everything one directory deeper.
 BUILT := $(CARGO_TARGET_DIR)$(if $(CARGO_BUILD_TARGET),/$(CARGO_BUILD_TARGET))/release
-ARTEFACTS := $(addprefix $(BUILT)/,ashlar-lab libashlar.so libashlar.a libashlar_malloc.so libashlar_malloc.a)
+ARTEFACTS := $(addprefix $(BUILT)/,ashlar libashlar.so libashlar.a libashlar_malloc.so libashlar_malloc.a)
 FEATURES := $(if $(filter 1,$(PEERS)),,--no-default-features)
 
 LINUX_HEADERS := $(notdir $(wildcard include/linux/*.h))
@@ -79,7 +79,7 @@ SUBSTITUTE := sed \
 all: build
 
 build:
-	$(CARGO) build --release $(CARGOFLAGS) $(FEATURES) -p ashlar-c -p ashlar-malloc -p ashlar-lab
+	$(CARGO) build --release $(CARGOFLAGS) -p ashlar-c -p ashlar-malloc -p ashlar-tool
 
 # Without prerequisites: an artefact that exists is taken as it is.
 $(ARTEFACTS) &:

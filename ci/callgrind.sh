@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "callgrind.sh: valgrind is not installed" >&2; exit 2; }
 golden=crates/ashlar/tests/golden/fast-path.txt
 target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-cargo build --quiet --release -p ashlar --example pairs
+cargo build --quiet --release -p ashlar-alloc --example pairs
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 count() { # pairs

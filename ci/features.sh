@@ -2,9 +2,9 @@
 # The builds that the default one does not show: without an operating system, with every option, for other machines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo build -p ashlar --no-default-features
+cargo build -p ashlar-alloc --no-default-features
 # The allocator in an arena, without the operating system under it.
-cargo test -p ashlar --no-default-features --test arena --test no_os
+cargo test -p ashlar-alloc --no-default-features --test arena --test no_os
 # The libraries without optimisation, where what they assume of themselves is checked.
 cargo build -p ashlar-malloc -p ashlar-c
 debug=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
@@ -22,7 +22,9 @@ if command -v ld.bfd >/dev/null; then
 else
     echo "SKIPPED: the layout by GNU ld, which is not installed"
 fi
-cargo check --release -p ashlar --all-features --all-targets
+cargo check --release -p ashlar-alloc --all-features --all-targets
+# Collections of others in ashlar.
+cargo test --release -p ashlar-alloc --features allocator-api2 --test allocator
 # The lab on a machine with Rust alone. (Release, where its dependencies are compiled already.)
 cargo check --release -p ashlar-lab --no-default-features
 
@@ -32,7 +34,7 @@ installed() {
 }
 for target in aarch64-unknown-linux-gnu x86_64-unknown-linux-musl; do
     if installed "$target"; then
-        cargo check -p ashlar --target "$target"
+        cargo check -p ashlar-alloc --target "$target"
     else
         echo "SKIPPED: check for $target: its standard library is not installed (rustup target add $target)"
     fi
@@ -40,7 +42,7 @@ done
 # The core must not lean on std by accident; a target without std shows it.
 for target in aarch64-unknown-none x86_64-unknown-none; do
     if installed "$target"; then
-        cargo check -p ashlar --no-default-features --target "$target"
+        cargo check -p ashlar-alloc --no-default-features --target "$target"
     else
         echo "SKIPPED: check for $target: its core library is not installed (rustup target add $target)"
     fi

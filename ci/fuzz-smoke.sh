@@ -5,5 +5,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PROPTEST_CASES="${PROPTEST_CASES:-2000}"
 # The bound is generous: it stops a hang, it judges no speed.
-timeout 900 cargo test --release -p ashlar --lib
-timeout 900 cargo test --release -p ashlar --test model
+timeout 900 cargo test --release -p ashlar-alloc --lib
+timeout 900 cargo test --release -p ashlar-alloc --test model

@@ -12,4 +12,4 @@ export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true
 export CARGO_TARGET_DIR="$PWD/target/loom"
 
 # One thread: the models run one after another anyhow, and the counts of interleavings stay beside their names.
-cargo test --release -p ashlar --lib -- --test-threads=1 --nocapture "$@"
+cargo test --release -p ashlar-alloc --lib -- --test-threads=1 --nocapture "$@"

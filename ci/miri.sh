@@ -10,4 +10,4 @@ fi
 # Objects are addresses to the allocator, and pointers are made of them: provenance is exposed. The arena is never given back.
 export MIRIFLAGS="-Zmiri-permissive-provenance -Zmiri-ignore-leaks"
 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/miri" \
-    timeout 1200 cargo +nightly miri test -p ashlar --no-default-features --test no_os
+    timeout 1200 cargo +nightly miri test -p ashlar-alloc --no-default-features --test no_os

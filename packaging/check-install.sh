@@ -138,6 +138,12 @@ under_the_tool() {
     grep -q '"mode":"' "$out/stats" || { echo "no figures:"; cat "$out/stats"; return 1; }
 }
 check "ashlar run" under_the_tool
+compared() {
+    local said
+    said=$("$tool" compare --rounds 2 -- ls / 2>&1) || { echo "$said"; return 1; }
+    grep -q '^ashlar: .* time' <<<"$said" || { echo "no answer: $said"; return 1; }
+}
+check "ashlar compare" compared
 
 page() {
     [[ -n $(MANPATH=$DESTDIR$MANDIR LC_ALL=C.UTF-8 MANPAGER=cat MANWIDTH=80 man "$@") ]]

@@ -161,5 +161,6 @@ package ashlar utils "$(depends ashlar)" '' <<'END'
 run programs on the Linux slab allocators
 The command "ashlar run" starts any dynamically linked program with its malloc
 on the slab allocators of the Linux kernel, brought to user space; "ashlar
-bench" measures allocators.
+compare" runs it by turns on them and on the malloc of the system, and says
+what it gains.
 END

@@ -64,6 +64,7 @@ pub(crate) fn drop_untouched() {
 /// Finds the pages that lie apart and were not written to.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn find_untouched(untouched: &mut Untouched) {
     let code = address_of!("ashlar_apart_code_start") as usize..address_of!("ashlar_apart_code_end") as usize;
     let tables = address_of!("ashlar_apart_tables_start") as usize..address_of!("ashlar_apart_tables_end") as usize;

@@ -31,11 +31,11 @@ global_asm!(
     "ashlar_bad_alloc_table:",
     ".quad 0, ashlar_bad_alloc_type, ashlar_bad_alloc_end, ashlar_bad_alloc_end, ashlar_bad_alloc_what",
     ".popsection",
-    ".pushsection .rodata.ashlar_bad_alloc, \"a\", @progbits",
+    ".pushsection .rodata.ashlar.cold.bad_alloc, \"a\", @progbits",
     "ashlar_bad_alloc_name: .asciz \"St9bad_alloc\"",
     "ashlar_bad_alloc_text: .asciz \"std::bad_alloc\"",
     ".popsection",
-    ".pushsection .text.ashlar_bad_alloc, \"ax\", @progbits",
+    ".pushsection .text.ashlar.cold.bad_alloc, \"ax\", @progbits",
     "ashlar_bad_alloc_what: lea rax, [rip + ashlar_bad_alloc_text]",
     "ashlar_bad_alloc_end: ret",
     ".popsection",
@@ -56,6 +56,7 @@ extern "C" fn new_handler() -> *const c_void {
 /// A static program takes from the C++ library what somebody refers to by a strong reference, and this library's are
 /// weak, as C programs have no C++ library. Whoever catches or cleans up brings `__cxa_throw` and its types
 /// along; `__throw_bad_alloc` may be missing then.
+#[place(cold)]
 extern "C" fn thrower() -> *const c_void {
     let throw = address_of!("_ZSt17__throw_bad_allocv");
     if !throw.is_null() {
@@ -72,6 +73,7 @@ extern "C" fn thrower() -> *const c_void {
 
 /// Throws the `std::bad_alloc` that is made here; only where [`thrower`] found all that it takes.
 #[unsafe(naked)]
+#[ashlar_macros::place(cold)]
 extern "C" fn throw_ours() {
     naked_asm!(
         ".cfi_startproc",
@@ -90,6 +92,7 @@ extern "C" fn throw_ours() {
     )
 }
 
+#[place(cold)]
 extern "C" fn no_memory() -> ! {
     to_stderr(b"ashlar: operator new: out of memory, and no C++ library to throw std::bad_alloc\n");
     // SAFETY: abort has no preconditions and does not return.

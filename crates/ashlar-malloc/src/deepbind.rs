@@ -51,6 +51,7 @@ struct Jump {
     flags: c_int,
 }
 
+#[place(cold)]
 extern "C" fn prepare(name: *const c_char, flags: c_int) -> Jump {
     let to = address_of!("___dlopen");
     if !to.is_null() {
@@ -93,6 +94,7 @@ fn without_deepbind(name: *const c_char, flags: c_int) -> c_int {
 }
 
 #[cold]
+#[place(cold)]
 fn warn(name: *const c_char) {
     let name = if name.is_null() {
         b"the program"
@@ -117,6 +119,7 @@ fn warn(name: *const c_char) {
 /// when it is loaded is right.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
+#[place(cold)]
 pub unsafe extern "C" fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void {
     // rdi: name. esi: flags. rax, edx: what `prepare` returns.
     naked_asm!(

@@ -191,6 +191,7 @@ pub extern "C" fn valloc(size: usize) -> *mut c_void {
 
 /// `pvalloc(3)`: whole pages.
 #[unsafe(no_mangle)]
+#[ashlar_macros::place(cold)]
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
     rules::pvalloc(size)
 }
@@ -237,6 +238,7 @@ pub unsafe extern "C" fn cfree(ptr: *mut c_void) {
 
 /// `malloc_trim(3)`: gives everything free back to the system; 1 if that was anything. The pad is kept for nobody.
 #[unsafe(no_mangle)]
+#[ashlar_macros::place(cold)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     let before = errno();
     let pages = ashlar::reap();

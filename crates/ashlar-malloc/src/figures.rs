@@ -51,6 +51,7 @@ struct Totals {
     metadata: usize,
 }
 
+#[place(cold)]
 fn totals() -> Totals {
     let (mut used, mut free_objects, mut slab_pages) = (0, 0, 0);
     ashlar::for_each_cache(|cache| {
@@ -87,18 +88,21 @@ fn info() -> MallInfo2 {
 
 /// `mallinfo2(3)`.
 #[unsafe(no_mangle)]
+#[place(cold)]
 pub extern "C" fn mallinfo2() -> MallInfo2 {
     info()
 }
 
 /// `mallinfo(3)`.
 #[unsafe(no_mangle)]
+#[place(cold)]
 pub extern "C" fn mallinfo() -> MallInfo {
     info_in_ints()
 }
 
 /// glibc's own name of [`mallinfo`].
 #[unsafe(no_mangle)]
+#[place(cold)]
 pub extern "C" fn __libc_mallinfo() -> MallInfo {
     info_in_ints()
 }
@@ -115,6 +119,7 @@ fn info_in_ints() -> MallInfo {
 /// # Safety
 /// `stream` is an open `FILE`.
 #[unsafe(no_mangle)]
+#[place(cold)]
 pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_int {
     if options != 0 {
         return libc::EINVAL;
@@ -182,6 +187,7 @@ pub extern "C" fn malloc_stats() {
 }
 
 /// Figures of the process from /proc, in KiB: (VmRSS, VmHWM); 0 where there is no /proc.
+#[place(cold)]
 fn resident() -> (usize, usize) {
     let mut bytes = [0u8; 4096];
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
@@ -213,6 +219,7 @@ fn deepbind_dropped() -> usize {
 }
 
 /// Prints the table, as text or as one line of JSON.
+#[place(cold)]
 pub(crate) fn print(fd: c_int, as_json: bool) {
     let mut out = Text::new(|bytes: &[u8]| to_fd(fd, bytes));
     let _ = if as_json { json(&mut out) } else { table(&mut out) };
@@ -264,6 +271,7 @@ fn table(out: &mut impl Write) -> fmt::Result {
 /// A cache name as the inside of a JSON string; control characters are refused at creation.
 struct Quoted<'a>(&'a str);
 
+#[place(cold)]
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {

@@ -37,6 +37,10 @@
 #[cfg(any(test, not(panic = "abort")))]
 extern crate std;
 
+// `#[place(…)]`, by which functions and tables say in which part of the library they lie.
+#[macro_use]
+extern crate ashlar_macros;
+
 #[cfg(all(panic = "abort", not(test)))]
 ashlar::panic_handler!();
 

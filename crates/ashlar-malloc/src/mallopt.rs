@@ -29,12 +29,14 @@ fn answer(parameter: c_int, value: c_int) -> c_int {
 
 /// `mallopt(3)`: 1, or 0 for a value that glibc refuses; see the module.
 #[unsafe(no_mangle)]
+#[place(cold)]
 pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     answer(parameter, value)
 }
 
 /// glibc's own name of [`mallopt`].
 #[unsafe(no_mangle)]
+#[place(cold)]
 pub extern "C" fn __libc_mallopt(parameter: c_int, value: c_int) -> c_int {
     answer(parameter, value)
 }

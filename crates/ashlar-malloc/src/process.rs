@@ -31,6 +31,7 @@ extern "C" fn at_load() {
 
 /// Registers the fork handlers, once.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn register_fork_handlers() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.swap(true, Ordering::AcqRel) {

@@ -24,6 +24,7 @@ impl<F: FnMut(&[u8])> Text<F> {
     }
 }
 
+#[place(cold)]
 impl<F: FnMut(&[u8])> fmt::Write for Text<F> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for piece in text.as_bytes().chunks(self.bytes.len()) {

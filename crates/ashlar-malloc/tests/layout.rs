@@ -68,7 +68,7 @@ fn what_few_programs_use_lies_apart() {
         lies(&format!("6ashlar6engine{engine}"), &apart);
     }
     for module in
-        ["6ashlar7options", "6ashlar4base6report", "13ashlar_malloc7figures", "6ashlar4boot17lay_out_for_linux"]
+        ["6ashlar5cache8settings", "6ashlar4base6report", "13ashlar_malloc7figures", "6ashlar4boot17lay_out_for_linux"]
     {
         lies(module, &apart);
     }
@@ -81,7 +81,7 @@ fn what_few_programs_use_lies_apart() {
     ] {
         lies(function, &apart);
     }
-    for evicted in ["6ashlar6engine16evict_free_pages", "6ashlar6engine7sheaves6sparse23restore_emptied_of_node"] {
+    for evicted in ["6ashlar6engine7sheaves6sparse23restore_emptied_of_node"] {
         lies(evicted, &apart);
     }
     for path in

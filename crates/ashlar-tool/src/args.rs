@@ -20,11 +20,15 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program with its malloc on ashlar
-    #[command(after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
-        127 no such program.")]
+    #[command(
+        override_usage = "ashlar run [OPTIONS] [--] PROGRAM [ARGUMENT]...",
+        after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
+        127 no such program."
+    )]
     Run(RunArgs),
     /// Say what a program gains: run it by turns on the system's malloc and on ashlar
     #[command(
+        override_usage = "ashlar compare [OPTIONS] [--] PROGRAM [ARGUMENT]...",
         after_help = "Standard output and exit code must be those of the system's malloc. Standard input is read anew \
         for each run if it is a file, and is empty if not. A signal ends the program and prints the complete rounds.\n\
         Exit code: 0 done; 1 a malloc was left out, because the program does other work on it or does not call it; \

@@ -20,13 +20,18 @@ pub mod preload;
 pub mod program;
 pub mod resources;
 mod run;
+#[cfg(test)]
+mod shipped;
+pub mod usage;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command};
+use error::ToolError;
 
 /// Runs the tool with these arguments, the program's own name first.
 pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -34,10 +39,10 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // The lab reads its own arguments, so they must not pass through the tool's parser.
     let outcome = match lab::forwarded(&args) {
         Some(words) => Err(lab::become_lab(&words)),
-        None => match parse(args).command {
+        None => parse(args).and_then(|cli| match cli.command {
             Command::Run(args) => Err(run::become_program(&args)),
             Command::Compare(args) => compare::run(&args),
-        },
+        }),
     };
     match outcome {
         Ok(code) => code,
@@ -48,9 +53,15 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Reads the tool's own commands; ends the process where clap does: after an error, `--help` or `--version`.
-fn parse(args: Vec<OsString>) -> Cli {
-    Cli::from_arg_matches(&command().get_matches_from(args)).unwrap_or_else(|error| error.exit())
+/// Reads the tool's own commands; ends the process where clap prints a help text or the version.
+fn parse(args: Vec<OsString>) -> Result<Cli, ToolError> {
+    let parsed = command().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.exit()
+        }
+        _ => ToolError::Usage(usage::message(&error)),
+    })
 }
 
 /// Returns the command line of the tool. The lab's commands are in it by name alone: the lab knows their options.

@@ -1,6 +1,7 @@
 //! Finds `libashlar_malloc.so`, and has Cargo build it where Cargo started the tool.
 
 use std::env;
+use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,7 +42,11 @@ fn build_under_cargo(dir: &Path) -> Result<(), ToolError> {
         return Ok(());
     };
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "-p", "ashlar-malloc"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    build.args(["build", "-p", "ashlar-malloc"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    // The first build takes a while, and Cargo shows to somebody who waits how far it is.
+    if dir.join(NAMES[0]).exists() || !stderr().is_terminal() {
+        build.arg("--quiet");
+    }
     build.arg("--target-dir").arg(target);
     if profile == "release" {
         build.arg("--release");

@@ -6,11 +6,10 @@
 //! memory for ever; the second step is tried again by the next request that needs it.
 
 use crate::base::source::PageSource;
-use crate::base::sync::{AtomicU32, Once, Ordering, SpinLock, Visit};
+use crate::base::sync::Once;
 #[cfg(feature = "os")]
 use crate::base::units::MAX_NODES;
-use crate::engine::Engine;
-use crate::options::{CacheOptions, Candidate, OptionError, Options, Own};
+use crate::cache::settings::{self, OptionError};
 use crate::pages::layout::Layout;
 use crate::pages::meta::META;
 use crate::pages::zone::ZONE;
@@ -18,20 +17,9 @@ use crate::percpu::{
     self,
     area::{PERCPU, PerCpu},
 };
-use crate::slab::OrderRule;
 
 static BASE: Once = Once::new();
 static KMALLOC: Once = Once::new();
-static OPTIONS: SpinLock<Settings> = SpinLock::new(Settings { all: Options::DEFAULT, own: CacheOptions::NONE });
-static CPUS: AtomicU32 = AtomicU32::new(1);
-
-/// What was asked for.
-struct Settings {
-    all: Options,
-    /// Of single caches.
-    own: CacheOptions,
-}
-
 /// The allocator has started already: options and page source are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyStarted;
@@ -62,6 +50,7 @@ pub(crate) fn ensure_base() -> bool {
 }
 
 #[cold]
+#[place(cold)]
 fn ensure_base_slow() -> bool {
     #[cfg(feature = "os")]
     return BASE.ensure(|| lay_out_for_linux() && connect());
@@ -78,11 +67,12 @@ pub(crate) fn after_fork_in_child() {
 /// are made: the first call of malloc may come on a small one.
 #[cfg(feature = "os")]
 #[inline(never)]
+#[place(cold)]
 fn lay_out_for_linux() -> bool {
     use crate::base::os::LinuxSource;
     static SOURCE: LinuxSource = LinuxSource::new();
-    options_from_environment();
-    let options = options();
+    settings::read_environment();
+    let options = settings::options();
     let mut cpu_to_node = [0u8; 1024];
     let topology = crate::base::os::read_topology(crate::base::os::SYSTEM, &mut cpu_to_node);
     let fake = options.nodes != 0;
@@ -103,9 +93,9 @@ fn lay_out(
     nodes: u32,
     node_of: impl Fn(usize) -> u8,
 ) -> bool {
-    let options = options();
+    let options = settings::options();
     crate::base::report::set_on_error(options.on_error);
-    CPUS.store(present, Ordering::Relaxed);
+    settings::set_cpus(present);
     let Some(layout) = Layout::new(source, PerCpu::bytes(cpus), options.zone) else { return false };
     PERCPU.init(layout.percpu, cpus, nodes, node_of);
     META.init(layout.supply, layout.meta.clone());
@@ -119,7 +109,7 @@ fn connect() -> bool {
     ZONE.set_before_growth(crate::cache::reaper::before_growth);
     crate::engine::history::slab_queues::set_walk(crate::cache::reaper::visit);
     #[cfg(feature = "os")]
-    if options().reaper != crate::options::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {
+    if settings::options().reaper != settings::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {
         crate::base::background::enable(&crate::cache::reaper::JOB);
     }
     true
@@ -145,69 +135,7 @@ pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted>
 /// # Errors
 /// The first part that is no option; the others are applied.
 pub fn configure(text: &str) -> Result<(), OptionError<'_>> {
-    let mut settings = OPTIONS.lock();
-    let Settings { all, own } = &mut *settings;
-    let mut first = None;
-    if !BASE.is_down() {
-        return Err(OptionError { part: text, expected: OptionError::TOO_LATE });
-    }
-    let percpu = all.percpu;
-    crate::options::parse(text, all, own, |error| {
-        first.get_or_insert(error);
-    });
-    if all.percpu == percpu::Wanted::Emulate {
-        all.percpu = percpu;
-        first.get_or_insert(OptionError { part: "percpu=emulate", expected: "in ASHLAR_OPTIONS only" });
-    }
-    first.map_or(Ok(()), Err)
-}
-
-#[cfg(feature = "os")]
-fn options_from_environment() {
-    let Some(bytes) = crate::base::os::secure_env(c"ASHLAR_OPTIONS") else { return };
-    let Ok(text) = core::str::from_utf8(bytes) else {
-        return crate::base::report::warn(format_args!("ASHLAR_OPTIONS: expected UTF-8"));
-    };
-    let mut settings = OPTIONS.lock();
-    let Settings { all, own } = &mut *settings;
-    crate::options::parse(text, all, own, |error| {
-        crate::base::report::warn(format_args!("ASHLAR_OPTIONS: {error}"));
-    });
-}
-
-/// The options in force.
-pub(crate) fn options() -> Options {
-    OPTIONS.lock().all
-}
-
-/// The engine that the options have for a cache of the program's.
-pub(crate) fn own_engine(name: &str) -> Option<Engine> {
-    OPTIONS.lock().own.engine(name)
-}
-
-/// What the options say of one cache. What it cannot have is left out, with a line on standard error for each option, once.
-pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
-    // Told without the lock: a reader that is slow to take the line must not stop others.
-    loop {
-        let mut settings = OPTIONS.lock();
-        if settings.own.is_empty() {
-            return Own::default();
-        }
-        let Some((option, expected)) = settings.own.untold(cache) else { return settings.own.of(cache) };
-        drop(settings);
-        crate::base::report::warn(format_args!("option `{option}` for cache {}: {expected}", cache.name));
-    }
-}
-
-/// Visits the lock of the options, a leaf, for a fork: the reaper and the creation of caches read
-/// them.
-pub(crate) fn for_each_lock(visit: Visit<'_>) {
-    visit(OPTIONS.word());
-}
-
-/// The order rule in force and the number of CPUs it is for.
-pub(crate) fn order_rule() -> (OrderRule, u32) {
-    (options().order, CPUS.load(Ordering::Relaxed))
+    settings::configure_if(|| BASE.is_down(), text)
 }
 
 #[cfg(test)]

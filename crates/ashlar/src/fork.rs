@@ -53,7 +53,7 @@ fn for_each_other_lock(visit: Visit<'_>) {
     ZONE.for_each_lock(visit);
     direct::for_each_lock(visit);
     META.for_each_lock(visit);
-    crate::boot::for_each_lock(visit);
+    crate::cache::settings::for_each_lock(visit);
 }
 
 /// Runs `f` with signals blocked: see the module.
@@ -66,6 +66,7 @@ fn undisturbed(f: impl FnOnce()) {
 
 /// To be called before `fork`, in the thread that forks; not on behalf of another one. Each call
 /// needs one of [`after_in_parent`] or [`after_in_child`] in the same thread.
+#[place(background)]
 pub fn prepare() {
     // A child of a thread that forks while another one boots would wait for that one for ever.
     crate::boot::ensure_base();
@@ -101,6 +102,7 @@ fn begin(me: usize) -> bool {
 /// Ends a fork, in parent and child. A function of its own by name, so that its place is with the
 /// others of forks.
 #[inline(never)]
+#[place(background)]
 fn end() {
     let depth = DEPTH.load(Ordering::Relaxed) - 1;
     DEPTH.store(depth, Ordering::Relaxed);
@@ -116,6 +118,7 @@ fn end() {
 ///
 /// # Safety
 /// [`prepare`] was called before, in this thread.
+#[place(background)]
 pub unsafe fn after_in_parent() {
     undisturbed(end);
     beside_fork::after_fork();
@@ -125,18 +128,24 @@ pub unsafe fn after_in_parent() {
 ///
 /// # Safety
 /// [`prepare`] was called before, in the thread that forked.
+#[place(background)]
 pub unsafe fn after_in_child() {
-    undisturbed(|| {
-        GATE.after_fork_in_child(thread_id());
-        crate::base::background::after_fork_in_child();
-        crate::cache::reaper::after_fork_in_child();
-        ZONE.after_fork_in_child();
-        drain::after_fork_in_child();
-        crate::boot::after_fork_in_child();
-        crate::malloc::after_fork_in_child();
-        end();
-    });
+    undisturbed(end_in_child);
     beside_fork::after_fork();
+}
+
+/// Ends a fork in the child, where no other thread is left.
+#[inline(never)]
+#[place(background)]
+fn end_in_child() {
+    GATE.after_fork_in_child(thread_id());
+    crate::base::background::after_fork_in_child();
+    crate::cache::reaper::after_fork_in_child();
+    ZONE.after_fork_in_child();
+    drain::after_fork_in_child();
+    crate::boot::after_fork_in_child();
+    crate::malloc::after_fork_in_child();
+    end();
 }
 
 /// Has the C library call the three functions above at each fork from now on; false when it has no
@@ -144,18 +153,22 @@ pub unsafe fn after_in_child() {
 /// `prepare` run in reverse order of registration and the others in order, and the earlier these
 /// are registered, the shorter other threads have to do without the allocator.
 #[cfg(feature = "os")]
+#[place(cold)]
 pub fn register() -> bool {
     static DONE: AtomicU32 = AtomicU32::new(0);
     if DONE.swap(1, Ordering::AcqRel) != 0 {
         return true;
     }
+    #[place(background)]
     extern "C" fn before() {
         prepare();
     }
+    #[place(background)]
     extern "C" fn parent() {
         // SAFETY: the C library calls this in the thread that it called `before` in.
         unsafe { after_in_parent() };
     }
+    #[place(background)]
     extern "C" fn child() {
         // SAFETY: as above; this is the child's copy of that thread.
         unsafe { after_in_child() };
@@ -185,6 +198,7 @@ pub use crate::percpu::rseq::Registration;
 /// child's sections or keep its CPU number true. So the area is not registered until the parent is
 /// back, and both go by the slow path. Where that is refused, no section runs in any thread.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[place(background)]
 pub extern "C" fn before_vfork() -> Registration {
     if crate::percpu::mode() != crate::percpu::Mode::Rseq {
         return Registration::NONE;
@@ -197,6 +211,7 @@ pub extern "C" fn before_vfork() -> Registration {
 
 /// To be called in the parent after `vfork`, with what [`before_vfork`] returned.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[place(background)]
 pub extern "C" fn after_vfork(registration: Registration) {
     if registration.is_some() {
         registration.put_back();

@@ -16,7 +16,7 @@
 //! | layer | module | what it owns |
 //! |---|---|---|
 //! | 0 | `base` | numbers, atomics and locks, errors, reports, the system; options |
-//! | 1 | `pages` `options` | where memory comes from: the zone, its blocks, memmap |
+//! | 1 | `pages` | where memory comes from: the zone, its blocks, memmap |
 //! | 2 | `percpu` | CPU-local sections, sheaves |
 //! | 3 | `slab` | slabs of one cache: geometry, state word, freelist, partial lists |
 //! | 4 | `engine` | the strategies: `sheaves`, the default, and those of history |
@@ -38,7 +38,12 @@
 #![cfg_attr(ashlar_loom, allow(dead_code, unused_imports, unreachable_pub, reason = "models use a part of the crate"))]
 
 #[cfg(any(test, ashlar_loom))]
+#[macro_use] // Compilers before 1.91 do not find `vec!` in unit tests otherwise.
 extern crate std;
+
+// `#[place(…)]`, by which functions and tables say in which part of the library they lie.
+#[macro_use]
+extern crate ashlar_macros;
 
 mod base;
 #[cfg(not(ashlar_loom))]
@@ -84,8 +89,6 @@ pub mod malloc;
 mod models;
 #[cfg(not(ashlar_loom))]
 mod numa;
-#[cfg(not(ashlar_loom))]
-mod options;
 mod pages;
 #[cfg(not(ashlar_loom))]
 mod percpu;
@@ -119,8 +122,9 @@ mod api {
     pub use crate::base::source::{PageSource, Refusal};
     pub use crate::base::units::NodeId;
     pub use crate::boot::{AlreadyStarted, configure, start_on};
+    pub use crate::cache::settings::{OptionError, check_options};
     pub use crate::cache::{
-        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache,
+        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache, LazyCache,
         for_each_alias, for_each_cache, total_counts,
     };
     #[cfg(feature = "os")]
@@ -134,7 +138,6 @@ mod api {
         kmalloc_aligned, kmalloc_array, kmalloc_size_roundup, krealloc, ksize, kvmalloc, kzalloc,
     };
     pub use crate::numa::{kmalloc_on, node_of, nodes};
-    pub use crate::options::{OptionError, check_options};
     pub use crate::pages::arena::ArenaSource;
     pub use crate::pages::zone::ZoneStats;
     pub use crate::percpu::Mode;
@@ -156,6 +159,7 @@ mod api {
     }
 
     /// Figures of the page layer.
+    #[place(cold)]
     pub fn zone_stats() -> ZoneStats {
         let mut stats = crate::pages::zone::ZONE.stats();
         // What a CPU keeps for its next slab is nobody's.
@@ -166,17 +170,20 @@ mod api {
     }
 
     /// Bytes in objects too large for the zone.
+    #[place(cold)]
     pub fn direct_bytes() -> usize {
         crate::pages::direct::total_bytes()
     }
 
     /// Bytes of metadata that were handed out: caches, sheaves, tables (not memmap).
+    #[place(cold)]
     pub fn metadata_bytes() -> usize {
         crate::pages::meta::META.used()
     }
 
     /// Brings every cached object back to its slab and gives all free memory back to the system, at once.
     /// Returns the number of 4 KiB pages given back.
+    #[ashlar_macros::place(cold)]
     pub fn reap() -> usize {
         crate::cache::reaper::reap_now()
     }

@@ -7,6 +7,7 @@
 //! the C library, under locks that both take.
 #![allow(unsafe_code, reason = "a table that the loader reads")]
 
+#[place(cold)]
 extern "C" fn at_load() {
     // musl unloads nothing.
     #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]

@@ -1,10 +1,12 @@
-//! The simulator of critical sections: the real machine code, preempted at every single instruction.
+//! The simulator of critical sections: runs the real machine code and preempts it at every single
+//! instruction.
 //!
-//! A child process runs in the mode `emulate`, where nobody but this test aborts sections. It executes an operation
-//! one instruction at a time, and at the k-th one plays the kernel and the other threads of the CPU: they allocate,
-//! free or drain, and then the thread goes on at the section's abort handler if it was inside one. That is
-//! done again for every k that the operation reaches, from every interesting state of the two sheaves. After
-//! each run every object must exist exactly once: live, in a sheaf, or in a slab.
+//! A child process runs in the mode `emulate`, where only this test aborts sections. It executes an
+//! operation one instruction at a time. At the k-th instruction it plays the kernel and the other
+//! threads of the CPU. They allocate, free or drain, and then the thread continues at the section's
+//! abort handler if it was inside a section. The test repeats this for every k that the operation
+//! reaches, from every interesting state of the two sheaves. After each run every object must exist
+//! exactly once: live, in a sheaf, or in a slab.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -17,20 +19,21 @@ use ashlar::{CacheArgs, KmemCache};
 use common::step::{SIGNATURE, Section, armed, preempt, stepped};
 use common::{child, tell};
 
-/// Sheaves of two objects: all states of two sheaves and a barn are a few operations apart.
+/// Sheaves of two objects, so that all states of two sheaves and a barn are a few operations apart.
 const CAPACITY: usize = 2;
 const SIZE: usize = 512;
 
-/// The objects of one cache that somebody holds.
+/// A cache and its live objects.
 struct World {
     cache: KmemCache,
     mine: Vec<*mut u8>,
-    /// Of the other threads on this CPU.
+    /// Objects of the other threads on this CPU.
     theirs: Vec<*mut u8>,
 }
 
 impl World {
-    /// A cache from which `taken` objects were taken, `freed` of them freed, and then `again` taken.
+    /// Makes a cache from which `taken` objects were allocated, `freed` of them freed, and then
+    /// `again` allocated.
     fn new(state: State) -> World {
         let args = CacheArgs { sheaf_capacity: Some(CAPACITY), ..CacheArgs::default() };
         let cache = KmemCache::create("aborts", SIZE, &args).expect("a cache");
@@ -56,12 +59,13 @@ impl World {
 
     fn free(&mut self) {
         let object = self.mine.pop().and_then(NonNull::new).expect("an object");
-        // SAFETY: it was held, and is no more.
+        // SAFETY: live, freed once.
         unsafe { self.cache.free(object) };
     }
 
-    /// Every object of the cache exists once: those held are distinct, the count is right, and so many more as
-    /// the slabs have can be allocated without meeting one twice. When all are freed, no slab misses one.
+    /// Checks that every object of the cache exists once. The live ones are distinct, and their
+    /// count is right. The other objects of the slabs can be allocated, each once. When all are
+    /// freed, the slabs are complete.
     fn audit(self, what: &str) {
         let mut held: Vec<*mut u8> = self.mine;
         held.extend(&self.theirs);
@@ -71,7 +75,7 @@ impl World {
         }
         let usage = self.cache.info().usage;
         assert_eq!(usage.live, held.len(), "{what}: {usage:?}");
-        // A few more, since a refill that finds one object too few opens a new slab.
+        // Allocate a few more, because a refill that finds one object too few opens a new slab.
         for _ in 0..usage.objects - usage.live + 2 * CAPACITY {
             let object = self.cache.alloc().expect("memory").as_ptr();
             assert!(seen.insert(object as usize), "{what}: {object:?} was free twice, or free and live");
@@ -91,7 +95,7 @@ struct State {
     again: usize,
 }
 
-/// States of (main sheaf, spare sheaf, barn), reached as a program reaches them.
+/// States of (main sheaf, spare sheaf, barn), reached by the operations of a program.
 const STATES: [State; 6] = [
     State { taken: 8, freed: 0, again: 0 },
     State { taken: 9, freed: 1, again: 0 },
@@ -103,7 +107,7 @@ const STATES: [State; 6] = [
 
 type Operation = (&'static str, fn(&mut World));
 
-/// What is interrupted.
+/// The operations that are interrupted.
 const OPERATIONS: [Operation; 6] = [
     ("alloc", |w| w.alloc()),
     ("free", |w| w.free()),
@@ -119,43 +123,45 @@ const OPERATIONS: [Operation; 6] = [
     }),
     ("free_bulk", |w| {
         let objects = w.mine.split_off(w.mine.len() - 3);
-        // SAFETY: they were held, and are no more.
+        // SAFETY: live, each freed once.
         unsafe { w.cache.free_bulk(&objects) };
     }),
     ("free to the cache of the page", |w| {
         let object = w.mine.pop().expect("an object");
-        // SAFETY: it was held, and is no more.
+        // SAFETY: live, freed once.
         unsafe { ashlar::kfree(object) };
     }),
 ];
 
 type Other = fn(&KmemCache, &mut Vec<*mut u8>);
 
-/// What others do on the CPU while the thread is away. They may take any path: a thread inside a section holds no lock.
+/// Operations of other threads on the CPU while the thread is preempted. They may take any path,
+/// because a thread inside a section holds no lock.
 const OTHERS: [(&str, Other); 7] = [
     ("nothing", |_, _| {}),
     ("alloc", |cache, held| held.push(cache.alloc().expect("memory").as_ptr())),
     ("free", |cache, held| {
         let object = held.pop().and_then(NonNull::new).expect("an object");
-        // SAFETY: it was held, and is no more.
+        // SAFETY: live, freed once.
         unsafe { cache.free(object) };
     }),
     ("free and alloc", |cache, held| {
-        // SAFETY: it was held, and is no more.
+        // SAFETY: live, freed once.
         unsafe { cache.free(held.pop().and_then(NonNull::new).expect("an object")) };
         held.push(cache.alloc().expect("memory").as_ptr());
     }),
     ("many frees, many allocs", |cache, held| {
-        // SAFETY: all were held, and are no more.
+        // SAFETY: live, each freed once.
         held.drain(..).for_each(|object| unsafe { cache.free(NonNull::new(object).expect("not null")) });
         held.extend((0..2 * CAPACITY + 1).map(|_| cache.alloc().expect("memory").as_ptr()));
     }),
-    // From an empty main sheaf, a full spare and a full sheaf in the barn this leads back to the same empty main, but
-    // to another spare: whoever compares one of the two only is caught.
+    // From an empty main sheaf, a full spare and a full sheaf in the barn, this returns to the same
+    // empty main but to another spare. It catches a section that compares only one of the two
+    // words.
     ("exchange of the spare alone", |cache, held| {
         held.extend((0..CAPACITY + 1).map(|_| cache.alloc().expect("memory").as_ptr()));
         for _ in 0..CAPACITY {
-            // SAFETY: it was held, and is no more.
+            // SAFETY: live, freed once.
             unsafe { cache.free(held.pop().and_then(NonNull::new).expect("an object")) };
         }
         held.push(cache.alloc().expect("memory").as_ptr());
@@ -165,8 +171,8 @@ const OTHERS: [(&str, Other); 7] = [
     }),
 ];
 
-/// Runs `operation` in a fresh world and preempts it before the `k`-th instruction that `counts`; false when the
-/// operation ended before.
+/// Runs `operation` in a fresh world and preempts it before the `k`-th instruction for which
+/// `counts` is true. Returns false if the operation ended before.
 fn run(
     state: State,
     operation: Operation,
@@ -177,7 +183,7 @@ fn run(
 ) -> bool {
     let mut world = World::new(state);
     let mut theirs = core::mem::take(&mut world.theirs);
-    // A second handle for the others: the world is borrowed by the operation.
+    // A second handle for the other threads, because the operation borrows the world.
     let cache = &raw const world.cache;
     let mut step = 0;
     let mut reached = false;
@@ -203,7 +209,8 @@ fn run(
 
 const EMULATE: [(&str, &str); 1] = [("ASHLAR_OPTIONS", "percpu=emulate,reaper=off")];
 
-/// Preempts every operation at every step of every section that it runs through, from every state, by all others; how often.
+/// Preempts every operation at every step of each of its sections, from every state, by all others.
+/// Returns how often.
 fn abort_everywhere() -> usize {
     assert_eq!(ashlar::mode(), ashlar::Mode::Emulate);
     let mut aborts = 0;
@@ -223,12 +230,13 @@ fn an_abort_at_any_step_of_a_section_loses_and_doubles_nothing() {
     let test = "an_abort_at_any_step_of_a_section_loses_and_doubles_nothing";
     let outcome = child(test, test, &EMULATE, || tell("aborts", abort_everywhere()));
     let aborts: usize = outcome.expect("the parent").succeeded().told("aborts").parse().expect("a number");
-    // Each of the 36 pairs of state and operation has one section of at least five instructions.
+    // Each of the 36 pairs of state and operation has a section of at least five instructions.
     assert!(aborts > 36 * OTHERS.len() * 5, "only {aborts} aborts: were the sections found?");
 }
 
-/// The same for CPU slabs, whose freelists run through the objects: eight of them to a slab here, so that the states stand
-/// before and behind the end of a slab. A test for each stage with sections of its own, so that they run side by side.
+/// The same for CPU slabs, whose freelists are linked through the objects. A slab has eight objects
+/// here, so that the states lie before and after the end of a slab. Each stage with sections of its
+/// own has a test, so that the tests run in parallel.
 fn aborts_with_cpu_slabs(test: &str, engine: &str) {
     let options = format!("percpu=emulate,reaper=off,max_order=0,engine={engine}");
     let outcome = child(test, engine, &[("ASHLAR_OPTIONS", &options)], || {
@@ -260,21 +268,22 @@ fn an_abort_at_any_step_of_a_section_of_slub_bulk_loses_and_doubles_nothing() {
 fn preemption_anywhere_else_loses_and_doubles_nothing() {
     let test = "preemption_anywhere_else_loses_and_doubles_nothing";
     let outcome = child(test, test, &EMULATE, || {
-        // Outside a section the thread may hold a lock, so the others keep to what needs none: this CPU's sheaf.
+        // Outside a section the thread may hold a lock. So the others use only this CPU's sheaf,
+        // which needs none.
         let others: [(&str, Other); 2] = [
             ("pop", |cache, held| {
                 held.extend(NonNull::new(ashlar::testing::cpu_pop(cache)).map(NonNull::as_ptr));
             }),
             ("push", |cache, held| {
                 let object = held.pop().expect("an object");
-                // SAFETY: it was held, and is no more if the push succeeds.
+                // SAFETY: live, and freed if the push succeeds.
                 if !unsafe { ashlar::testing::cpu_push(cache, object) } {
                     held.push(object);
                 }
             }),
         ];
         let mut preemptions = 0;
-        // Thousands of steps an operation, so every 17th of them, each time others.
+        // An operation has thousands of steps, so take every 17th of them, each time others.
         let mut offset = 0;
         for state in [STATES[0], STATES[2], STATES[5]] {
             for operation in [OPERATIONS[0], OPERATIONS[1], OPERATIONS[3], OPERATIONS[4]] {
@@ -291,7 +300,7 @@ fn preemption_anywhere_else_loses_and_doubles_nothing() {
     assert!(preemptions > 300, "only {preemptions} steps");
 }
 
-/// An entry point, applied to objects that somebody holds.
+/// An entry point, applied to live objects.
 type Entry = (&'static str, fn(&mut Vec<*mut u8>));
 
 /// Entry points that share a cache.
@@ -309,9 +318,9 @@ const FAMILIES: [Family; 2] = [
         free: ashlar::kfree,
         entries: &[
             ("kmalloc", |held| held.push(ashlar::kmalloc(SIZE))),
-            // SAFETY: the objects were held, and are no more.
+            // SAFETY: live, freed once.
             ("kfree", |held| unsafe { ashlar::kfree(held.pop().expect("an object")) }),
-            // SAFETY: the objects were held, and are no more.
+            // SAFETY: live, freed once.
             ("kfree_sized", |held| unsafe { ashlar::kfree_sized(held.pop().expect("an object"), SIZE) }),
         ],
     },
@@ -321,14 +330,14 @@ const FAMILIES: [Family; 2] = [
         free: ashlar::malloc::free,
         entries: &[
             ("malloc", |held| held.push(ashlar::malloc::malloc(SIZE))),
-            // SAFETY: the objects were held, and are no more.
+            // SAFETY: live, freed once.
             ("free", |held| unsafe { ashlar::malloc::free(held.pop().expect("an object")) }),
         ],
     },
 ];
 
 impl Family {
-    /// Live objects of the cache, by its figures.
+    /// Returns the number of live objects of the cache, by its figures.
     fn live(&self) -> usize {
         let mut live = None;
         ashlar::for_each_cache(|cache| {
@@ -339,7 +348,8 @@ impl Family {
         live.expect("the cache exists")
     }
 
-    /// Aborts every entry point at every step of its section, and lets others have the CPU meanwhile; how often.
+    /// Aborts every entry point at every step of its section, and runs others on the CPU meanwhile.
+    /// Returns how often.
     fn abort_everywhere(&self) -> usize {
         let nothing: Entry = ("nothing", |_| {});
         let reap: Entry = ("reap", |_| {
@@ -357,7 +367,8 @@ impl Family {
         aborts
     }
 
-    /// After `taken` allocations and `freed` frees, aborts `entry` at step `k`; false when it has no such step.
+    /// Aborts `entry` at step `k` after `taken` allocations and `freed` frees. Returns false if
+    /// there is no such step.
     fn abort(&self, entry: Entry, other: Entry, taken: usize, freed: usize, k: usize) -> bool {
         let mut mine: Vec<_> = (0..taken).map(|_| (self.alloc)(SIZE)).collect();
         (0..freed).for_each(|_| (self.entries[1].1)(&mut mine));
@@ -401,7 +412,7 @@ fn aborts_in_the_entry_points_lose_and_double_nothing() {
     }
 }
 
-/// There is no entry to put back: an abort must not try.
+/// The object map has no entry to restore, so an abort must not try.
 #[test]
 fn an_abort_in_a_free_of_no_object_is_reported_like_any_other() {
     let test = "an_abort_in_a_free_of_no_object_is_reported_like_any_other";
@@ -409,7 +420,7 @@ fn an_abort_in_a_free_of_no_object_is_reported_like_any_other() {
     for k in 0.. {
         let env = [("ASHLAR_OPTIONS", "percpu=emulate,reaper=off")];
         let outcome = child(test, &k.to_string(), &env, || {
-            // In a part of the zone's first block that was never used.
+            // An address in a part of the zone's first block that was never used.
             let wild = ashlar::malloc::malloc(SIZE).wrapping_add(1 << 20);
             let mut step = 0;
             stepped(
@@ -423,7 +434,7 @@ fn an_abort_in_a_free_of_no_object_is_reported_like_any_other() {
                         }
                     }
                 },
-                // SAFETY: none: that is the point.
+                // SAFETY: violated on purpose; the free is what is tested.
                 || unsafe { ashlar::malloc::free(wild) },
             );
         });
@@ -438,7 +449,7 @@ fn an_abort_in_a_free_of_no_object_is_reported_like_any_other() {
     assert!(!common::is_parent() || steps > 5, "only {steps} steps");
 }
 
-// Made by the linker: the ends of the section that all descriptors stand in.
+// Symbols of the linker: the ends of the section that holds all descriptors.
 unsafe extern "C" {
     static __start___rseq_cs: Section;
     static __stop___rseq_cs: Section;
@@ -449,9 +460,10 @@ fn the_signature_stands_before_every_abort_handler() {
     let (start, stop) = (&raw const __start___rseq_cs, &raw const __stop___rseq_cs);
     let bytes = stop as usize - start as usize;
     assert_eq!(bytes % size_of::<Section>(), 0);
-    // SAFETY: the section is an array of descriptors, each 32 bytes and aligned so, and read-only after the start.
+    // SAFETY: the section is an array of descriptors of 32 aligned bytes each, and it is read-only
+    // after the start.
     let sections = unsafe { core::slice::from_raw_parts(start, bytes / size_of::<Section>()) };
-    // Three entry points, six sections, and the self-test's.
+    // Three entry points, six sections, and one of the self-test.
     assert!(sections.len() >= 10, "only {} descriptors", sections.len());
     for section in sections {
         assert_eq!((section.version, section.flags), (0, 0), "{section:?}");

@@ -1,9 +1,11 @@
-//! Page sources of the caller's: fixed arenas, system pages of other sizes, memory that ends at every moment.
+//! Page sources of the caller: fixed arenas, system pages of other sizes, and sources that fail at
+//! any request.
 //!
-//! The allocator starts once a process, so each case is a child. `cargo test --no-default-features --test arena`
-//! runs this file without an operating system under the allocator.
+//! The allocator starts once per process, so each case is a child. `cargo test
+//! --no-default-features --test arena` runs this file without an operating system below the
+//! allocator.
 
-// Not all of `common`: the rest needs the feature `os`.
+// Only this part of `common`, because the rest needs the feature `os`.
 #[path = "common/process.rs"]
 mod common;
 
@@ -17,24 +19,25 @@ use common::{Rng, check, child, fill, tell};
 
 const MIB: usize = 1 << 20;
 
-/// Zeroed memory that lives as long as the process.
+/// Returns zeroed memory that lives as long as the process.
 fn arena(bytes: usize, skew: usize) -> NonNull<u8> {
     let memory = vec![0u8; bytes + skew].leak();
     NonNull::new(memory[skew..].as_mut_ptr()).expect("not null")
 }
 
-/// A source over one range that checks the other side of the contract: every size and address is a multiple of the
-/// page size, only reserved memory is committed, only committed memory is released, and it is filled with
-/// rubbish then, so that whoever believed it to be zero, or still used it, is found out.
+/// A source over one range that checks the allocator's side of the contract. Every size and address
+/// is a multiple of the page size. Only reserved memory is committed, and only committed memory is
+/// released. Released memory is filled with garbage, which shows in code that takes it for zeros or
+/// still uses it.
 struct Strict {
     arena: ArenaSource,
     page_size: usize,
     reserved: Mutex<Vec<(usize, usize)>>,
     committed: Mutex<Vec<(usize, usize)>>,
     released: AtomicUsize,
-    /// How long it takes to give memory back.
+    /// How long `release` takes.
     release_takes: Duration,
-    /// Whether what was given back reads as zeros.
+    /// Whether released memory reads as zeros.
     zeroes: AtomicBool,
 }
 
@@ -60,14 +63,14 @@ impl Strict {
     }
 
     fn inside(ranges: &Mutex<Vec<(usize, usize)>>, (start, end): (usize, usize)) -> bool {
-        // Ranges may lie side by side, so cover the wanted one page by page.
+        // Ranges may be adjacent, so check the requested one page by page.
         let ranges = ranges.lock().expect("no panic under it");
         (start..end).step_by(4096).all(|page| ranges.iter().any(|&(from, to)| (from..to).contains(&page)))
     }
 }
 
-// SAFETY: the arena underneath keeps the contract; this only looks, and overwrites what was released, which the
-// contract allows when `release` returns false.
+// SAFETY: the arena below keeps the contract. This source only checks, and overwrites released
+// memory, which the contract allows if `release` returns false.
 unsafe impl PageSource for Strict {
     fn page_size(&self) -> usize {
         self.page_size
@@ -85,7 +88,7 @@ unsafe impl PageSource for Strict {
         let range = self.aligned(at, bytes);
         assert!(Self::inside(&self.reserved, range), "commits what it never reserved");
         self.committed.lock().expect("no panic under it").push(range);
-        // SAFETY: handed on.
+        // SAFETY: passes the caller's contract on.
         unsafe { self.arena.commit(at, bytes) }
     }
     unsafe fn release(&self, at: NonNull<u8>, bytes: usize) -> bool {
@@ -106,12 +109,13 @@ unsafe impl PageSource for Strict {
         self.arena.map_direct(bytes)
     }
     unsafe fn unmap_direct(&self, at: NonNull<u8>, bytes: usize) {
-        // SAFETY: handed on.
+        // SAFETY: passes the caller's contract on.
         unsafe { self.arena.unmap_direct(at, bytes) }
     }
 }
 
-/// Allocates objects of `size` until memory ends, checks that none overlap, and frees them; how many.
+/// Allocates objects of `size` until memory ends, checks that none overlap, and frees them. Returns
+/// their number.
 fn exhaust(size: usize) -> usize {
     let mut live = Vec::new();
     loop {
@@ -119,7 +123,7 @@ fn exhaust(size: usize) -> usize {
         if at.is_null() {
             break;
         }
-        // SAFETY: fresh.
+        // SAFETY: memory that was just allocated.
         unsafe { fill(at, size, live.len() as u64) };
         live.push(at);
         assert!(live.len() < 1 << 24, "a small arena has no end");
@@ -135,7 +139,7 @@ fn exhaust(size: usize) -> usize {
     count
 }
 
-/// A live object: its place, size and token, and whether it is one of the cache.
+/// A live object: address, size, token, and whether it is of the cache.
 type Live = (*mut u8, usize, u64, bool);
 
 /// Checks an object and frees it.
@@ -144,14 +148,15 @@ fn bury(cache: Option<&KmemCache>, (at, size, token, of_cache): Live) {
     unsafe {
         check(at, size, size, token);
         match (cache, NonNull::new(at)) {
-            // What an object of `slob` belongs to only its cache knows.
+            // Only its cache can find the owner of an object of `slob`.
             (Some(cache), Some(at)) if of_cache && (token % 2 == 0 || cache.engine() == Engine::Slob) => cache.free(at),
             _ => ashlar::kfree(at),
         }
     }
 }
 
-/// A program's life on a small heap: caches and kmalloc, some of which may be refused; nothing stays behind.
+/// Runs a program on a small heap, with a cache and kmalloc, where allocations may fail; checks
+/// that no memory is lost.
 fn life(steps: usize) {
     let cache = KmemCache::create("arena", 200, &CacheArgs::default()).ok();
     let mut rng = Rng::new(11);
@@ -168,7 +173,7 @@ fn life(steps: usize) {
                 }
             };
             if !at.is_null() {
-                // SAFETY: fresh.
+                // SAFETY: memory that was just allocated.
                 unsafe { fill(at, size, step as u64) };
                 live.push((at, size, step as u64, of_cache.is_some()));
             }
@@ -191,19 +196,20 @@ fn life(steps: usize) {
     assert_eq!(zone.free, zone.free.max(zone.dirty), "{zone:?}");
 }
 
-/// The engines that have something of their own in an arena, or all.
+/// The engines that use an arena in their own way, or all.
 const SOME: &[&str] = &["ashlar", "slab", "slob", "slob-seg", "slob-cache"];
 fn all() -> Vec<&'static str> {
     ashlar::Engine::ALL.iter().map(|engine| engine.id()).collect()
 }
 
-/// Sets the process's engine; before the start.
+/// Sets the engine of the process, before the start.
 fn choose(engine: &str) {
     ashlar::configure(&format!("engine={engine}")).expect("before the start");
 }
 
-/// Tenths of an arena that objects of one size should be able to fill. A page of `slob` holds 31 of kmalloc's objects of 64 bytes: they
-/// are aligned to their size and have 8 bytes before them, so that every other place is lost.
+/// Returns the tenths of an arena that objects of one size must be able to fill. A page of `slob`
+/// holds 31 of kmalloc's objects of 64 bytes. They are aligned to their size and have 8 bytes
+/// before them, so every other place is lost.
 fn tenths(engine: &str) -> usize {
     if engine == "slob" { 3 } else { 4 }
 }
@@ -212,7 +218,7 @@ fn lives_in(test: &str, engine: &str, bytes: usize, page_size: usize, skew: usiz
     let role = format!("{test} {engine} {bytes} {page_size} {skew}");
     let outcome = child(test, &role, &[], || {
         choose(engine);
-        // SAFETY: leaked, zeroed memory that nobody else knows.
+        // SAFETY: leaked, zeroed memory with no other user.
         let arena = unsafe { ArenaSource::with_page_size(arena(bytes, skew), bytes, page_size) };
         let source = Strict::new(arena, page_size, Duration::ZERO);
         assert_eq!(ashlar::start_on(source), Ok(true));
@@ -224,7 +230,7 @@ fn lives_in(test: &str, engine: &str, bytes: usize, page_size: usize, skew: usiz
         tell("metadata", ashlar::metadata_bytes());
         for size in [64, 1000, 8192, 20_000, 64] {
             let counts = [exhaust(size), exhaust(size)];
-            // Much of an arena can be had as objects, and the second time as many as the first.
+            // Objects fill much of the arena, and the second time as much as the first.
             let least = bytes * tenths(engine) / 10;
             assert!(counts[0] * size >= least, "only {counts:?} objects of {size} bytes in {bytes}");
             assert!(counts[1] * 10 >= counts[0] * 9, "{counts:?} objects of {size} bytes");
@@ -250,18 +256,18 @@ fn arenas_need_not_be_aligned() {
     all().iter().for_each(|engine| lives_in("arenas_need_not_be_aligned", engine, MIB + 12_345, 4096, 777));
 }
 
-/// A thread that moves to a CPU without an area, on an arena every CPU but the first, works without sheaves and barns;
-/// what they hold must not be lost to it.
+/// A thread on a CPU without an area (on an arena every CPU but the first) works without sheaves
+/// and barns. It must still be able to use their objects.
 #[test]
 fn a_cpu_without_an_area_gets_what_barns_hold() {
     let outcome = child("a_cpu_without_an_area_gets_what_barns_hold", "barns", &[], || {
-        // SAFETY: leaked, zeroed memory that nobody else knows.
+        // SAFETY: leaked, zeroed memory with no other user.
         let source = Box::leak(Box::new(unsafe { ArenaSource::new(arena(MIB, 0), MIB) }));
         assert_eq!(ashlar::start_on(source), Ok(true));
         let with_area = exhaust(64);
         ashlar::testing::limit_cpus(0);
         let without = exhaust(64);
-        // Two sheaves of the first CPU stay where they are.
+        // Two sheaves of the first CPU stay in its slots.
         assert!(without + 2 * ashlar::MAX_SHEAF_CAPACITY >= with_area, "{without} objects after {with_area}");
     });
     if let Some(child) = outcome {
@@ -273,15 +279,15 @@ fn a_cpu_without_an_area_gets_what_barns_hold() {
 fn system_pages_of_every_size_work() {
     for page_size in [4096, 16_384, 65_536] {
         for &engine in SOME {
-            // A search of `slob` takes its time.
+            // Searches of `slob` are slow.
             let size = if engine == "slob" { 4 * MIB } else { 16 * MIB };
             lives_in("system_pages_of_every_size_work", engine, size, page_size, 24);
         }
     }
 }
 
-/// Free pages of slabs that are in use go back too, whole system pages, and whether the source takes them or not every object is there
-/// and comes back once.
+/// Free pages of slabs in use are returned too, as whole system pages. Whether the source takes
+/// them or not, every object exists and is freed once.
 #[test]
 fn pages_of_slabs_in_use_go_back_as_the_system_has_them() {
     const SIZE: usize = 1000;
@@ -289,7 +295,7 @@ fn pages_of_slabs_in_use_go_back_as_the_system_has_them() {
     for (page_size, zeroes) in [(4096, true), (16_384, true), (65_536, true), (4096, false)] {
         let outcome = child(test, &format!("{page_size} {zeroes}"), &[], || {
             ashlar::configure("reaper=off,max_order=5,min_order=5").expect("before the start");
-            // SAFETY: leaked, zeroed memory that nobody else knows.
+            // SAFETY: leaked, zeroed memory with no other user.
             let arena = unsafe { ArenaSource::with_page_size(arena(32 * MIB, 24), 32 * MIB, page_size) };
             let source = Strict::new(arena, page_size, Duration::ZERO);
             source.zeroes.store(zeroes, Ordering::Relaxed);
@@ -297,13 +303,13 @@ fn pages_of_slabs_in_use_go_back_as_the_system_has_them() {
             let cache = KmemCache::create("sparse", SIZE, &CacheArgs::default()).expect("a cache");
             let take = |token| {
                 let object = cache.alloc().expect("memory").as_ptr();
-                // SAFETY: fresh.
+                // SAFETY: memory that was just allocated.
                 unsafe { fill(object, SIZE, token) };
                 (object, SIZE, token, true)
             };
             let mut live: Vec<Live> = (0..10_000).map(take).collect();
             for round in 0..3 {
-                // Every 150th stays, and with it its slab.
+                // Keep every 150th, and with it its slab.
                 let (kept, freed): (Vec<Live>, Vec<Live>) = live.into_iter().partition(|live| live.2 % 150 == round);
                 freed.into_iter().for_each(|object| bury(Some(&cache), object));
                 let before = source.released.load(Ordering::Relaxed);
@@ -326,12 +332,13 @@ fn pages_of_slabs_in_use_go_back_as_the_system_has_them() {
     }
 }
 
-/// What the reaper is about to give back is free memory that nobody finds: who finds no other waits for it.
+/// Memory that the reaper is returning is free memory that no thread finds. A thread that finds no
+/// other memory waits for it.
 #[test]
 fn memory_that_is_being_given_back_is_waited_for() {
     let outcome = child("memory_that_is_being_given_back_is_waited_for", "waits", &[], || {
         ashlar::configure("reaper=off").expect("before the start");
-        // SAFETY: leaked, zeroed memory that nobody else knows.
+        // SAFETY: leaked, zeroed memory with no other user.
         let arena = unsafe { ArenaSource::new(arena(4 * MIB, 0), 4 * MIB) };
         let source = Strict::new(arena, 4096, Duration::from_millis(5));
         assert_eq!(ashlar::start_on(source), Ok(true));
@@ -341,7 +348,7 @@ fn memory_that_is_being_given_back_is_waited_for() {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     ashlar::reap();
-                    // As the background thread: a round, then a pause.
+                    // A round, then a pause, as in the background thread.
                     std::thread::sleep(Duration::from_millis(100));
                 }
             });
@@ -362,22 +369,22 @@ fn memory_that_is_being_given_back_is_waited_for() {
     }
 }
 
-/// When all free memory is in stores and several threads find none at once, one of them asks for it; the others wait for what that
-/// brings, and nobody is refused.
+/// All free memory is in stores, and several threads find none at the same time. One of them asks
+/// for it; the others wait for the result, and none is refused.
 #[test]
 fn who_is_not_the_first_to_ask_for_memory_waits_for_the_first() {
     const THREADS: usize = 4;
     let test = "who_is_not_the_first_to_ask_for_memory_waits_for_the_first";
     for engine in ["ashlar", "slab", "slub-bulk"] {
         let outcome = child(test, &format!("{test} {engine}"), &[("ASHLAR_OPTIONS", "reaper=off")], || {
-            // SAFETY: leaked, zeroed memory that nobody else knows.
+            // SAFETY: leaked, zeroed memory with no other user.
             let source = Box::leak(Box::new(unsafe { ArenaSource::new(arena(4 * MIB, 0), 4 * MIB) }));
             choose(engine);
             assert_eq!(ashlar::start_on(source), Ok(true));
             exhaust(1024);
             let most = exhaust(4096);
             for round in 0..200 {
-                // All of it goes to the stores of another size.
+                // All memory goes to the stores of another size.
                 exhaust(1024);
                 let start = std::sync::Barrier::new(THREADS);
                 let each = most * 9 / 10 / THREADS;
@@ -403,12 +410,13 @@ fn who_is_not_the_first_to_ask_for_memory_waits_for_the_first() {
     }
 }
 
-/// Runs a life on an arena whose n-th request for memory, and all later ones, fail; the requests made.
+/// Runs a life on an arena where the n-th request for memory and all later ones fail. Returns the
+/// number of requests.
 fn fails_at(test: &str, engine: &str, n: usize) -> Option<usize> {
     let steps = if engine == "slob" { 4000 } else { 20_000 };
     let outcome = child(test, &format!("{test} {engine} {n}"), &[], || {
         choose(engine);
-        // SAFETY: leaked, zeroed memory that nobody else knows.
+        // SAFETY: leaked, zeroed memory with no other user.
         let source = Box::leak(Box::new(unsafe { ArenaSource::new(arena(8 * MIB, 0), 8 * MIB) }));
         source.fail_from(n);
         let started = ashlar::start_on(source).expect("the first start");
@@ -420,7 +428,7 @@ fn fails_at(test: &str, engine: &str, n: usize) -> Option<usize> {
         }
         life(steps);
         tell("requests", source.requests());
-        // Memory comes back: what was refused must not have broken anything.
+        // Memory is available again, and the refusals must not have broken anything.
         source.fail_from(usize::MAX);
         if started {
             assert!(exhaust(64) * 64 > tenths(engine) * MIB, "the arena cannot be used after a refusal");
@@ -434,7 +442,7 @@ fn fails_at(test: &str, engine: &str, n: usize) -> Option<usize> {
 fn any_request_for_memory_may_fail() {
     let test = "any_request_for_memory_may_fail";
     for engine in SOME {
-        // One run in which nothing fails says how many requests there are; each of them fails once.
+        // One run without failures counts the requests; then each of them fails once.
         let Some(requests) = fails_at(test, engine, usize::MAX) else {
             (0..MOST).for_each(|n| _ = fails_at(test, engine, n));
             continue;
@@ -446,5 +454,5 @@ fn any_request_for_memory_may_fail() {
     }
 }
 
-/// More requests than the test can try one by one would mean that it tests something else than it says.
+/// Most requests that the test tries one by one. More would mean that it tests something else.
 const MOST: usize = 150;

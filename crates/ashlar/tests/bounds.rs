@@ -1,5 +1,5 @@
-//! What `slob-seg` and `slob-cache` promise: a bound on the instructions of a call, whatever the heap looks like, and a bound
-//! on the memory for so many live bytes, whatever the program does.
+//! The bounds of `slob-seg` and `slob-cache`: the instructions of a call on any heap, and the
+//! memory for a number of live bytes in any program.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -11,12 +11,14 @@ use common::{Rng, child, step::stepped, tell};
 
 const ENGINES: [&str; 2] = ["slob-seg", "slob-cache"];
 
-/// Instructions of a call that the lists serve, those of the caller's few and the step counter's own among them.
+/// Most instructions of a call that the lists serve, including a few of the caller and of the step
+/// counter.
 const LISTS: usize = 300;
-/// Instructions of a call that takes a page from the zone, or gives one back.
+/// Most instructions of a call that takes a page from the zone, or returns one.
 const PAGES: usize = 900;
 
-/// Instructions of `operation`, and whether it took a zone lock.
+/// Returns the result and the number of instructions of `operation`, and whether it took a zone
+/// lock.
 fn measured<R>(operation: impl FnOnce() -> R) -> (R, usize, bool) {
     let zone_locks = || ashlar::total_counts().zone_locks;
     let before = zone_locks();
@@ -25,7 +27,7 @@ fn measured<R>(operation: impl FnOnce() -> R) -> (R, usize, bool) {
     (result, count, zone_locks() != before)
 }
 
-/// Most instructions seen, of calls that the lists served and of those that went to the zone.
+/// Most instructions seen in calls that the lists served and in calls that went to the zone.
 #[derive(Default)]
 struct Worst {
     lists: usize,
@@ -39,7 +41,7 @@ impl Worst {
     }
 }
 
-/// Takes objects and gives them back, one call at a time, and keeps the worst of each.
+/// Allocates and frees objects, one call at a time, and records the worst of each.
 struct Calls {
     cache: KmemCache,
     alloc: Worst,
@@ -48,11 +50,11 @@ struct Calls {
     counted: bool,
 }
 
-/// A live object, and whether it is one of the cache.
+/// A live object, and whether it is of the cache.
 type Object = (*mut u8, bool);
 
 impl Calls {
-    /// By `kmalloc`, or from the cache for size 0.
+    /// Allocates by `kmalloc`, or from the cache if the size is 0.
     fn alloc(&mut self, size: usize) -> Object {
         let cache = &self.cache;
         let of_cache = || cache.alloc().map_or(core::ptr::null_mut(), NonNull::as_ptr);
@@ -76,9 +78,9 @@ impl Calls {
     }
 }
 
-/// Heaps of three sizes, four hundred times as large as each other, freed at random so that every page has holes; then single
-/// calls: those that find an object, that take the last of a page, that open a page, that make a full page one with room, and that
-/// give a page back.
+/// Builds heaps of three sizes, each 400 times as large as the one before, and frees at random, so
+/// that every page has holes. Then measures single calls. They find an object, take the last of a
+/// page, open a page, free to a full page, or return a page.
 fn on_fragmented_heaps() {
     let mut rng = Rng::new(5);
     let cache = KmemCache::create("bounds", 300, &CacheArgs::default()).expect("a cache");
@@ -107,7 +109,7 @@ fn on_fragmented_heaps() {
         for (name, worst) in [("alloc", &calls.alloc), ("free", &calls.free)] {
             tell(&format!("{live} live, {name}"), format_args!("lists {} pages {}", worst.lists, worst.pages));
             assert!(worst.lists > 20 && worst.lists <= LISTS, "{name}, {live} live: {} instructions", worst.lists);
-            // What goes to the zone was seen, and what it took.
+            // Calls that went to the zone were seen, and kept their bound.
             assert!(worst.pages > worst.lists, "{name}, {live} live: no page");
             assert!(worst.pages <= PAGES, "{name} with a page, {live} live: {} instructions", worst.pages);
         }
@@ -126,20 +128,21 @@ fn no_call_takes_more_instructions_on_a_larger_heap() {
     }
 }
 
-/// A page.
+/// Bytes of a page.
 const PAGE: usize = 4096;
-/// Bytes that the program has live at most.
+/// Most bytes that the program has live.
 const LIVE: usize = 1 << 20;
 
-/// Bytes in pages of kmalloc's caches.
+/// Returns the bytes in pages of kmalloc's caches.
 fn footprint() -> usize {
     let mut bytes = 0;
     ashlar::for_each_cache(|cache| bytes += cache.usage.slabs * PAGE);
     bytes
 }
 
-/// Robson's adversary: fills the memory with objects of one size, frees all but one of each page, and goes on to the next size,
-/// so that the pages of every size stay. Of each class it asks for the smallest size, which wastes most.
+/// Robson's adversary: fills the memory with objects of one size, frees all but one of each page,
+/// and goes on to the next size. So the pages of every size stay in use. It asks for the smallest
+/// size of each class, which wastes most.
 fn adversary() {
     let (mut kept, mut live) = (Vec::<(*mut u8, usize)>::new(), 0);
     let (mut most, mut classes, mut rounding) = (0, 0, 1.0f64);
@@ -155,7 +158,8 @@ fn adversary() {
             round.push(at);
             live += size;
         }
-        // No page is opened while another has room: so, when the last was opened, all others were full of live objects.
+        // No page is opened while another one has room. So when the last page was opened, all
+        // others were full of live objects.
         let bound = classes as f64 * (rounding * LIVE as f64 + PAGE as f64);
         most = most.max(footprint());
         assert!(most as f64 <= bound, "{most} bytes in pages, for {LIVE} live: more than {bound}");
@@ -185,7 +189,7 @@ fn adversary() {
         // SAFETY: live, freed once.
         unsafe { ashlar::kfree(at) };
     }
-    // One empty page of each class is kept, and no more.
+    // At most one empty page of each class is kept.
     assert!(footprint() <= classes as usize * PAGE, "{} bytes stay", footprint());
 }
 

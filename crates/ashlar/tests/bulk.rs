@@ -8,16 +8,17 @@ use std::collections::HashSet;
 use ashlar::{ArenaSource, CacheArgs, Engine, KmemCache};
 use common::{child, cpus, pin};
 
-/// Starts on an arena of so many bytes.
+/// Starts on an arena of the given number of bytes.
 fn start(bytes: usize) {
     let memory = NonNull::new(vec![0u8; bytes].leak().as_mut_ptr()).expect("not null");
-    // SAFETY: leaked, zeroed memory that nobody else knows.
+    // SAFETY: leaked, zeroed memory with no other user.
     let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, bytes) }));
     assert_eq!(ashlar::start_on(source), Ok(true));
 }
 
-/// Memory ends at each object of calls of every length up to more than a sheaf holds: with `free` pages left and a page for each
-/// object, a call for `count` objects fills the slice if `count <= free`, and takes nothing otherwise.
+/// Memory ends at each object of calls of every length, up to more than a sheaf holds. There are
+/// `free` pages left and a page for each object. A call for `count` objects fills the slice if
+/// `count <= free`, and takes nothing otherwise.
 #[test]
 fn memory_may_end_at_every_object() {
     const MOST: usize = 70;
@@ -35,12 +36,12 @@ fn memory_may_end_at_every_object() {
             for count in 0..=MOST {
                 for free in 0..=count {
                     let rest = live.split_off(live.len() - free);
-                    // SAFETY: live, and forgotten.
+                    // SAFETY: live, each freed once.
                     unsafe { cache.free_bulk(&rest) };
                     let mut out = vec![core::ptr::null_mut(); count];
                     let filled = cache.alloc_bulk(&mut out);
                     assert_eq!(filled, free == count, "{count} objects, {free} pages");
-                    // What was refused is all there.
+                    // After a refusal, all objects can still be allocated.
                     let again =
                         if filled { out } else { core::iter::from_fn(|| cache.alloc()).map(NonNull::as_ptr).collect() };
                     live.extend(again);
@@ -49,7 +50,7 @@ fn memory_may_end_at_every_object() {
                     assert_eq!(now, all, "{count} objects, {free} pages");
                 }
             }
-            // SAFETY: live, and forgotten.
+            // SAFETY: live, each freed once.
             unsafe { cache.free_bulk(&live) };
             cache.destroy().map_err(|(_, error)| error).expect("empty");
         });
@@ -59,7 +60,8 @@ fn memory_may_end_at_every_object() {
     }
 }
 
-/// A bulk free of objects of the CPU slab puts them back on the CPU's freelist, where the next allocations find them at once.
+/// A bulk free of objects of the CPU slab returns them to the CPU's freelist, where the next
+/// allocations find them at once.
 #[test]
 fn objects_of_the_cpu_slab_go_back_to_its_freelist() {
     let test = "objects_of_the_cpu_slab_go_back_to_its_freelist";
@@ -97,8 +99,8 @@ fn objects_of_the_cpu_slab_go_back_to_its_freelist() {
     }
 }
 
-/// On an arena whose memory is taken but for so many pieces: bulk allocations of every length either fill the slice or take
-/// nothing, and what was live before is as it was.
+/// On an arena with a few free pieces left, bulk allocations of every length either fill the slice
+/// or take nothing. Objects that were live before are unchanged.
 #[test]
 fn calls_of_every_length_fill_the_slice_or_take_nothing() {
     const PIECE: usize = 70_000;

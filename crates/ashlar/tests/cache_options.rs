@@ -1,5 +1,6 @@
-//! Options of single caches (`cache.NAME.KEY=VALUE`): they reach the caches of their name, kmalloc's and malloc's among them, and no
-//! others; they win over what the program asks for; what a cache cannot have is said and left out.
+//! Options of single caches (`cache.NAME.KEY=VALUE`). They apply to the caches of that name,
+//! including kmalloc's and malloc's, and to no others. They override the program's arguments. An
+//! option that a cache cannot have is reported and ignored.
 
 mod common;
 
@@ -12,7 +13,7 @@ fn create(name: &str, args: &CacheArgs) -> KmemCache {
     KmemCache::create(name, 200, args).expect("a cache")
 }
 
-/// What a cache of the library's own looks like.
+/// Returns the figures of one of the library's own caches.
 fn info(name: &str) -> CacheInfo {
     let mut found = None;
     ashlar::for_each_cache(|info| {
@@ -29,14 +30,14 @@ fn aliases() -> Vec<String> {
     names
 }
 
-/// Runs `body` in a child with these options; what it said on standard error.
+/// Runs `body` in a child with these options, and returns the allocator's lines on standard error.
 #[track_caller]
 fn under(test: &str, options: &str, body: impl FnOnce()) -> String {
     let role = format!("{test} {options}");
     child(test, &role, &[("ASHLAR_OPTIONS", options)], body).map_or(String::new(), |outcome| outcome.succeeded().stderr)
 }
 
-/// What the allocator says on standard error.
+/// Returns the allocator's lines on standard error.
 fn said(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| line.starts_with("ashlar: ")).collect()
 }
@@ -47,7 +48,7 @@ fn caches_have_the_options_of_their_name_and_the_librarys_own_do_too() {
                    cache.malloc-64.sheaf_capacity=0,cache.malloc-2*.max_order=9,cache.malloc-28672.min_objects=40,\
                    cache.net.core skb.sheaf_capacity=9,cache.net.*.min_partial=77,cache.net.core skb.remote_node_defrag_ratio=35";
     let stderr = under("caches_have_the_options_of_their_name_and_the_librarys_own_do_too", options, || {
-        // The options were read once: the environment is the program's.
+        // The options have been read once, so the program may change its environment.
         ashlar::mode();
         // SAFETY: one thread.
         unsafe { std::env::set_var("ASHLAR_OPTIONS", "cache.late.min_partial=3") };
@@ -64,7 +65,7 @@ fn caches_have_the_options_of_their_name_and_the_librarys_own_do_too() {
         assert_eq!(values.map(|which| tuned.tunable(which)), [Some(9), Some(77), Some(35)]);
         let late = create("late", &DEFAULT);
         assert_eq!(values.map(|which| late.tunable(which)), [Some(20), Some(5), Some(0)]);
-        // Tunables stay tunable.
+        // A cache with options can still be tuned.
         tuned.set_tunable(Tunable::SheafCapacity, 30).expect("in range");
         assert_eq!(tuned.info().sheaf_capacity, 30);
         // SAFETY: allocated above, freed once, by the right functions.
@@ -89,12 +90,12 @@ fn the_user_wins_over_the_program_and_the_environment_over_the_call() {
         let values = [Tunable::MinPartial, Tunable::SheafCapacity, Tunable::RemoteNodeDefragRatio];
         assert_eq!(values.map(|which| a.tunable(which)), [Some(8), Some(11), Some(9)]);
         assert_eq!(create("other", &DEFAULT).tunable(Tunable::MinPartial), Some(1));
-        // The other limit of orders follows, the program's and the process's.
+        // The other limit of orders is adapted, for the program's and the process's options.
         let b = CacheArgs { min_order: Some(2), ..DEFAULT };
         assert_eq!((create("b", &b).info().order, create("unnamed", &b).info().order), (0, 2));
         let c = CacheArgs { max_order: Some(1), ..DEFAULT };
         assert_eq!(create("c", &c).info().order, 4);
-        // What is wrong in the program is wrong whatever the user wants.
+        // An invalid argument of the program stays an error, whatever the options are.
         let wrong = CacheArgs { min_partial: Some(1 << 21), ..DEFAULT };
         assert!(KmemCache::create("a", 200, &wrong).is_err());
 
@@ -211,7 +212,7 @@ fn kmalloc_and_malloc_work_with_any_options_for_their_caches_in_every_engine() {
                     }
                     for (both, size, round) in held.split_off(held.len() / 2) {
                         for (at, token) in both.into_iter().zip([round, !round]) {
-                            // SAFETY: ours, written above.
+                            // SAFETY: live, and written above.
                             unsafe { common::check(at, size, size, token ^ size as u64) };
                         }
                         // SAFETY: live, freed once, each by its own function.

@@ -1,6 +1,6 @@
-//! Programs that would be unsound do not compile: each file of `compile_fail` is one, with what the
-//! compiler says beside it. `TRYBUILD=overwrite` writes that anew after a change of the compiler's
-//! words.
+//! Programs that would be unsound do not compile: each file of `compile_fail` is one, with the
+//! compiler's messages beside it. `TRYBUILD=overwrite` rewrites these after a change of the
+//! compiler.
 
 #[test]
 fn unsound_programs_do_not_compile() {

@@ -1,5 +1,5 @@
-//! Taking sheaves away from other CPUs: by membarrier, by affinity where that is refused, and not at all where
-//! both are.
+//! Drains of other CPUs' sheaves: by membarrier, by affinity if membarrier is refused, and an error
+//! if both are refused.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn warm_every_cpu(cache: &KmemCache) {
         for cpu in cpus() {
             scope.spawn(move || {
                 assert!(pin(cpu));
-                // Each thread is alone on its CPU's sheaf long enough to leave it half full.
+                // 100 objects leave the sheaf about half full.
                 let objects: Vec<_> = (0..100).map(|_| cache.alloc().expect("memory")).collect();
                 // SAFETY: live, each freed once.
                 objects.into_iter().for_each(|object| unsafe { cache.free(object) });
@@ -31,7 +31,8 @@ fn warm_every_cpu(cache: &KmemCache) {
     assert_eq!(usage.live, 0);
 }
 
-/// Forbids system calls to this thread and those it starts, with EPERM; as a container's filter may do.
+/// Makes system calls of this thread and its children fail with EPERM, as a container's filter may
+/// do.
 fn refuse(calls: &[libc::c_long]) {
     let op = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     // Loads the number of the system call, the first word of seccomp_data.
@@ -93,7 +94,7 @@ fn drains_by_either_way_lose_nothing_of_busy_threads() {
                         while !stop.load(Ordering::Relaxed) {
                             let objects: Vec<_> = (0..70).map(|_| cache.alloc().expect("memory")).collect();
                             for object in &objects {
-                                // SAFETY: 64 bytes of ours.
+                                // SAFETY: 64 bytes that this thread allocated.
                                 unsafe { common::fill(object.as_ptr(), 64, thread) };
                             }
                             for object in objects {
@@ -198,7 +199,7 @@ fn a_cpu_beyond_the_reserved_areas_works_without_sheaves() {
 
 #[test]
 fn the_reaper_never_makes_a_cache_look_used() {
-    // While the reaper has a sheaf in its hands, its objects are neither cached nor in their slabs.
+    // While the reaper holds a sheaf, its objects are neither in a CPU's sheaf nor in their slabs.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -45,7 +45,7 @@ fn drained() {
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
                         let objects: Vec<_> = (0..150).map(|_| cache.alloc().expect("memory")).collect();
-                        // SAFETY: 64 bytes of ours each.
+                        // SAFETY: 64 bytes each that this thread allocated.
                         objects.iter().for_each(|object| unsafe { common::fill(object.as_ptr(), 64, thread) });
                         for object in objects {
                             // SAFETY: live, freed once.

@@ -57,7 +57,7 @@ fn grandchild(inherited: &[(*mut u8, usize)]) -> i32 {
         if at.is_null() {
             return 2;
         }
-        // SAFETY: fresh.
+        // SAFETY: memory that was just allocated.
         unsafe { fill(at, size, at as u64) };
     }
     for (at, size) in live.into_iter().zip(sizes) {
@@ -113,7 +113,7 @@ fn forks(count: usize) {
                 let live: Vec<(*mut u8, usize)> =
                     (0..50).map(|i| (i * 53 + round) % 5000 + 1).map(|size| (ashlar::kmalloc(size), size)).collect();
                 for (i, &(at, size)) in live.iter().enumerate() {
-                    // SAFETY: fresh.
+                    // SAFETY: memory that was just allocated.
                     unsafe { fill(at, size, i as u64) };
                 }
                 // By the C library, whose handlers were registered at load, and by the bare system

@@ -70,7 +70,7 @@ fn the_zone_grows_around_mappings_in_its_way_and_leaves_them_alone() {
                 let at = unsafe { libc::mmap(end as *mut _, bytes, access, flags, -1, 0) };
                 // With several nodes another one may have grown there.
                 if at != libc::MAP_FAILED {
-                    // SAFETY: fresh memory of the test's own.
+                    // SAFETY: fresh memory that the test mapped.
                     unsafe { at.cast::<u8>().write(77) };
                     foreign.push((at as usize, bytes));
                 }
@@ -85,7 +85,7 @@ fn the_zone_grows_around_mappings_in_its_way_and_leaves_them_alone() {
             }
             // The mapping between is the program's.
             for &(at, _) in &foreign {
-                // SAFETY: memory of the test's own.
+                // SAFETY: memory that the test mapped.
                 assert_eq!(unsafe { (at as *const u8).read() }, 77);
             }
             let mut sorted = all.clone();

@@ -1,4 +1,5 @@
-//! Which memory is asked for by huge pages, by the option and by what was allocated: the flag `hg` in the system's list of mappings.
+//! Which mappings get huge pages, by the option and by the kind of request. A mapping that asked
+//! for them has the flag `hg` in /proc/self/smaps.
 
 #![cfg(target_os = "linux")]
 
@@ -8,12 +9,12 @@ use common::{child, tell};
 use std::fs;
 use std::path::Path;
 
-/// More than the zone hands out: a mapping of its own.
+/// Larger than the zone allocates, so it gets a mapping of its own.
 const HUGE: usize = 40 << 20;
 /// Several blocks of the zone.
 const LARGE: usize = 16 << 20;
 
-/// Whether the mapping at `address` may have huge pages, by its flags.
+/// Returns whether the mapping at `address` has the flag `hg`.
 fn is_asked(address: *mut u8) -> bool {
     let mut inside = false;
     for line in fs::read_to_string("/proc/self/smaps").expect("a list of mappings").lines() {
@@ -30,14 +31,14 @@ fn is_asked(address: *mut u8) -> bool {
     panic!("no mapping with flags at {address:p}");
 }
 
-/// What a child with these options was given by huge pages, by the name of the request.
+/// Returns the names of the requests that got huge pages in a child with these options.
 fn asked(test: &str, options: &str) -> Option<String> {
     if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
         println!("no huge pages in this kernel: skipped");
         return None;
     }
     let child = child(test, test, &[("ASHLAR_OPTIONS", options)], || {
-        // SAFETY: live, freed once; a moved one lives on at its new address.
+        // SAFETY: live, and freed once; a moved object stays live at its new address.
         let grown = unsafe { ashlar::malloc::realloc(ashlar::malloc::malloc(HUGE), 2 * HUGE) };
         let all = [
             ("malloc", ashlar::malloc::malloc(HUGE)),
@@ -56,7 +57,7 @@ fn asked(test: &str, options: &str) -> Option<String> {
             }
         }
         tell("asked", names.trim());
-        // SAFETY: live, freed once; each function frees what the other family allocated.
+        // SAFETY: live, and freed once; each function frees memory that the other family allocated.
         all.into_iter().for_each(|(_, at)| unsafe { ashlar::malloc::free(at) });
     });
     child.map(|child| child.succeeded().told("asked").to_owned())

@@ -36,7 +36,7 @@ fn allocate(cache: &KmemCache) -> Vec<*mut u8> {
 
 fn free(cache: &KmemCache, objects: &[*mut u8]) {
     for &object in objects {
-        // SAFETY: live, and forgotten by the caller.
+        // SAFETY: live, and freed once: the caller passes it on.
         unsafe { cache.free(NonNull::new(object).expect("an object")) };
     }
 }

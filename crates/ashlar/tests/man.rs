@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
 
 #[test]
 fn the_page_of_options_has_every_key_and_no_other() {
-    let sources = read("crates/ashlar/src/options/mod.rs");
+    let sources = read("crates/ashlar/src/cache/settings/options.rs");
     let sources = sources.split("#[cfg(test)]").next().expect("code comes before its tests");
     let keys = sources.split_once("one of the keys ").expect("it lists its keys").1;
     let keys = keys.split(';').next().expect("the list ends").replace(['\\', '\n'], " ");
@@ -44,7 +44,7 @@ fn the_page_of_options_has_every_key_and_no_other() {
 
 #[test]
 fn the_page_of_options_has_every_key_of_a_single_cache() {
-    let sources = read("crates/ashlar/src/options/own.rs");
+    let sources = read("crates/ashlar/src/cache/settings/own.rs");
     let keys = sources.split_once("one of the keys ").expect("it lists its keys").1;
     let keys = keys.split('"').next().expect("the list ends").replace('\\', " ");
     let mut keys: Vec<&str> = keys.split([',', ' ', '\n']).filter(|key| !key.is_empty()).collect();

@@ -109,7 +109,7 @@ fn a_corrupt_freelist_among_others_takes_nothing_with_it() {
                 unsafe { cache.free(NonNull::new(at as *mut u8).expect("not null")) };
             }
             cache.shrink();
-            // SAFETY: not at all: free memory is written to.
+            // SAFETY: violated on purpose; free memory is written to.
             unsafe { (live[64 * slab + 30] as *mut u8).write_bytes(0x5a, 64) };
             let mut all: Vec<usize> = (0..2 * EIGHT_SLABS).map(|_| take(&cache).as_ptr() as usize).collect();
             let again = all.iter().filter(|at| live.contains(at)).count();
@@ -141,7 +141,7 @@ misuses! {
         let cache = cache();
         let [a, _b] = [take(&cache), take(&cache)];
         culprit(a.as_ptr() as usize);
-        // SAFETY: not at all; the second free is what is tested.
+        // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { cache.free(a); cache.free(a) };
         cache.shrink();
     };
@@ -149,7 +149,7 @@ misuses! {
         let cache = cache();
         let [a, b, _c] = [take(&cache), take(&cache), take(&cache)];
         culprit(a.as_ptr() as usize);
-        // SAFETY: not at all; the second free is what is tested.
+        // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { cache.free(a); cache.free(b); cache.free(a) };
         cache.shrink();
     };
@@ -160,7 +160,7 @@ misuses! {
         let cache = KmemCache::create(NAME, 64, &args).expect("a cache");
         let [a, _b] = [take(&cache), take(&cache)];
         culprit(a.as_ptr() as usize);
-        // SAFETY: not at all; the second free is what is tested.
+        // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { cache.free(a) };
         cache.shrink();
         // SAFETY: as above.
@@ -170,7 +170,7 @@ misuses! {
     freed_twice_by_kfree: "cache kmalloc-64: object {} was freed twice", || {
         let [a, _b] = [ashlar::kmalloc(64), ashlar::kmalloc(64)];
         culprit(a as usize);
-        // SAFETY: not at all; the second free is what is tested.
+        // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { ashlar::kfree(a); ashlar::kfree(a) };
         ashlar::reap();
     };
@@ -180,7 +180,7 @@ misuses! {
         assert!(cache.alloc_bulk(&mut objects));
         objects[7] = objects[3];
         culprit(objects[3] as usize);
-        // SAFETY: not at all; an object occurs twice.
+        // SAFETY: violated on purpose; an object occurs twice.
         unsafe { cache.free_bulk(&objects) };
         cache.shrink();
     };
@@ -188,7 +188,7 @@ misuses! {
         let cache = cache();
         let [a, b] = [take(&cache), take(&cache)].map(NonNull::as_ptr);
         culprit(b as usize);
-        // SAFETY: not at all; the second free, inside the bulk, is what is tested.
+        // SAFETY: violated on purpose; the second free, inside the bulk, is what is tested.
         unsafe {
             cache.free(NonNull::new_unchecked(b));
             cache.free_bulk(&[b, a]);
@@ -200,7 +200,7 @@ misuses! {
         let cache = cache();
         let object = take(&other);
         culprit(object.as_ptr() as usize);
-        // SAFETY: not at all; the object is not of this cache.
+        // SAFETY: violated on purpose; the object is of another cache.
         unsafe { cache.free(object) };
         cache.shrink();
     };
@@ -209,7 +209,7 @@ misuses! {
         let mut local = [0u64; 8];
         let address = core::hint::black_box(&raw mut local);
         culprit(address as usize);
-        // SAFETY: not at all; the memory is not the allocator's.
+        // SAFETY: violated on purpose; the memory is not the allocator's.
         unsafe { cache.free(NonNull::new(address.cast()).expect("not null")) };
         cache.shrink();
     };
@@ -217,7 +217,7 @@ misuses! {
         let cache = cache();
         let inside = take(&cache).as_ptr().wrapping_add(8);
         culprit(inside as usize);
-        // SAFETY: not at all; the pointer is into the middle of an object.
+        // SAFETY: violated on purpose; the pointer is into the middle of an object.
         unsafe { cache.free(NonNull::new(inside).expect("not null")) };
         cache.shrink();
     };
@@ -226,25 +226,25 @@ misuses! {
         let mut local = [0u64; 8];
         let address = core::hint::black_box(&raw mut local);
         culprit(address as usize);
-        // SAFETY: not at all; the memory is not the allocator's.
+        // SAFETY: violated on purpose; the memory is not the allocator's.
         unsafe { ashlar::kfree(address.cast()) };
     };
     kfree_inside_a_large_object: "kfree({}): not an address that was allocated here", || {
         let inside = ashlar::kmalloc(100_000).wrapping_add(8192);
         culprit(inside as usize);
-        // SAFETY: not at all; the pointer is into the middle of an object.
+        // SAFETY: violated on purpose; the pointer is into the middle of an object.
         unsafe { ashlar::kfree(inside) };
     };
     kfree_of_a_large_object_twice: "kfree({}): not an address that was allocated here", || {
         let large = ashlar::kmalloc(100_000);
         culprit(large as usize);
-        // SAFETY: not at all; the second free is what is tested.
+        // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { ashlar::kfree(large); ashlar::kfree(large) };
     };
     kfree_of_a_mapping_twice: "kfree({}): not an address that was allocated here", || {
         let large = ashlar::kmalloc(40 << 20);
         culprit(large as usize);
-        // SAFETY: not at all; the second free is what is tested.
+        // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { ashlar::kfree(large); ashlar::kfree(large) };
     };
     ksize_of_the_stack: "ksize({}): not an address that was allocated here", || {
@@ -252,7 +252,7 @@ misuses! {
         let local = [0u64; 8];
         let address = core::hint::black_box(&raw const local);
         culprit(address as usize);
-        // SAFETY: not at all; the memory is not the allocator's.
+        // SAFETY: violated on purpose; the memory is not the allocator's.
         assert_eq!(unsafe { ashlar::ksize(address.cast()) }, 0);
     };
     written_after_it_was_freed: "cache misuse: free link at {} is corrupt: written to after it was freed?", || {
@@ -264,7 +264,7 @@ misuses! {
         // The link of a free object of 64 bytes stands in its middle; a free block of `slob` has it at its start.
         let first_bytes = conformance::engine() == "slob";
         culprit(object.as_ptr() as usize + if first_bytes { 0 } else { 32 });
-        // SAFETY: not at all; the object is free.
+        // SAFETY: violated on purpose; the object is free.
         unsafe { object.as_ptr().cast::<[u64; 8]>().write([0x4141_4141_4141_4141; 8]) };
         take(&cache);
     };

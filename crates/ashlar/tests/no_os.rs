@@ -16,7 +16,7 @@ fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         let memory = NonNull::from(vec![0u8; ARENA].leak()).cast();
-        // SAFETY: leaked, zeroed memory that only this source knows.
+        // SAFETY: leaked, zeroed memory with no other user.
         let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, ARENA) }));
         assert_eq!(ashlar::start_on(source), Ok(true));
     });
@@ -58,7 +58,7 @@ fn caches_of_every_engine() {
         unsafe { cache.free_bulk(&bulk) };
         let mut reserve = cache.prefill_sheaf(10).expect("memory");
         let object = reserve.alloc().expect("there are ten");
-        // SAFETY: 40 bytes of ours, freed once.
+        // SAFETY: 40 bytes that were just allocated, freed once.
         unsafe {
             use_up(object, 40, 2);
             cache.free(object);

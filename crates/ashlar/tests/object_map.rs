@@ -44,7 +44,7 @@ fn exercise() {
             let size = 1 + rng.below(if turn % 100 == 0 { 100_000 } else { 2000 });
             let at = ashlar::malloc::malloc(size);
             assert!(!at.is_null());
-            // SAFETY: fresh.
+            // SAFETY: memory that was just allocated.
             unsafe { fill(at, size, turn) };
             live.push((at, size, turn));
         }

@@ -65,7 +65,7 @@ fn what_the_lists_hold_is_there_for_who_finds_the_arena_empty() {
         let outcome = child(test, &role, &[], || {
             ashlar::configure("min_partial=0,max_order=0").expect("before the start");
             let memory = vec![0u8; 4 * MIB].leak();
-            // SAFETY: leaked, zeroed memory that nobody else knows.
+            // SAFETY: leaked, zeroed memory with no other user.
             let source = unsafe { ArenaSource::new(NonNull::from(&mut memory[0]), 4 * MIB) };
             ashlar::start_on(Box::leak(Box::new(source))).expect("not started");
             let pages = || ashlar::zone_stats();

@@ -12,7 +12,7 @@ const LARGE: usize = 8 << 20;
 
 /// Whether this kernel knows the advice.
 fn is_known() -> bool {
-    // SAFETY: a mapping of our own, which stays.
+    // SAFETY: a new mapping, which is never unmapped.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let at = libc::mmap(core::ptr::null_mut(), 1 << 16, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);

@@ -89,7 +89,7 @@ fn what_waits_on_the_spare_is_had_when_memory_ends() {
             return println!("CPU 0 is not ours: nothing can wait on its spare");
         }
         let memory = NonNull::new(vec![0u8; BYTES].leak().as_mut_ptr()).expect("not null");
-        // SAFETY: leaked, zeroed memory that nobody else knows.
+        // SAFETY: leaked, zeroed memory with no other user.
         let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, BYTES) }));
         assert_eq!(ashlar::start_on(source), Ok(true));
         let cache = KmemCache::create("waiting", 256, &CacheArgs::default()).expect("a cache");

@@ -29,7 +29,7 @@ fn alloc(cache: &KmemCache, count: usize) -> Vec<NonNull<u8>> {
 }
 
 fn free(cache: &KmemCache, objects: impl IntoIterator<Item = NonNull<u8>>) {
-    // SAFETY: live, each freed once: the callers give them up.
+    // SAFETY: live, each freed once: the callers pass them on.
     objects.into_iter().for_each(|object| unsafe { cache.free(object) });
 }
 

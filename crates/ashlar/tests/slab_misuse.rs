@@ -19,7 +19,7 @@ fn alloc(cache: &KmemCache, count: usize) -> Vec<NonNull<u8>> {
 }
 
 fn free(cache: &KmemCache, objects: impl IntoIterator<Item = NonNull<u8>>) {
-    // SAFETY: live, each freed once: the callers give them up.
+    // SAFETY: live, each freed once: the callers pass them on.
     objects.into_iter().for_each(|object| unsafe { cache.free(object) });
 }
 
@@ -134,7 +134,7 @@ fn a_write_to_the_free_object_that_holds_the_indices_is_reported() {
         cache.shrink();
         free(&cache, [second]);
         cache.shrink();
-        // SAFETY: not at all; the object is free.
+        // SAFETY: violated on purpose; the object is free.
         unsafe { first.cast::<[u8; 64]>().write([0x41; 64]) };
         let more = alloc(&cache, 200);
         assert!(more.iter().all(|object| !live.contains(object) && *object != first && *object != second));

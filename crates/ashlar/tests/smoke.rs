@@ -1,6 +1,6 @@
-//! First contact: every size, from one thread, against a pattern.
+//! First test: allocates every size from one thread and checks the contents.
 
-/// Fills an object with a pattern that depends on its address, and checks it at free.
+/// Fills an object with a pattern that depends on its address; [`check`] compares it.
 fn fill(ptr: *mut u8, size: usize) {
     for i in 0..size {
         // SAFETY: the caller allocated `size` bytes at `ptr`.
@@ -16,7 +16,7 @@ fn check(ptr: *mut u8, size: usize) {
     }
 }
 
-/// The tests run one after the other: the second looks at the memory of the whole process.
+/// Serializes the tests, because the second one measures the memory of the whole process.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
@@ -67,10 +67,10 @@ fn many_rounds_reuse_the_same_memory() {
 fn sizes_that_are_powers_of_two_are_aligned_to_themselves() {
     let _alone = ALONE.lock();
     for align in (3..=25).map(|bits| 1usize << bits) {
-        // Something odd before each, so that alignment is no accident of the order.
+        // Allocate an odd size before each, so that alignment is not due to the order.
         let odd = ashlar::kmalloc(5 * align / 3 + 1);
         let found = [ashlar::kmalloc(align), ashlar::kzalloc(align), ashlar::kmalloc_on(align, ashlar::NodeId(0))];
-        // SAFETY: the old pointers are of kmalloc and used no more.
+        // SAFETY: the old pointers are from kmalloc and no longer used.
         let grown = [align / 2 + 1, align - 3].map(|less| unsafe { ashlar::krealloc(ashlar::kmalloc(less), align) });
         for ptr in found.into_iter().chain(grown) {
             assert!(!ptr.is_null());

@@ -21,7 +21,7 @@ fn cache() -> KmemCache {
 
 fn take(cache: &KmemCache, token: u64) -> (usize, u64) {
     let object = cache.alloc().expect("memory").as_ptr();
-    // SAFETY: fresh.
+    // SAFETY: memory that was just allocated.
     unsafe { fill(object, SIZE, token) };
     (object as usize, token)
 }
@@ -60,7 +60,7 @@ fn what_nine_of_ten_objects_leave_is_room_for_others() {
                 .map(|_| {
                     let object = ashlar::kmalloc(512);
                     assert!(!object.is_null());
-                    // SAFETY: fresh.
+                    // SAFETY: memory that was just allocated.
                     unsafe { object.write_bytes(5, 512) };
                     object
                 })
@@ -177,7 +177,7 @@ fn a_double_free_of_an_object_without_pages_is_reported() {
     let test = "a_double_free_of_an_object_without_pages_is_reported";
     let outcome = child(test, test, OPTIONS, || {
         let all: Vec<*mut u8> = (0..4000).map(|_| ashlar::malloc::malloc(SIZE)).collect();
-        // SAFETY: fresh.
+        // SAFETY: memory that was just allocated.
         all.iter().for_each(|&at| unsafe { at.write_bytes(7, SIZE) });
         for (at, &object) in all.iter().enumerate().filter(|(at, _)| at % 8 != 0) {
             assert!(at > 0);
@@ -188,7 +188,7 @@ fn a_double_free_of_an_object_without_pages_is_reported() {
         let gone =
             *all.iter().find(|&&object| common::resident(object, 1) == 0).expect("an object whose page went back");
         tell("address", format_args!("{gone:p}"));
-        // SAFETY: not at all; the second free is what is tested.
+        // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { ashlar::malloc::free(gone) };
     });
     let Some(child) = outcome else { return };

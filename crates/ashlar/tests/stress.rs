@@ -1,5 +1,5 @@
-//! Stress with an owner oracle, in every mode; see `common/stress.rs`. `ASHLAR_STRESS_SECONDS` makes the run in
-//! the default mode longer.
+//! Stress with an owner oracle, in every mode; see `common/stress.rs`. `ASHLAR_STRESS_SECONDS` sets
+//! the length of the run in the default mode.
 
 mod common;
 

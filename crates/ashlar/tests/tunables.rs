@@ -57,7 +57,7 @@ fn hammer(cache: &KmemCache, owners: &Owners, seed: u64, stop: &AtomicBool) {
         while mine.len() > 300 || (!mine.is_empty() && rng.below(40) != 0) {
             let object = mine.swap_remove(rng.below(mine.len()));
             owners.give(object);
-            // SAFETY: live and ours; freed once.
+            // SAFETY: live, and freed once by this thread.
             unsafe {
                 common::check(object.as_ptr(), SIZE, SIZE, seed);
                 cache.free(object);

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, Barrier, OnceLock};
 
-use ashlar::{Cache, CacheArgs, Constructed, Engine, MAX_CACHES};
+use ashlar::{Cache, CacheArgs, CacheBox, Constructed, Engine, LazyCache, MAX_CACHES};
 use common::{Child, child};
 
 /// Runs `body` in a child for every engine, protected either way, and hands what became of it to
@@ -291,4 +291,213 @@ fn a_cache_may_die_after_what_its_values_borrowed() {
     let text = String::from("declared after the cache, so it drops first");
     let borrow = cache.alloc(&text).expect("memory");
     assert_eq!(borrow.len(), text.len());
+}
+
+/// Counts the values of a test that exist.
+#[derive(Debug)]
+struct Counted(usize);
+
+static EXISTING: AtomicUsize = AtomicUsize::new(0);
+
+impl Counted {
+    fn new(value: usize) -> Counted {
+        EXISTING.fetch_add(1, Ordering::Relaxed);
+        Counted(value)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        EXISTING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Live objects of a cache, and the values that exist.
+fn alive(cache: &Cache<Counted>) -> (usize, usize) {
+    (cache.info().usage.live, EXISTING.load(Ordering::Relaxed))
+}
+
+#[test]
+fn bulk_makes_a_box_for_each_value() {
+    let body = || {
+        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let cache = Cache::<Counted>::with_args("counted", &args).expect("a cache");
+        for count in (0..100).chain([1000, 5000]) {
+            let mut boxes = Vec::new();
+            if count % 2 == 0 {
+                cache.alloc_bulk((0..count).map(Counted::new), &mut boxes).expect("memory");
+            } else {
+                // An iterator that does not know how many values are left.
+                cache
+                    .alloc_bulk((0..).map_while(|i| (i < count).then(|| Counted::new(i))), &mut boxes)
+                    .expect("memory");
+            }
+            assert!(boxes.iter().map(|one| one.0).eq(0..count));
+            assert_eq!(alive(&cache), (count, count));
+            cache.free_bulk(boxes.drain(count / 2..));
+            assert_eq!(alive(&cache), (count / 2, count / 2));
+            drop(boxes);
+            assert_eq!(alive(&cache), (0, 0));
+        }
+        let four = cache.alloc_array([1, 2, 3, 4].map(Counted::new)).expect("memory");
+        assert_eq!((four.each_ref().map(|one| one.0), alive(&cache)), ([1, 2, 3, 4], (4, 4)));
+        cache.free_bulk(four);
+        let many = cache.alloc_array(core::array::from_fn::<_, 300, _>(Counted::new)).expect("memory");
+        assert!(many.iter().map(|one| one.0).eq(0..300));
+        drop(many);
+        assert_eq!((cache.alloc_array([]).expect("nothing").len(), alive(&cache)), (0, (0, 0)));
+    };
+    each("bulk_makes_a_box_for_each_value", body, quiet);
+}
+
+/// Takes so many boxes and no more.
+struct UpTo<'c>(usize, Vec<CacheBox<'c, Counted>>);
+
+impl<'c> Extend<CacheBox<'c, Counted>> for UpTo<'c> {
+    fn extend<I: IntoIterator<Item = CacheBox<'c, Counted>>>(&mut self, boxes: I) {
+        let room = self.0 - self.1.len();
+        self.1.extend(boxes.into_iter().take(room));
+    }
+}
+
+#[test]
+fn bulk_loses_nothing_to_panics_and_picky_collections() {
+    let body = || {
+        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let cache = Cache::<Counted>::with_args("counted", &args).expect("a cache");
+        // The iterator panics amid a chunk: what was made is in the collection.
+        let mut boxes = Vec::new();
+        let made = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+            let values =
+                (0..100).map(|i| if i == 70 { std::panic::resume_unwind(Box::new("bang")) } else { Counted::new(i) });
+            cache.alloc_bulk(values, &mut boxes)
+        }));
+        assert!(made.is_err());
+        assert_eq!((boxes.len(), alive(&cache)), (70, (70, 70)));
+        cache.free_bulk(boxes);
+        assert_eq!(alive(&cache), (0, 0));
+
+        // The collection takes no more: values and objects that are left return.
+        for room in [0, 1, 31, 32, 33, 64, 99] {
+            let mut picky = UpTo(room, Vec::new());
+            let mut values = (0..100).map(Counted::new);
+            cache.alloc_bulk(values.by_ref(), &mut picky).expect("memory");
+            assert_eq!((picky.1.len(), alive(&cache)), (room, (room, room)));
+            assert_eq!(values.len(), 100 - room);
+        }
+
+        // A value that panics when it drops: its object and those before it return.
+        let bombs = Cache::<(Bomb, [u64; 9])>::with_args("bombs", &args).expect("a cache");
+        let mut boxes = Vec::new();
+        bombs.alloc_bulk((0..3).map(|i| (Bomb, [i; 9])), &mut boxes).expect("memory");
+        for left in [2, 1, 0] {
+            let one = boxes.pop();
+            assert!(std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| bombs.free_bulk(one))).is_err());
+            assert_eq!(bombs.info().usage.live, left);
+        }
+    };
+    each("bulk_loses_nothing_to_panics_and_picky_collections", body, quiet);
+}
+
+#[test]
+fn bulk_returns_each_box_to_its_own_cache() {
+    let body = || {
+        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let [one, two] = ["one", "two"].map(|name| Cache::<Counted>::with_args(name, &args).expect("a cache"));
+        let mut boxes = Vec::new();
+        for i in 0..500 {
+            boxes.push(if i % 3 == 0 { &one } else { &two }.alloc(Counted::new(i)).expect("memory"));
+        }
+        one.free_bulk(boxes);
+        assert_eq!((alive(&one), alive(&two)), ((0, 0), (0, 0)));
+    };
+    each("bulk_returns_each_box_to_its_own_cache", body, quiet);
+}
+
+#[test]
+fn bulk_hands_out_constructed_objects() {
+    let body = || {
+        let cache = Cache::<Twenty>::constructed("twenty").expect("a cache");
+        let mut boxes = Vec::new();
+        for count in [0, 1, 31, 32, 33, 1000] {
+            cache.get_bulk(count, &mut boxes).expect("memory");
+            assert_eq!((boxes.len(), cache.info().usage.live), (count, count));
+            assert!(boxes.iter().all(|one| one.0 == [20; 20]));
+            cache.free_bulk(boxes.drain(..));
+            assert_eq!(cache.info().usage.live, 0);
+        }
+        // As `get` does where the cache has no constructor.
+        let plain = Cache::<Twenty>::new("plain").expect("a cache");
+        let mut boxes = Vec::new();
+        plain.get_bulk(100, &mut boxes).expect("memory");
+        assert!(boxes.len() == 100 && boxes.iter().all(|one| one.0 == [20; 20]));
+    };
+    each("bulk_hands_out_constructed_objects", body, quiet);
+}
+
+#[test]
+#[expect(clippy::mutable_key_type, reason = "the order of boxes is that of their values")]
+fn a_box_shows_and_compares_as_its_value() {
+    let cache = Cache::<String>::new("shown").expect("a cache");
+    let [mut one, two] = cache.alloc_array(["one", "two"].map(String::from)).expect("memory");
+    assert_eq!((format!("{one}-{two:>5}"), format!("{one:?}")), ("one-  two".into(), "\"one\"".into()));
+    assert_eq!(format!("{one:p}"), format!("{:p}", &raw const *one));
+    assert!(one < two && one != two && one.cmp(&two).is_lt());
+    let by_name = std::collections::BTreeMap::from([(cache.alloc("key".into()).expect("memory"), 5)]);
+    assert_eq!(by_name.get(&String::from("key")), Some(&5));
+    AsMut::<String>::as_mut(&mut one).push('!');
+    assert_eq!(AsRef::<String>::as_ref(&one), "one!");
+    let set = std::collections::HashSet::from([one, two]);
+    assert!(set.contains(&String::from("one!")) && !set.contains(&String::from("one")));
+}
+
+static TWENTIES: LazyCache<Twenty> = LazyCache::constructed("lazy-twenties");
+static TEXTS: LazyCache<String> =
+    LazyCache::with_args("lazy-texts", CacheArgs { no_merge: true, ..CacheArgs::DEFAULT });
+
+#[test]
+fn a_static_cache_is_created_by_its_first_use() {
+    let body = || {
+        assert!(format!("{TEXTS:?}").contains("created: false"));
+        assert!(!names().contains(&"lazy-texts".to_string()));
+        let start = Barrier::new(4);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    for round in 0..200 {
+                        let text = TEXTS.alloc(format!("{thread} {round}")).expect("memory");
+                        let twenty = TWENTIES.get().expect("memory");
+                        assert!(**text == format!("{thread} {round}") && twenty.0 == [20; 20]);
+                    }
+                });
+            }
+        });
+        // All threads had one cache, whichever thread created it.
+        let lazy: Vec<String> = names().into_iter().filter(|name| name.starts_with("lazy-")).collect();
+        assert_eq!(lazy, ["lazy-texts", "lazy-twenties"]);
+        assert!(core::ptr::eq(TEXTS.cache().expect("there"), TEXTS.cache().expect("there")));
+        assert_eq!(TEXTS.cache().expect("there").info().usage.live, 0);
+    };
+    each("a_static_cache_is_created_by_its_first_use", body, quiet);
+}
+
+#[test]
+fn a_lazy_cache_that_drops_is_gone() {
+    let body = || {
+        drop(LazyCache::<[u64; 20]>::new("lazy"));
+        assert!(!names().contains(&"lazy".to_string()));
+        for _ in 0..100 {
+            let lazy = LazyCache::<[u64; 20]>::new("lazy");
+            assert_eq!(*lazy.alloc([7; 20]).expect("memory"), [7; 20]);
+            drop(lazy);
+            assert!(!names().iter().any(|name| name.starts_with("lazy")));
+        }
+        // A cache that cannot be created hands the value back, and says why.
+        let nameless = LazyCache::<u64>::new("");
+        assert_eq!(nameless.alloc(5).err(), Some(5));
+        assert_eq!(nameless.cache().err(), Some(ashlar::CreateError::Name));
+    };
+    each("a_lazy_cache_that_drops_is_gone", body, quiet);
 }

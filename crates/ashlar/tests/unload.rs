@@ -18,7 +18,7 @@ fn built() -> PathBuf {
     let folder = exe.ancestors().nth(2).expect("target/PROFILE/deps/program").to_owned();
     let profile = folder.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
     let out = Command::new(env!("CARGO"))
-        .args(["build", "--offline", "--package", "ashlar", "--example", "plugin", "--profile"])
+        .args(["build", "--offline", "--package", "ashlar-alloc", "--example", "plugin", "--profile"])
         .arg(if profile == "debug" { "dev" } else { profile })
         .arg("--target-dir")
         .arg(folder.parent().expect("target/PROFILE"))

@@ -128,6 +128,7 @@ macro_rules! is_ours {
 /// Lets derived forms serve calls themselves where the program replaces no form that they have to
 /// call. Start-up code, so it lies apart (see `layout.ld`).
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn look_for_replacements() {
     if is_ours!("_Znwm", "ashlar_own_new") {
         ashlar::malloc::open_derived_allocs();

@@ -15,7 +15,7 @@ use crate::{host, library, preload};
 pub(super) struct Malloc {
     pub(super) id: String,
     /// What is preloaded; none for the system's malloc.
-    pub(super) library: Option<PathBuf>,
+    pub(super) preload: Option<PathBuf>,
     pub(super) version: String,
     /// The value of `ASHLAR_OPTIONS`, for ashlar.
     pub(super) options: Option<String>,
@@ -40,10 +40,10 @@ const PEERS: [(&str, &[&str]); 5] = [
 pub(super) fn select(with: &[String], options: &str) -> Result<(Vec<Malloc>, Vec<String>), ToolError> {
     let ours = library::find()?;
     preload::list(&ours)?;
-    let system = Malloc { id: SYSTEM.to_owned(), library: None, version: host::c_library(), options: None };
+    let system = Malloc { id: SYSTEM.to_owned(), preload: None, version: host::c_library(), options: None };
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let options = (!options.is_empty()).then(|| options.to_owned());
-    let mut rows = vec![system, Malloc { id: ASHLAR.to_owned(), library: Some(ours), version, options }];
+    let mut rows = vec![system, Malloc { id: ASHLAR.to_owned(), preload: Some(ours), version, options }];
     let mut notes = Vec::new();
     let places = places();
     for word in with {
@@ -66,10 +66,10 @@ pub(super) fn select(with: &[String], options: &str) -> Result<(Vec<Malloc>, Vec
     }
     let mut distinct: Vec<Malloc> = Vec::new();
     for mut row in rows {
-        if distinct.iter().any(|other| other.library == row.library) {
+        if distinct.iter().any(|other| other.preload == row.preload) {
             continue;
         }
-        if let Some(library) = &row.library {
+        if let Some(library) = &row.preload {
             preload::list(library).map_err(|error| ToolError::option("--with", error))?;
         }
         row.id = unused_id(&row.id, &distinct);
@@ -122,7 +122,7 @@ fn named_by_path(word: &str) -> Result<Malloc, ToolError> {
 
 fn peer(id: &str, library: PathBuf) -> Malloc {
     let version = version(&library);
-    Malloc { id: id.to_owned(), library: Some(library), version, options: None }
+    Malloc { id: id.to_owned(), preload: Some(library), version, options: None }
 }
 
 /// Returns the directories that may hold peers: where the lab's script builds them, then those of the system.
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn rows_have_short_names_of_their_own() {
-        let row = |id: &str| Malloc { id: id.to_owned(), library: None, version: String::new(), options: None };
+        let row = |id: &str| Malloc { id: id.to_owned(), preload: None, version: String::new(), options: None };
         let rows = [row("jemalloc"), row("a-very-long-n")];
         assert_eq!(unused_id("jemalloc", &rows), "jemalloc#2");
         assert_eq!(unused_id("a-very-long-name", &rows), "a-very-long#2");

@@ -21,7 +21,7 @@ const SEEN: u32 = 5;
 /// A run under observation.
 #[derive(Debug)]
 pub(super) struct Probe {
-    library: PathBuf,
+    file: PathBuf,
     dir: PathBuf,
     main: i32,
     seen: HashMap<(i32, PathBuf), Seen>,
@@ -68,7 +68,7 @@ impl Probe {
             made => Some(made.map(|()| dir)),
         });
         let dir = made.unwrap_or_else(|| Err(ErrorKind::AlreadyExists.into()))?;
-        Ok(Self { library: library.to_owned(), dir, main: 0, seen: HashMap::new(), last: None })
+        Ok(Self { file: library.to_owned(), dir, main: 0, seen: HashMap::new(), last: None })
     }
 
     /// Has the linker write what it does.
@@ -95,7 +95,7 @@ impl Probe {
         let without = match fs::read(format!("/proc/{pid}/maps")) {
             // One that has ended has no mappings any more.
             Ok(maps) if maps.is_empty() => return,
-            Ok(maps) => !contains(&maps, self.library.as_os_str().as_encoded_bytes()),
+            Ok(maps) => !contains(&maps, self.file.as_os_str().as_encoded_bytes()),
             // The mappings of a program with the rights of another user are not shown.
             Err(error) => error.kind() == ErrorKind::PermissionDenied,
         };
@@ -118,7 +118,7 @@ impl Probe {
         let mut main = Bindings::default();
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            let bindings = Bindings::read(BufReader::new(File::open(&path)?), &self.library)?;
+            let bindings = Bindings::read(BufReader::new(File::open(&path)?), &self.file)?;
             found.processes += 1;
             found.served += usize::from(bindings.loaded && (bindings.served || bindings.other.is_none()));
             let is_main = path.extension().is_some_and(|pid| *pid == *self.main.to_string());

@@ -67,7 +67,7 @@ impl Program {
         command.stdin(self.input.open()?);
         fork_plainly(&mut command);
         command.env_remove("ASHLAR_STATS");
-        if let Some(library) = &malloc.library {
+        if let Some(library) = &malloc.preload {
             command.env("LD_PRELOAD", preload::list(library)?);
         }
         if let Some(options) = &malloc.options {

@@ -133,7 +133,7 @@ impl Course<'_> {
                 return Ok(());
             }
             let malloc = self.record.mallocs[at].malloc.clone();
-            let Some(library) = &malloc.library else { continue };
+            let Some(library) = &malloc.preload else { continue };
             self.bar.set_message(format!("probe of {}", malloc.id));
             let failed = |error: std::io::Error| ToolError::Failed(format!("cannot look at the program: {error}"));
             let mut probe = Probe::new(library).map_err(failed)?;

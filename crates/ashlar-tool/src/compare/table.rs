@@ -53,7 +53,7 @@ fn row_of_legend(row: &Row) -> String {
         let _ = write!(what, " [{options}]");
     }
     let what = shortened(&what, WIDTH - NAME - 22);
-    let place = malloc.library.as_ref().map(|path| {
+    let place = malloc.preload.as_ref().map(|path| {
         // The end of a path says more than its start.
         let path: Vec<char> = path.display().to_string().chars().collect();
         let room = WIDTH - NAME - what.chars().count() - 2;
@@ -152,7 +152,7 @@ mod tests {
     fn row(id: &str, runs: &[Usage]) -> Row {
         let malloc = Malloc {
             id: id.to_owned(),
-            library: (id != "system").then(|| format!("/a/{}/lib.so", "long/".repeat(30)).into()),
+            preload: (id != "system").then(|| format!("/a/{}/lib.so", "long/".repeat(30)).into()),
             version: "libtcmalloc-minimal4 2.10-1+".repeat(4),
             options: Some("decay=50,percpu=lock".to_owned()),
         };

@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn of(time: Interval, cpu: Interval, memory: Interval) -> String {
-        let malloc = Malloc { id: "ashlar".to_owned(), library: None, version: String::new(), options: None };
+        let malloc = Malloc { id: "ashlar".to_owned(), preload: None, version: String::new(), options: None };
         let changes = [(Metric::Elapsed, time), (Metric::Cpu, cpu), (Metric::Memory, memory)];
         let changes = Changes(changes.map(|(metric, of)| (metric, Change::Ratio(of))).to_vec());
         sentence(&Row { changes, ..Row::new(malloc) }, 10).unwrap()

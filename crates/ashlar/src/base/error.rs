@@ -1,8 +1,9 @@
-//! Small error enums. No strings are built here: the allocator never allocates to say what is wrong.
+//! The errors of the interface. They are small enums without strings of their own, because the
+//! allocator must not allocate to report an error.
 
 use core::fmt;
 
-/// Memory could not be had: the page source refused or the zone is full.
+/// Out of memory: the page source refused, or the zone is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocError;
 
@@ -14,7 +15,7 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// Why a cache could not be created. Source of the rules: `kmem_cache_create` of the kernel.
+/// The reason why a cache was not created. The rules are those of the kernel's `kmem_cache_create`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -22,13 +23,13 @@ pub enum CreateError {
     Name,
     /// The object size is 0 or larger than [`crate::MAX_OBJECT_SIZE`] bytes.
     Size,
-    /// The alignment is no power of two, or larger than a page.
+    /// The alignment is not a power of two, or is larger than a page.
     Align,
     /// An option is out of its range; the field names it and its allowed range.
     Option(&'static str),
     /// All cache slots are taken (see [`crate::MAX_CACHES`]).
     TooManyCaches,
-    /// No memory for the cache's own structures.
+    /// There is no memory for the cache's own structures.
     OutOfMemory,
 }
 
@@ -47,15 +48,16 @@ impl fmt::Display for CreateError {
 
 impl core::error::Error for CreateError {}
 
-/// Why a cache could not be destroyed; it stays usable.
+/// The reason why a cache was not destroyed. It stays usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestroyError {
-    /// So many objects are still allocated.
+    /// This number of objects is still allocated.
     LiveObjects(usize),
-    /// The per-CPU sheaves of other CPUs could not be drained (no membarrier, affinity refused).
+    /// The sheaves of other CPUs cannot be drained: there is no membarrier, and affinity is
+    /// refused.
     CannotDrain,
-    /// The cache belongs to kmalloc.
+    /// The cache is a built-in size class.
     BuiltIn,
 }
 
@@ -71,15 +73,15 @@ impl fmt::Display for DestroyError {
 
 impl core::error::Error for DestroyError {}
 
-/// Why there is no background thread; see [`crate::start_reaper`].
+/// The reason why there is no background thread; see [`crate::start_reaper`].
 #[cfg(feature = "os")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReaperError {
-    /// The option `reaper` allows no thread, or sections are not protected against other threads
-    /// (`percpu=emulate`).
+    /// The option `reaper` allows no thread, or per-CPU sections are not protected against other
+    /// threads (`percpu=emulate`).
     Off,
-    /// The system refused the thread, or the allocator has no memory. It may be tried again.
+    /// The system refused the thread, or the allocator has no memory. The caller may try again.
     Refused,
 }
 
@@ -96,7 +98,7 @@ impl fmt::Display for ReaperError {
 #[cfg(feature = "os")]
 impl core::error::Error for ReaperError {}
 
-/// Why the tunables of a cache could not be set; they are as they were.
+/// The reason why the tunables of a cache were not set. They are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TuneError {
@@ -104,7 +106,7 @@ pub enum TuneError {
     Engine(&'static str),
     /// A value is out of its range; the field names it and its allowed range.
     Range(&'static str),
-    /// No memory for larger arrays.
+    /// There is no memory for larger arrays.
     OutOfMemory,
 }
 

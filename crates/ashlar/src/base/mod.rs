@@ -1,19 +1,18 @@
-//! Layer 0, base: numbers, atomics and locks, errors, reports, and the system.
+//! Layer 0: numbers, atomics and locks, errors, reports, and the operating system.
 //!
-//! Knows nothing of pages, slabs or caches.
+//! Does not depend on pages, slabs or caches.
 //!
 //! * [`units`]: pages, orders, nodes, CPUs, and the sizes that all layers share.
-//! * [`sync`]: the only door to atomics and locks; loom stands behind it in models.
-//! * [`error`]: what the interface returns when something cannot be done.
+//! * [`sync`]: the only importer of atomics and locks; models replace them with loom's.
+//! * [`error`]: the errors that the interface returns.
 //! * [`report`]: lines on standard error, written without allocating.
-//! * [`source`]: `PageSource`, the seam to whatever gives address space and memory.
+//! * [`source`]: `PageSource`, the supplier of address space and memory.
 //! * `os`: the calls to Linux, and its page source.
-//! * [`background`]: work that is done now and then, by a thread or by calls of the program.
+//! * [`background`]: periodic work, done by a thread or by calls of the program.
 
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 pub(crate) mod background;
-/// Without an operating system there is neither thread nor clock: programs call [`crate::reap`]
-/// themselves.
+/// Without an operating system there is neither thread nor clock, so programs call [`crate::reap`].
 #[cfg(not(any(feature = "os", ashlar_loom)))]
 pub(crate) mod background {
     pub(crate) fn wake() {}

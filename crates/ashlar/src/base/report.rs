@@ -1,14 +1,14 @@
-//! Reports of invalid use: one line on standard error that names the cache and the address, then the end of
-//! the program. Built on the stack; nothing here allocates, locks, or unwinds.
+//! Reports invalid use: prints one line on standard error with the cache and the address, then ends
+//! the program. Lines are built on the stack. Nothing here allocates, locks, or unwinds.
 
 use core::fmt::{self, Write};
 
 use crate::base::sync::{AtomicU8, Ordering};
 
-/// Room of a line: that of the longest, which lists the keys of the options.
+/// Capacity of a line, for the longest one, which lists the keys of the options.
 const ROOM: usize = 512;
 
-/// A line under construction; what does not fit is cut off, at the end of a character.
+/// A line under construction. Text that does not fit is cut off at a character boundary.
 pub(crate) struct Line {
     bytes: [u8; ROOM],
     len: usize,
@@ -19,14 +19,16 @@ impl Line {
         Line { bytes: [0; ROOM], len: 0 }
     }
 
-    /// Prints it.
+    /// Prints the line.
     pub(crate) fn print(&mut self) {
         self.end();
         #[cfg(feature = "os")]
         crate::base::os::write_stderr(&self.bytes[..self.len]);
     }
 
-    /// Gives a line that was cut off its line feed, in place of the last character if there is no room.
+    /// Ends a line that was cut off with a line feed, which replaces the last character if the line
+    /// is full.
+    #[place(cold)]
     fn end(&mut self) {
         let cut = self.len > ROOM - 4 && self.bytes[self.len - 1] != b'\n';
         if !cut {
@@ -43,6 +45,7 @@ impl Line {
     }
 }
 
+#[place(cold)]
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.len() - self.len;
@@ -56,17 +59,20 @@ impl Write for Line {
     }
 }
 
-/// Prints `ashlar: ` and the arguments as one line. Not inlined: its callers should not have the line on their stack.
+/// Prints `ashlar: ` and the arguments as one line. Not inlined, to keep the line off the stack
+/// frames of its callers.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn warn(args: fmt::Arguments<'_>) {
     let mut line = Line::new();
     let _ = writeln!(line, "ashlar: {args}");
     line.print();
 }
 
-/// What stands in for the standard library in a library for programs of other languages: its panic handler, and the function that
-/// frames of an unoptimised `core` name for the case that a panic unwinds, which none does. Weak and hidden, since a program in Rust has one.
+/// Defines the panic handler of a library for programs in other languages, in place of the standard
+/// library. Also defines the unwinding function that an unoptimised `core` references, though no
+/// panic unwinds. That symbol is weak and hidden, because a program in Rust defines its own.
 #[cfg(feature = "os")]
 #[doc(hidden)]
 #[macro_export]
@@ -81,21 +87,22 @@ macro_rules! panic_handler {
     };
 }
 
-/// What a panic comes to there: `what` happened as a line on standard error, then the end of the program by SIGABRT.
+/// Handles a panic: prints `what` as a line on standard error, then ends the program by SIGABRT.
 #[cfg(feature = "os")]
 #[doc(hidden)]
 #[cold]
+#[place(cold)]
 pub fn panicked(what: &dyn fmt::Display) -> ! {
     warn(format_args!("{what}"));
     crate::base::os::abort()
 }
 
-/// What a report does after its line.
+/// The action of a report after its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnError {
-    /// Ends the program by SIGABRT: the default.
+    /// Ends the program by SIGABRT. The default.
     Abort,
-    /// Goes on; the operation is dropped and a corrupt slab is quarantined.
+    /// Continues. The operation is dropped, and a corrupt slab is quarantined.
     Quarantine,
 }
 
@@ -106,6 +113,7 @@ pub(crate) fn set_on_error(action: OnError) {
 }
 
 #[cold]
+#[place(cold)]
 fn fail(args: fmt::Arguments<'_>) {
     warn(args);
     if ON_ERROR.load(Ordering::Relaxed) == 0 {
@@ -114,54 +122,62 @@ fn fail(args: fmt::Arguments<'_>) {
 }
 
 #[cfg(feature = "os")]
+#[place(cold)]
 fn end() -> ! {
     crate::base::os::abort()
 }
 #[cfg(not(feature = "os"))]
+#[place(cold)]
 fn end() -> ! {
     panic!("ashlar: invalid use of the allocator")
 }
 
-/// The function `construct` of the type `what` takes objects of its own cache, each time it is
-/// called.
+/// Reports that `construct` of the type `what` allocates from its own cache on every call, and ends
+/// the program.
 #[cold]
 pub(crate) fn endless_construct(what: &str) -> ! {
     warn(format_args!("construct() of {what} calls itself without end, through its own cache"));
     end()
 }
 
-/// An object was freed that is free already.
+/// Reports a double free.
 #[cold]
+#[place(cold)]
 pub(crate) fn double_free(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: object {object:#x} was freed twice"));
 }
 
-/// A pointer into the middle of an object was freed.
+/// Reports a free of a pointer that is not at the start of an object.
 #[cold]
+#[place(cold)]
 pub(crate) fn misaligned(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: no object starts at {object:#x}"));
 }
 
-/// An object of something else was freed to a cache.
+/// Reports a free to a cache of an object that is not from this cache.
 #[cold]
+#[place(cold)]
 pub(crate) fn not_of_cache(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: {object:#x} is no object of this cache"));
 }
 
-/// A free object was written to: its link does not decode.
+/// Reports a corrupt link: a free object was written to, so its link does not decode.
 #[cold]
+#[place(cold)]
 pub(crate) fn corrupt_link(cache: &str, at: usize) {
     fail(format_args!("cache {cache}: free link at {at:#x} is corrupt: written to after it was freed?"));
 }
 
-/// A freelist is shorter or longer than the slab's state says.
+/// Reports a freelist whose length differs from the slab's state.
 #[cold]
+#[place(cold)]
 pub(crate) fn corrupt_freelist(cache: &str, slab: usize) {
     fail(format_args!("cache {cache}: freelist of the slab at {slab:#x} is corrupt"));
 }
 
-/// `function` was given an address that no allocation starts at.
+/// Reports that `function` was called with an address at which no allocation starts.
 #[cold]
+#[place(cold)]
 pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str>) {
     match cache {
         Some(cache) => fail(format_args!("{function}({address:#x}): no object of cache {cache} starts there")),
@@ -169,32 +185,37 @@ pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str
     }
 }
 
-/// `function` was given an object that is free already.
+/// Reports that `function` was called with an object that is free already.
 #[cold]
+#[place(cold)]
 pub(crate) fn freed_twice(function: &str, address: usize, cache: &str) {
     fail(format_args!("{function}({address:#x}): object of cache {cache} is free already"));
 }
 
-/// `function` was given a huge object that is free already.
+/// Reports that `function` was called with a huge object that is free already.
 #[cold]
+#[place(cold)]
 pub(crate) fn huge_freed_twice(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): huge object is free already"));
 }
 
-/// `function` was given an address inside a large object, which starts elsewhere.
+/// Reports that `function` was called with an address inside a large object that starts elsewhere.
 #[cold]
+#[place(cold)]
 pub(crate) fn inside_large(function: &str, address: usize, start: usize) {
     fail(format_args!("{function}({address:#x}): inside the large object at {start:#x}"));
 }
 
-/// `function` was given an address of the zone at which nothing is allocated.
+/// Reports that `function` was called with an address of the zone at which nothing is allocated.
 #[cold]
+#[place(cold)]
 pub(crate) fn not_allocated(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): no object there: freed already, or never allocated"));
 }
 
-/// `function` was given an address of neither the zone nor a mapping.
+/// Reports that `function` was called with an address of neither the zone nor a mapping.
 #[cold]
+#[place(cold)]
 pub(crate) fn foreign(function: &str, address: usize) {
     fail(format_args!("{function}({address:#x}): not allocated here, or a huge object freed long ago"));
 }

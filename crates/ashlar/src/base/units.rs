@@ -1,7 +1,7 @@
-//! Newtypes and constants that every layer speaks in. Lowest layer: imports nothing of the crate.
+//! Newtypes and constants shared by all layers. Imports nothing from the crate.
 //!
 //! A *page* is always 4 KiB of slab space, whatever the page size of the system is. A system page
-//! may hold several of our pages; only [`crate::pages`] ever thinks about that difference.
+//! may hold several of our pages. Only [`crate::pages`] deals with the difference.
 
 /// log2 of [`PAGE_SIZE`].
 pub(crate) const PAGE_SHIFT: u32 = 12;
@@ -13,39 +13,40 @@ pub(crate) const BLOCK_ORDER: u8 = 9;
 pub(crate) const BLOCK_PAGES: usize = 1 << BLOCK_ORDER;
 /// Bytes in a huge-page block.
 pub(crate) const BLOCK_SIZE: usize = PAGE_SIZE << BLOCK_ORDER;
-/// Bytes of a cache line, as all x86-64 and most aarch64 processors have it.
+/// Bytes of a cache line on all x86-64 and most aarch64 processors.
 pub(crate) const CACHE_LINE: usize = 64;
-/// Most objects that one slab can hold (the kernel's 15-bit `objects` field).
+/// Most objects in one slab, from the kernel's 15-bit `objects` field.
 pub(crate) const MAX_OBJECTS_PER_SLAB: usize = 32767;
-/// Where the index of an object of a slab is expected: none. It ends every freelist.
+/// The object index that means "no object". It ends every freelist.
 pub(crate) const NO_OBJECT: u16 = u16::MAX;
-/// The largest kmalloc size that ever has a cache, in bytes.
+/// Bytes of the largest size class.
 pub(crate) const LARGEST_CLASS: usize = 65536;
-/// Bytes of addresses that the zone may come to. Each page has a number of 32 bits: see
-/// [`PageIndex`].
+/// Most bytes of addresses that the zone can span: a [`PageIndex`] has 32 bits.
 pub(crate) const MAX_ZONE_BYTES: usize = 8 << 40;
 const _: () = assert!(MAX_ZONE_BYTES / PAGE_SIZE < u32::MAX as usize);
 /// Most NUMA nodes, real or fake.
 pub(crate) const MAX_NODES: usize = 64;
 
-/// Size of a run of pages: `2^order` pages of [`PAGE_SIZE`] bytes. Source: the kernel's page allocator.
+/// Size of a run of pages: `2^order` pages of [`PAGE_SIZE`] bytes, as in the kernel's page
+/// allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Order(pub(crate) u8);
 
 impl Order {
-    /// Pages in a run of this order.
+    /// Returns the number of pages in a run of this order.
     #[inline]
     pub(crate) const fn pages(self) -> usize {
         1 << self.0
     }
 
-    /// Bytes in a run of this order.
+    /// Returns the number of bytes in a run of this order.
     #[inline]
     pub(crate) const fn bytes(self) -> usize {
         PAGE_SIZE << self.0
     }
 
-    /// The smallest order that holds `bytes` (the kernel's `get_order`); `bytes` of 0 gives order 0.
+    /// Returns the smallest order that holds `bytes` (the kernel's `get_order`); order 0 for 0
+    /// bytes.
     #[inline]
     pub(crate) const fn for_bytes(bytes: usize) -> Order {
         let pages = bytes.div_ceil(PAGE_SIZE);
@@ -56,7 +57,7 @@ impl Order {
     }
 }
 
-/// A CPU number as the operating system counts them; numbers may be sparse.
+/// A CPU number of the operating system; there may be gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CpuId(pub(crate) u32);
 
@@ -64,15 +65,15 @@ pub(crate) struct CpuId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(pub u8);
 
-/// Number of a page inside the zone: (address - zone base) / [`PAGE_SIZE`].
+/// Number of a page in the zone: (address - zone base) / [`PAGE_SIZE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PageIndex(pub(crate) u32);
 
 impl PageIndex {
-    /// The end mark of lists of pages.
+    /// Marks the end of lists of pages.
     pub(crate) const NONE: PageIndex = PageIndex(u32::MAX);
 
-    /// The page `n` after this one.
+    /// Returns the page `n` after this one.
     #[inline]
     pub(crate) const fn add(self, n: usize) -> PageIndex {
         PageIndex(self.0 + n as u32)

@@ -64,6 +64,7 @@ impl core::fmt::Debug for CacheInfo {
     }
 }
 
+#[place(cold)]
 pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
     let (barn, slow) = (engine::barn_stats(raw), engine::slow_path_stats(raw));
     let info = CacheInfo {

@@ -20,8 +20,8 @@
 use super::CacheArgs;
 use super::registry;
 use crate::base::sync::AtomicPtr;
+use crate::cache::settings::{Options, Own};
 use crate::engine::{self, CacheSpec, Engine, Merge, Policy, RawCache};
-use crate::options::{Options, Own};
 use crate::slab::cache::{MAX_NAME, copied_name};
 
 /// One more name of a cache.
@@ -91,11 +91,13 @@ impl AliasInfo {
     }
 
     /// The name.
+    #[place(cold)]
     pub fn name(&self) -> &str {
         core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
     }
 
     /// The cache whose slabs serve it.
+    #[place(cold)]
     pub fn cache(&self) -> &str {
         core::str::from_utf8(&self.cache[..usize::from(self.cache_len)]).unwrap_or("?")
     }

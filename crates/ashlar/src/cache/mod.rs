@@ -12,6 +12,7 @@ mod merge;
 mod nesting;
 pub(crate) mod reaper;
 pub(crate) mod registry;
+pub(crate) mod settings;
 mod tune;
 mod typed;
 
@@ -20,14 +21,14 @@ pub use info::{CacheInfo, for_each_cache, total_counts};
 pub use merge::{AliasInfo, for_each_alias};
 #[cfg(feature = "os")]
 pub use reaper::{start_reaper, start_reaper_by, stop_reaper};
-pub use typed::{Cache, CacheBox, Constructed};
+pub use typed::{Cache, CacheBox, Constructed, LazyCache};
 
 use core::ptr::NonNull;
 
 use crate::base::error::{CreateError, DestroyError};
+use crate::cache::settings::{Candidate, Own};
 use crate::engine::history::slab_queues;
 use crate::engine::{self, CacheSpec, Engine, Policy, RawCache, Tunable};
-use crate::options::{Candidate, Own};
 use crate::percpu;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
@@ -224,11 +225,11 @@ fn create_or_merge(
     policy: &'static Policy,
     slot: Option<u16>,
 ) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
-    let options = crate::boot::options();
-    let (rule, cpus) = crate::boot::order_rule();
-    let chosen = if policy.of_program { crate::boot::own_engine(name) } else { None };
+    let options = crate::cache::settings::options();
+    let (rule, cpus) = crate::cache::settings::order_rule();
+    let chosen = if policy.of_program { crate::cache::settings::own_engine(name) } else { None };
     let engine = chosen.or(args.engine).unwrap_or(options.engine);
-    let own = crate::boot::own_options(Candidate { name, of_program: policy.of_program, engine });
+    let own = crate::cache::settings::own_options(Candidate { name, of_program: policy.of_program, engine });
     let rule = order_rule(engine.order_rule(rule), args, &own)?;
     let constructed = args.ctor.is_some();
     let needs_link = constructed && engine.links_objects();
@@ -237,7 +238,7 @@ fn create_or_merge(
     // What the user wants of this cache, what its maker wants, what the user wants of all.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
     let stride = geometry.stride;
-    let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf);
+    let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf_capacity);
     let capacity = capacity.unwrap_or_else(|| policy.sheaf_capacity(stride));
     let partial = wanted(Tunable::MinPartial, args.min_partial, options.min_partial);
     let cpu_partial = wanted(Tunable::CpuPartial, args.cpu_partial, options.cpu_partial);

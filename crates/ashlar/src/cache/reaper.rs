@@ -17,9 +17,9 @@ use crate::base::background::{Job, TICK_MS};
 use crate::base::error::ReaperError;
 use crate::base::sync::{self, AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::PAGE_SIZE;
-use crate::engine;
 #[cfg(feature = "os")]
-use crate::options::Reaper;
+use crate::cache::settings::Reaper;
+use crate::engine;
 use crate::pages::zone::{Need, Purge, ZONE};
 #[cfg(feature = "os")]
 use crate::percpu;
@@ -45,6 +45,7 @@ pub(crate) static JOB: Job = Job { tick, trim: trim::trim };
 
 /// One tick; true while there is more to come.
 #[cfg(feature = "os")]
+#[place(background)]
 fn tick() -> bool {
     let now = ZONE.tick.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     let mut given = 0;
@@ -59,7 +60,7 @@ fn tick() -> bool {
             given += ZONE.purge(Purge::All).0;
         }
     }
-    let decay = (crate::boot::options().decay_ms / TICK_MS).max(1);
+    let decay = (crate::cache::settings::options().decay_ms / TICK_MS).max(1);
     // Pages go back after one to two of these times.
     let (old, left) = ZONE.purge(Purge::Before(now.saturating_sub(decay.div_ceil(2))));
     given += old;
@@ -108,7 +109,7 @@ pub unsafe fn start_reaper_by(create: crate::base::os::thread::Create) -> Result
     if !crate::boot::ensure_base() {
         return Err(ReaperError::Refused);
     }
-    if crate::boot::options().reaper != Reaper::Thread || percpu::mode() == percpu::Mode::Emulate {
+    if crate::cache::settings::options().reaper != Reaper::Thread || percpu::mode() == percpu::Mode::Emulate {
         return Err(ReaperError::Off);
     }
     // SAFETY: passed on.
@@ -191,6 +192,7 @@ fn held_bytes() -> usize {
 /// Empties all caches; true if there was something in one.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn empty_all() -> bool {
     let mut cached = 0;
     // Another thread may hold the registry lock for a moment, or this one may hold it.
@@ -199,6 +201,7 @@ fn empty_all() -> bool {
 }
 
 /// Brings a cache's free objects home and gives its empty slabs back; how many objects.
+#[place(cold)]
 fn empty(cache: &'static engine::RawCache) -> usize {
     let cached = engine::usage(cache).cached;
     if cached > 0 {
@@ -210,11 +213,13 @@ fn empty(cache: &'static engine::RawCache) -> usize {
 }
 
 /// Calls `each` for every cache, if nobody holds the registry lock: for rounds that engines make on slow paths.
+#[ashlar_macros::place(cold)]
 pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
     registry::try_for_each(each);
 }
 
 /// Empties all caches, and releases the free pages of slabs that stay; how many pages those were.
+#[place(background)]
 fn drain_everything() -> usize {
     let mut given = 0;
     registry::for_each(|cache| {

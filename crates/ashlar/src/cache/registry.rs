@@ -28,6 +28,7 @@ struct Registry {
 // reached under the lock only.
 unsafe impl Send for Registry {}
 
+#[place(large_data)]
 static REGISTRY: SpinLock<Registry> = SpinLock::new(Registry {
     caches: [core::ptr::null_mut(); MAX_CACHES],
     count: 0,
@@ -47,6 +48,7 @@ impl Registry {
 
     /// Makes `new` one more name of a cache that it can be merged with, of several the youngest. `None` without such, and without
     /// memory: then it becomes a cache of its own.
+    #[place(cold)]
     #[inline(never)]
     fn merge(&mut self, new: &CacheSpec<'_>) -> Option<(&'static RawCache, &'static Alias)> {
         let alike = self.live().filter(|cache| merge::fits(new, cache));

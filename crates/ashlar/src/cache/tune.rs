@@ -56,7 +56,8 @@ impl KmemCache {
             }
             Tunable::MinPartial => self.set_min_partial(value),
             Tunable::SheafCapacity => {
-                let limit = raw.policy.barn_limit(crate::boot::options().barn, value, raw.slabs.geometry.stride);
+                let limit =
+                    raw.policy.barn_limit(crate::cache::settings::options().barn, value, raw.slabs.geometry.stride);
                 sheaves::set_sheaf_capacity(raw, value, limit);
             }
             Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),

@@ -1,6 +1,12 @@
 //! `Cache<T>`: a cache for one Rust type.
 #![allow(unsafe_code, reason = "turns raw objects into values")]
 
+mod boxed;
+mod bulk;
+mod lazy;
+
+pub use lazy::LazyCache;
+
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -46,6 +52,7 @@ pub trait Constructed: Send + Sized {
 /// cache.destroy().map_err(|(_, e)| e).expect("no object is left");
 /// # Ok::<(), ashlar::CreateError>(())
 /// ```
+#[repr(transparent)]
 pub struct Cache<T> {
     raw: Handle,
     marker: PhantomData<Keeps<T>>,
@@ -80,6 +87,11 @@ impl<T> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("name", &self.raw.0.name()).finish_non_exhaustive()
     }
+}
+
+/// Refuses, at compile time, types that must be dropped: free objects of a constructed cache are not.
+const fn assert_never_dropped<T>() {
+    assert!(!core::mem::needs_drop::<T>(), "free objects of a constructed cache are never dropped");
 }
 
 unsafe extern "C" fn construct<T: Constructed>(object: *mut u8) {
@@ -187,7 +199,7 @@ impl<T: Constructed> Cache<T> {
     /// let names = ashlar::Cache::<Name>::constructed("names");
     /// ```
     pub fn constructed(name: &str) -> Result<Cache<T>, CreateError> {
-        const { assert!(!core::mem::needs_drop::<T>(), "free objects of a constructed cache are never dropped") };
+        const { assert_never_dropped::<T>() };
         // SAFETY: `construct` writes one `T` to its argument, by a function that any thread may
         // call: it captures nothing, and its values may go to other threads. It does not unwind, as
         // `extern "C"` functions end the program instead.
@@ -268,12 +280,6 @@ impl<T> Drop for CacheBox<'_, T> {
             // SAFETY: the box owns an initialised value, which is not used after this.
             unsafe { back.1.drop_in_place() };
         }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for CacheBox<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::base::units::{NodeId, PageIndex};
 use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
 use crate::slab::geometry::Geometry;
+use ashlar_macros::place;
 use sheaves::Sheaves;
 use slab_queues::SlabQueues;
 use slob::Slob;
@@ -152,38 +153,56 @@ cold! {
     /// See [`Strategy::attach`].
     fn attach();
     /// See [`Strategy::close`].
+    #[place(background)]
     fn close();
     /// See [`Strategy::drain_cpus`].
+    #[place(background)]
     fn drain_cpus() -> bool;
     /// See [`Strategy::reap`].
+    #[place(background)]
     fn reap() -> bool;
     /// See [`Strategy::held_bytes`].
     fn held_bytes() -> usize;
     /// See [`Strategy::release_held`].
     fn release_held();
     /// See [`Strategy::trim`].
+    #[place(background)]
     fn trim() -> usize;
     /// See [`Strategy::sparse_bytes`].
     fn sparse_bytes() -> usize;
     /// See [`Strategy::evict_free_pages`].
+    #[place(background)]
     fn evict_free_pages() -> usize;
     /// See [`Strategy::restore_emptied`].
     fn restore_emptied() -> bool;
     /// See [`Strategy::home`].
+    #[place(cold)]
     fn home() -> Option<&'static RawCache>;
     /// See [`Strategy::usage`].
+    #[place(cold)]
     fn usage() -> Usage;
     /// See [`Strategy::counts`].
+    #[place(cold)]
     fn counts() -> Counts;
     /// See [`Strategy::slow_path_stats`].
+    #[place(cold)]
     fn slow_path_stats() -> SlowPathStats;
     /// See [`Strategy::list_lock_held`].
+    #[place(cold)]
     fn list_lock_held() -> bool;
 }
 
 /// See [`Strategy::open`].
 pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
-    each!(spec.engine, strategy => strategy.open(state, spec, geometry))
+    #[place(cold)]
+    #[inline(never)]
+    fn others(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        each!(spec.engine, strategy => strategy.open(state, spec, geometry))
+    }
+    if spec.engine == Engine::Sheaves {
+        return Sheaves.open(state, spec, geometry);
+    }
+    others(state, spec, geometry)
 }
 
 /// Returns cached objects to their slabs and gives empty slabs back. Returns the number of slabs that remain.
@@ -208,54 +227,45 @@ pub(crate) fn for_each_shared_lock(visit: Visit<'_>) {
     slob::for_each_lock(visit);
 }
 
-impl Engine {
+/// Makes methods of [`Engine`] that call the one of the same name of its strategy. That of the default stands in the code that every
+/// program runs; the others lie apart.
+macro_rules! properties {
+    ($($(#[$about:meta])* fn $name:ident(self $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {
+        impl Engine {
+            $(
+                $(#[$about])*
+                pub(crate) fn $name(self $(, $argument: $type)*) -> $result {
+                    #[place(cold)]
+                    #[inline(never)]
+                    fn others(engine: Engine $(, $argument: $type)*) -> $result {
+                        each!(engine, strategy => strategy.$name($($argument),*))
+                    }
+                    if self == Engine::Sheaves { Sheaves.$name($($argument),*) } else { others(self $(, $argument)*) }
+                }
+            )*
+        }
+    };
+}
+
+properties! {
     /// See [`Strategy::max_class`].
-    pub(crate) fn max_class(self) -> usize {
-        each!(self, strategy => strategy.max_class())
-    }
-
+    fn max_class(self) -> usize;
     /// See [`Strategy::has_class`].
-    pub(crate) fn has_class(self, size: usize) -> bool {
-        each!(self, strategy => strategy.has_class(size))
-    }
-
+    fn has_class(self, size: usize) -> bool;
     /// See [`Strategy::round_up`].
-    pub(crate) fn round_up(self, size: usize, class: usize) -> usize {
-        each!(self, strategy => strategy.round_up(size, class))
-    }
-
+    fn round_up(self, size: usize, class: usize) -> usize;
     /// See [`Strategy::wants_size`].
-    pub(crate) fn wants_size(self) -> bool {
-        each!(self, strategy => strategy.wants_size())
-    }
-
+    fn wants_size(self) -> bool;
     /// See [`Strategy::merges`].
-    pub(crate) fn merges(self) -> bool {
-        each!(self, strategy => strategy.merges())
-    }
-
+    fn merges(self) -> bool;
     /// See [`Strategy::min_partial`].
-    pub(crate) fn min_partial(self, by_size: usize) -> usize {
-        each!(self, strategy => strategy.min_partial(by_size))
-    }
-
+    fn min_partial(self, by_size: usize) -> usize;
     /// See [`Strategy::cpu_partial`].
-    pub(crate) fn cpu_partial(self, stride: usize) -> usize {
-        each!(self, strategy => strategy.cpu_partial(stride))
-    }
-
+    fn cpu_partial(self, stride: usize) -> usize;
     /// See [`Strategy::order_rule`].
-    pub(crate) fn order_rule(self, rule: OrderRule) -> OrderRule {
-        each!(self, strategy => strategy.order_rule(rule))
-    }
-
+    fn order_rule(self, rule: OrderRule) -> OrderRule;
     /// See [`Strategy::links_objects`].
-    pub(crate) fn links_objects(self) -> bool {
-        each!(self, strategy => strategy.links_objects())
-    }
-
+    fn links_objects(self) -> bool;
     /// See [`Strategy::lay_out`].
-    pub(crate) fn lay_out(self, geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry> {
-        each!(self, strategy => strategy.lay_out(geometry, constructed, rule))
-    }
+    fn lay_out(self, geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry>;
 }

@@ -1,6 +1,7 @@
-//! What every engine tells of a cache: its size, and what happened at it.
+//! The figures that every engine reports of a cache: its size, and event counts.
 
 use crate::slab::cache::CacheSlabs;
+use ashlar_macros::place;
 
 /// Figures of a cache at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,9 +10,10 @@ pub struct Usage {
     pub slabs: usize,
     /// Objects that those slabs can hold.
     pub objects: usize,
-    /// Objects allocated and not freed. Exact while nobody allocates or frees.
+    /// Objects allocated and not freed. Exact while no thread allocates or frees.
     pub live: usize,
-    /// Free objects in the stores of CPUs and nodes: sheaves, or whatever the engine has in their place.
+    /// Free objects held by CPUs and nodes in front of slabs: on sheaves, or the engine's
+    /// counterpart.
     pub cached: usize,
     /// Bytes of slab space.
     pub bytes: usize,
@@ -19,48 +21,51 @@ pub struct Usage {
     pub partial: usize,
 }
 
-/// What happened at a cache since it was created; the columns of the comparison of engines. The fast paths of the default
-/// count nothing; counters of CPUs are added to without a lock, so that two threads that meet on a CPU may count as one.
+/// Events at a cache since it was created; the columns of the comparison of engines. The fast paths
+/// of the default engine count nothing. Per-CPU counters are raised without a lock, so two threads
+/// on one CPU may count as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Allocations that went beyond the fast path.
     pub alloc_slow: u64,
     /// Frees that went beyond the fast path.
     pub free_slow: u64,
-    /// Locks of single CPUs taken: the stand-in for disabling interrupts.
+    /// CPU locks taken: the stand-in for disabling interrupts.
     pub cpu_locks: u64,
-    /// Locks of single slabs taken.
+    /// slab_locks taken.
     pub slab_locks: u64,
     /// list_locks taken.
     pub list_locks: u64,
     /// Barn locks taken.
     pub barn_locks: u64,
-    /// Locks of alien caches taken.
+    /// Alien locks taken.
     pub alien_locks: u64,
-    /// Zone locks taken; of no single cache, so only in [`crate::total_counts`].
+    /// Zone locks taken. They belong to no single cache, so only [`crate::total_counts`] has them.
     pub zone_locks: u64,
-    /// How far the searches of the engine `slob` went; nothing for the others, which do not search.
+    /// Search lengths of the engine `slob`; zero for all others, which do not search.
     pub search: Search,
 }
 
-/// How far searches for free space went, in the engine whose allocations search: `slob`. Exact: counted under its one lock. Source: the rule of
-/// the kernel's mm/slob.c, by which a page with too few free units is passed, and any other is walked.
+/// How far searches for free space went in the engine `slob`. Exact, because they are counted under
+/// its one lock. As in the kernel's mm/slob.c, a page with too few free units is skipped and any
+/// other is walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Search {
-    /// Pages on the list that allocations came by, those with too few free units among them.
+    /// Listed pages that allocations visited, including those with too few free units.
     pub pages: u64,
-    /// Of those, the ones with enough free units, whose free blocks were walked.
+    /// Pages among them whose free blocks were walked.
     pub walked: u64,
-    /// Free blocks that were looked at there.
+    /// Free blocks visited in those pages.
     pub blocks: u64,
-    /// Free blocks that frees went by to find the place of what is freed.
+    /// Free blocks that frees visited to find the place of the freed units.
     pub free_blocks: u64,
-    /// Allocations and frees that found slob_lock taken, and waited.
+    /// Allocations and frees that had to wait for slob_lock.
     pub waits: u64,
 }
 
 impl Usage {
-    /// Of a cache that has `cached` free objects somewhere else than in its slabs.
+    /// Figures of a cache that has `cached` free objects outside of its slabs.
+    #[place(cold)]
     pub(crate) fn of_slabs(cache: &CacheSlabs, cached: usize) -> Usage {
         let (mut usage, mut free) = (Usage { cached, ..Usage::default() }, 0);
         for node in cache.nodes {

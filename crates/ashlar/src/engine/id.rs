@@ -62,6 +62,7 @@ impl Engine {
     }
 
     /// The engine with this id.
+    #[ashlar_macros::place(cold)]
     pub fn from_id(id: &str) -> Option<Engine> {
         Self::NAMES.iter().position(|name| *name == id).map(|at| Self::ALL[at])
     }

@@ -1,47 +1,52 @@
-//! [`Policy`]: how a cache behaves towards its callers.
+//! [`Policy`]: the behaviour of a cache that depends on its callers.
 //!
-//! One constant for each kind of caller, made where that caller is known, and named once, when a cache is created. From then on
-//! everything below asks the policy, and no function needs to know who calls.
+//! There is one constant for each kind of caller, defined next to that caller and passed when a
+//! cache is created. Code below consults the policy only, and never needs to know the caller.
 
 use crate::percpu::sheaf::{HALF_SHEAF_CAPACITY, MAX_SHEAF_CAPACITY};
 
-/// Bytes of objects that one sheaf should cover where nothing speaks against it.
+/// Bytes of objects that one sheaf should cover unless the policy says otherwise.
 const SHEAF_BYTES: usize = 128 << 10;
-/// Most objects in a barn. Their sheaves take a quarter of a MiB, which is much beside small objects: a program that frees all it
-/// has must not need more memory for that. And to return them takes the reaper some milliseconds, at up to 100 ns for each.
+/// Most objects in a barn. Their sheaves take a quarter of a MiB, which is much compared to small
+/// objects: freeing all objects must not cost a program more memory. Returning them takes the
+/// reaper some milliseconds, at up to 100 ns each.
 const BARN_OBJECTS: usize = 1 << 15;
 /// Fewest objects on a sheaf.
 const FEWEST: usize = 2;
 
-/// How a cache behaves towards its callers; see the module.
+/// How a cache behaves towards its callers.
 #[derive(Debug)]
 pub(crate) struct Policy {
     /// Caches of different families never share pages.
     pub(crate) family: u8,
-    /// The program made the cache: it may destroy it and choose its engine, and others may be merged with it.
+    /// The program made the cache: the program may destroy it, choose its engine, and have it
+    /// merged.
     pub(crate) of_program: bool,
-    /// Objects come back by their address alone: what their page does not tell must stand in front of them.
+    /// Objects are freed by address alone. What their page does not record must be stored in front
+    /// of them.
     pub(crate) by_address: bool,
-    /// Live objects stand in a map, where every free looks first.
+    /// Live objects are tracked in the object map, which every free checks first.
     pub(crate) tracked: bool,
-    /// The words of its slots lie by the side of the CPU: see [`crate::percpu::area::is_sided`].
+    /// The order of the words of its slots depends on the CPU's side: see
+    /// [`crate::percpu::area::is_sided`].
     pub(crate) sided: bool,
-    /// Largest stride of objects whose sheaves hold as many as they can.
+    /// Largest stride of objects whose sheaves hold as many objects as fit.
     pub(crate) full_sheaf_stride: usize,
     /// Bytes of objects that one sheaf of larger objects should cover.
     pub(crate) sheaf_bytes: usize,
-    /// Bytes of larger objects that a sheaf covers at most of what a CPU frees for itself.
+    /// Most bytes of larger objects on a sheaf that a CPU frees for itself.
     pub(crate) this_cpu_bytes: usize,
-    /// A CPU takes at a time at most one part in so many of what the slabs of the cache hold; `None`: as much as it has room for.
+    /// A refill takes at most one in this many of the objects in the cache's slabs; `None` for no
+    /// limit.
     pub(crate) refill_share: Option<usize>,
     /// Most bytes of objects in a barn.
     pub(crate) barn_bytes: usize,
-    /// Empty slabs that a node keeps; `None`: by object size.
+    /// Empty slabs that a node keeps; `None` to derive it from the object size.
     pub(crate) min_partial: Option<usize>,
 }
 
 impl Policy {
-    /// Of a cache that speed is all for: its callers are one program, which has few such caches.
+    /// For caches tuned for speed only: one program uses them, and it has few.
     pub(crate) const GENEROUS: Policy = Policy {
         family: 0,
         of_program: false,
@@ -56,7 +61,8 @@ impl Policy {
         min_partial: None,
     };
 
-    /// Objects in a sheaf: as many as cover its bytes, at least 2 and at most a whole sheaf.
+    /// Returns the capacity of a sheaf: enough to cover its bytes, at least 2, at most a whole
+    /// sheaf.
     pub(crate) fn sheaf_capacity(&self, stride: usize) -> usize {
         if stride <= self.full_sheaf_stride {
             (SHEAF_BYTES / stride).clamp(FEWEST, MAX_SHEAF_CAPACITY)
@@ -65,7 +71,7 @@ impl Policy {
         }
     }
 
-    /// Objects in a sheaf of what a CPU frees for itself, where sheaves hold `capacity`.
+    /// Returns the capacity of a sheaf that a CPU frees for itself, where sheaves hold `capacity`.
     #[inline]
     pub(crate) fn this_cpu_capacity(&self, capacity: usize, stride: usize) -> usize {
         if stride <= self.full_sheaf_stride {
@@ -75,13 +81,15 @@ impl Policy {
         }
     }
 
-    /// Most full sheaves of `capacity` objects in a barn, where the process allows `bytes` bytes of objects.
+    /// Returns the most full sheaves of `capacity` objects in a barn, where the process allows
+    /// `bytes` bytes of objects.
     pub(crate) fn barn_limit(&self, bytes: usize, capacity: usize, stride: usize) -> usize {
         let objects = (bytes.min(self.barn_bytes) / stride).min(BARN_OBJECTS);
         objects.checked_div(capacity).map_or(0, |sheaves| sheaves.max(1))
     }
 
-    /// Empty slabs that a node keeps: the kernel's rule, half of log2 of the size, between 5 and 10, unless the policy has its own.
+    /// Returns the number of empty slabs that a node keeps. Unless the policy sets it, the kernel's
+    /// rule applies: half of log2 of the size, between 5 and 10.
     pub(crate) fn min_partial(&self, stride: usize) -> usize {
         self.min_partial.unwrap_or((stride.ilog2() as usize / 2).clamp(5, 10))
     }

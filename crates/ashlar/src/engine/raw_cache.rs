@@ -6,37 +6,40 @@ use crate::pages::zone::ZONE;
 use crate::slab::cache::CacheSlabs;
 use crate::slab::geometry::Geometry;
 
-/// A cache, as engines see it. Lives in metadata memory for ever; reused after destroy.
+/// A cache as engines see it. Lives in metadata memory for ever, and is reused after destroy.
 #[repr(C)]
 pub(crate) struct RawCache {
-    /// The first field: the owner word of a slab is the address of both.
+    /// The first field, so that a slab's owner word is the address of both.
     pub(crate) slabs: CacheSlabs,
     /// Offset of this cache's slot in every per-CPU area.
     pub(crate) slot: u16,
     pub(crate) engine: Engine,
     pub(crate) policy: &'static Policy,
-    /// How readily partial slabs of other nodes are taken before a slab is new, in thousandths.
+    /// In how many of 1000 cases partial slabs of other nodes are tried before a new slab is made.
     pub(crate) defrag_ratio: AtomicU16,
-    /// What the reaper saw when it looked last, cut to its low half, for engines that tell their use by their counts.
+    /// The low half of the counts at the reaper's last visit, for engines that detect use by their
+    /// counts.
     pub(crate) looked: AtomicU32,
-    /// Objects in a sheaf; 0: no sheaves.
+    /// Objects in a sheaf; 0 for no sheaves.
     pub(crate) sheaf_capacity: AtomicUsize,
     /// Full sheaves that a barn may hold.
     pub(crate) barn_limit: AtomicUsize,
-    /// Free objects that a CPU's partial slabs may have; 0: it keeps none. Of one stage of SLUB.
+    /// Free objects that a CPU's partial slabs may hold; 0 for no such slabs. The stage `slub-bulk`
+    /// only.
     pub(crate) cpu_partial: AtomicUsize,
-    /// What the engines keep for it.
+    /// The state of its engine.
     pub(crate) state: EngineState,
-    /// What other caches must be like to share its slabs.
+    /// The condition for other caches to share its slabs.
     pub(crate) merge: Merge,
-    /// Handles that the program has of it, its aliases' among them. Changed under the registry lock.
+    /// Handles that the program holds, including those of its aliases. Changed under the registry
+    /// lock.
     pub(crate) refcount: AtomicU32,
     /// Creation number; 0 while the entry is free.
     pub(crate) serial: AtomicU32,
 }
 
 const _: () = assert!(core::mem::offset_of!(RawCache, slabs) == 0);
-// Metadata memory comes in lines, and a small arena has little of it.
+// Metadata memory is allotted in cache lines, and a small arena has little of it.
 const _: () = assert!(size_of::<RawCache>() <= 5 * crate::base::units::CACHE_LINE);
 
 impl core::fmt::Debug for RawCache {
@@ -46,8 +49,8 @@ impl core::fmt::Debug for RawCache {
 }
 
 impl RawCache {
-    /// A cache by its specification. `geometry` is that of its pages, `slot` its place in the areas of CPUs, `secret` the key of its
-    /// free links.
+    /// Builds a cache from its specification. `geometry` is that of its pages, `slot` its offset in
+    /// the per-CPU areas, `secret` the key of its free links.
     pub(crate) fn new(
         spec: &CacheSpec<'_>,
         geometry: Geometry,
@@ -61,7 +64,8 @@ impl RawCache {
             crate::percpu::area::is_sided(slot),
             "sided slots are those of sided caches"
         );
-        // Frees must look at the node, or at the map, first, where those matter; and the engine may have no sheaves.
+        // A free must check the node or the map first where those matter, and the engine may have
+        // no sheaves.
         let fast = ZONE.nodes() == 1 && !spec.policy.tracked && spec.engine.has_sheaves();
         let class_slot = if fast { slot } else { 0 };
         RawCache {
@@ -81,6 +85,7 @@ impl RawCache {
         }
     }
 
+    #[ashlar_macros::place(cold)]
     pub(crate) fn name(&self) -> &str {
         self.slabs.name()
     }

@@ -1,12 +1,13 @@
-//! [`CacheSpec`]: everything about a cache that is to be made, in one value, from the face to the engine.
+//! [`CacheSpec`]: the complete description of a cache to be created, passed from the public
+//! interface to the engine.
 
 use super::history::slab_queues::QueueOptions;
 use super::{Engine, Policy};
 use crate::slab::cache::Construct;
 use crate::slab::geometry::Geometry;
 
-/// A cache that is to be made: what the caller, the settings and the policy agreed on. The registry adds what only it knows, a slot and
-/// a key, and the engine what it keeps.
+/// A cache to be created, from the caller's arguments, the settings and the policy. The registry
+/// adds a slot and a key, and the engine its state.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheSpec<'a> {
     pub(crate) name: &'a str,
@@ -14,35 +15,35 @@ pub(crate) struct CacheSpec<'a> {
     pub(crate) ctor: Option<Construct>,
     pub(crate) engine: Engine,
     pub(crate) policy: &'static Policy,
-    /// With which others it may share slabs.
+    /// Which other caches it may share slabs with.
     pub(crate) merge: Merge,
-    /// Objects in a sheaf; 0: no sheaves.
+    /// Objects in a sheaf; 0 for no sheaves.
     pub(crate) sheaf_capacity: usize,
     /// Full sheaves that a barn may hold.
     pub(crate) barn_limit: usize,
     /// Empty slabs that a node's list keeps.
     pub(crate) min_partial: usize,
-    /// Free objects that a CPU's partial slabs may have, of one stage of SLUB.
+    /// Free objects that a CPU's partial slabs may hold; the stage `slub-bulk` only.
     pub(crate) cpu_partial: usize,
-    /// How readily partial slabs of other nodes are taken before a slab is new, in thousandths.
+    /// In how many of 1000 cases partial slabs of other nodes are tried before a new slab is made.
     pub(crate) defrag_ratio: u16,
-    /// Of SLAB.
+    /// Options of SLAB's queues.
     pub(crate) queues: QueueOptions,
-    /// One of the slots that are set aside, which has one cache at most; `None`: any.
+    /// A reserved slot, which has at most one cache; `None` for any slot.
     pub(crate) slot: Option<u16>,
 }
 
-/// Whether and with which others a cache may be merged.
+/// Whether a cache may be merged, and with which others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Merge {
-    /// At all.
+    /// It may be merged at all.
     pub(crate) mergeable: bool,
-    /// Only with caches of the same group.
+    /// It may be merged only with caches of this group.
     pub(crate) group: u8,
 }
 
 impl CacheSpec<'_> {
-    /// Whether it may share pages with no other cache, where its engine leaves it the choice.
+    /// Whether the cache may share pages with no other cache, if its engine has the choice.
     pub(crate) fn stands_alone(&self) -> bool {
         self.ctor.is_some() || (self.policy.of_program && !self.merge.mergeable)
     }

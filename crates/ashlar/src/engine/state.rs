@@ -38,6 +38,7 @@ pub(crate) static EMPTY_STATE: EngineState = EngineState {
 };
 
 impl EngineState {
+    #[place(cold)]
     /// For engines that take one slab at a time: their CPUs keep lists of pages.
     pub(crate) fn open_nodes_and_page_lists(&mut self) -> Result<(), CreateError> {
         crate::percpu::pages::want();

@@ -1,14 +1,15 @@
-//! What a cache counts for itself where its objects share pages with those of other caches.
+//! Counts of a cache whose objects share pages with those of other caches.
 //!
-//! Nobody can tell from a shared page how many of its objects belong to which cache. So each cache has a tally for each
-//! node, and every allocation and free adds one to it under the lock that it holds anyway: a load and a store.
+//! A shared page does not record which cache its objects belong to. So each cache has a tally for
+//! each node. Every allocation and free bumps it, by a load and a store, under the lock that it
+//! holds anyway.
 
 use super::{Counts, Search};
 use crate::base::sync::{AtomicUsize, Ordering, bump};
 use crate::pages::meta::meta_slice;
 use crate::pages::zone::ZONE;
 
-/// Counts of one cache and node; written under the lock of the pages that the object lies in.
+/// Counts of one cache and node, written under the lock of the object's page.
 #[derive(Default)]
 pub(crate) struct Tally {
     allocs: AtomicUsize,
@@ -22,19 +23,19 @@ fn parts(search: &Search) -> [u64; 5] {
 }
 
 impl Tally {
-    /// One object more is live; the caller holds the lock.
+    /// Counts an allocation; the caller holds the lock.
     #[inline]
     pub(crate) fn count_alloc(&self) {
         bump(&self.allocs);
     }
 
-    /// One object less; the caller holds the lock.
+    /// Counts a free; the caller holds the lock.
     #[inline]
     pub(crate) fn count_free(&self) {
         bump(&self.frees);
     }
 
-    /// Adds what one call searched; the caller holds the lock.
+    /// Adds the search lengths of one call; the caller holds the lock.
     pub(crate) fn count_search(&self, search: &Search) {
         for (sum, part) in self.search.iter().zip(parts(search)) {
             sum.store(sum.load(Ordering::Relaxed).wrapping_add(part as usize), Ordering::Relaxed);
@@ -48,7 +49,7 @@ impl Tally {
     }
 }
 
-/// Makes the tallies of a cache, or starts those of an earlier cache from zero.
+/// Makes the tallies of a cache, or resets those of an earlier cache.
 pub(crate) fn open(tallies: &mut &'static [Tally]) -> Option<()> {
     if tallies.is_empty() {
         *tallies = meta_slice(ZONE.nodes(), || Some(Tally::default()))?;
@@ -61,21 +62,21 @@ pub(crate) fn open(tallies: &mut &'static [Tally]) -> Option<()> {
     Some(())
 }
 
-/// Objects allocated and not freed, as far as these tallies know; exact while nobody allocates or frees. Below zero where
-/// others' objects were freed here.
+/// Returns allocations less frees. Exact while no thread allocates or frees. Negative where objects
+/// of other caches were freed here.
 pub(crate) fn balance(tallies: &[Tally]) -> isize {
-    // Frees first: what is freed between the two looks was allocated before.
+    // Read frees first: what is freed between the two loads was allocated before.
     let frees = tallies.iter().fold(0, |sum: usize, tally| sum.wrapping_add(tally.frees.load(Ordering::Acquire)));
     let allocs = tallies.iter().fold(0, |sum: usize, tally| sum.wrapping_add(tally.allocs.load(Ordering::Acquire)));
     allocs.wrapping_sub(frees) as isize
 }
 
-/// Objects that are live: the balance, where that is not below zero.
+/// Returns the number of live objects: the balance, or 0 if that is negative.
 pub(crate) fn live(tallies: &[Tally]) -> usize {
     balance(tallies).max(0) as usize
 }
 
-/// Adds what `of` counted to `to`; the caller holds the lock of both.
+/// Adds the counts of `of` to `to`; the caller holds the lock of both.
 pub(crate) fn add(to: &Tally, of: &Tally) {
     let move_on = |to: &AtomicUsize, of: &AtomicUsize| {
         to.store(to.load(Ordering::Relaxed).wrapping_add(of.load(Ordering::Relaxed)), Ordering::Relaxed);

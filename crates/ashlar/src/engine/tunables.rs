@@ -1,27 +1,29 @@
-//! The tunables of caches: names, values, and the engines that have them. What a change does is the business of the layer above.
+//! The tunables of caches: names, ranges, and the engines that have them. The cache layer applies a
+//! change.
 
 use super::history::slub::stage::Stage;
 use super::id::Engine;
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 
-/// Something of a cache that can be changed at any time: [`crate::KmemCache::set_tunable`].
+/// A value of a cache that can be changed at any time: [`crate::KmemCache::set_tunable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tunable {
-    /// Free objects that the partial slabs of one CPU may have; 0: it has none.
+    /// Free objects that the partial slabs of one CPU may hold; 0 for no such slabs.
     CpuPartial,
     /// Empty slabs that each node keeps.
     MinPartial,
-    /// Objects in a sheaf; 0: no sheaves.
+    /// Objects in a sheaf; 0 for no sheaves.
     SheafCapacity,
-    /// In how many of a hundred cases partial slabs of other nodes are looked at before a slab is new. 0, the default (the kernel's
-    /// is 100), leaves them to the case that the own node has no memory: so objects stay local.
+    /// Percentage of cases in which partial slabs of other nodes are tried before a new slab is
+    /// made. With 0, the default (the kernel's is 100), they are used only if the own node has no
+    /// memory, so that objects stay local.
     RemoteNodeDefragRatio,
-    /// Objects in the array of one CPU. Set below `batchcount` it takes that with it.
+    /// Objects in the array of one CPU. Setting it below `batchcount` lowers that too.
     Limit,
     /// Objects that move between an array and its node at a time, at most `limit`.
     BatchCount,
-    /// Batches in the array that the CPUs of a node share, of at most 65536 objects in all.
+    /// Batches in the array that the CPUs of a node share; at most 65536 objects in all.
     Shared,
 }
 
@@ -29,7 +31,7 @@ pub enum Tunable {
 const MOST: usize = 1 << 20;
 
 impl Tunable {
-    /// All of them.
+    /// All tunables.
     pub const ALL: [Tunable; 7] = [
         Tunable::CpuPartial,
         Tunable::MinPartial,
@@ -54,11 +56,12 @@ impl Tunable {
     }
 
     /// The tunable with this name.
+    #[place(cold)]
     pub fn from_name(name: &str) -> Option<Tunable> {
         Self::ALL.into_iter().find(|tunable| tunable.name() == name)
     }
 
-    /// Name and allowed values, as errors say it.
+    /// Name and allowed values, for error messages.
     pub const fn expected(self) -> &'static str {
         match self {
             Tunable::CpuPartial => "cpu_partial: expected 0 to 1048576 (objects)",
@@ -71,7 +74,7 @@ impl Tunable {
         }
     }
 
-    /// Name and engines that have it, as errors say it.
+    /// Name and engines that have it, for error messages.
     pub(crate) const fn engines(self) -> &'static str {
         match self {
             Tunable::CpuPartial => "cpu_partial: expected a cache of the engine slub-bulk",

@@ -112,7 +112,7 @@ fn has_cache(size: usize) -> bool {
 /// Creates the kmalloc caches. Called by the boot, and again after a failure and in the child of a fork amid that: then it finds those that are
 /// there.
 pub(crate) fn create_caches() -> bool {
-    let engine = crate::boot::options().engine;
+    let engine = crate::cache::settings::options().engine;
     let mut from = 1;
     for (class, (size, name)) in CLASSES.into_iter().enumerate() {
         // The last one holds the largest size that the engine has caches for, if that is no class of its own.
@@ -516,7 +516,7 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
 pub fn kmalloc_size_roundup(size: usize) -> usize {
     // The options are behind a lock; a cache knows its engine.
     let engine = match MAX_CACHE.load(Ordering::Acquire) {
-        0 => crate::boot::options().engine,
+        0 => crate::cache::settings::options().engine,
         _ => cache(0).engine,
     };
     let max = engine.max_class();

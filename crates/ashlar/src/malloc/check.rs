@@ -56,6 +56,7 @@ pub(super) fn object_bytes(address: usize) -> usize {
 /// threads beside a fork. `None` where no allocation starts, and for objects of other engines,
 /// whose size takes a lock to find.
 #[cold]
+#[place(background)]
 pub(super) fn bytes_without_locks(address: usize) -> Option<usize> {
     if let Some(code) = Code::from_map(OBJECTS.code_at(address)) {
         return Some(size_of_class(code.class()));
@@ -103,6 +104,7 @@ fn find_other(function: &str, address: usize) -> Option<Found> {
 /// [`find`] in a page where nothing of malloc's caches is live, nor a large object starts: objects of other caches, and misuse.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found> {
     match MEMMAP.class_of(page).kind() {
         PageKind::Slab => {
@@ -133,6 +135,7 @@ fn find_in_slab(function: &str, address: usize, page: PageIndex) -> Option<Found
 }
 
 /// Start of the large object that `page` lies in.
+#[place(cold)]
 fn large_around(page: PageIndex) -> Option<usize> {
     let furthest = crate::pages::zone::DIRECT_BYTES / PAGE_SIZE;
     for back in 0..=furthest.min(page.0 as usize) {

@@ -24,10 +24,10 @@ use core::ptr::NonNull;
 
 use crate::base::sync::{AtomicPtr, AtomicUsize, Once, Ordering};
 use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
+pub use crate::cache::settings::DeepBind;
 use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{self, Policy, RawCache};
 use crate::kmalloc::{alloc_large, free_large};
-pub use crate::options::DeepBind;
 use crate::pages::direct::{self, Fill};
 use crate::pages::objmap::OBJECTS;
 use crate::pages::zone::ZONE;
@@ -118,9 +118,10 @@ pub fn mode() -> percpu::Mode {
 
 /// What the option `deepbind` has for a `dlopen` that stands before the C library's. Starts what
 /// malloc needs if it is not up: options are read then.
+#[place(cold)]
 pub fn deepbind() -> DeepBind {
     ensure();
-    crate::boot::options().deepbind
+    crate::cache::settings::options().deepbind
 }
 
 /// Makes sure that malloc can have caches; false when memory for that is refused.
@@ -143,6 +144,7 @@ fn ensure_slow() -> bool {
 }
 
 #[inline(never)]
+#[place(cold)]
 fn start_once() -> bool {
     crate::boot::ensure_base() && BASE.ensure(start)
 }
@@ -157,7 +159,7 @@ fn start() -> bool {
         return false;
     }
     // The entry points serve sheaves, and know the map at its place only; else every call is one of the slow path, the sooner the better.
-    let fast = crate::boot::options().engine.has_sheaves() && OBJECTS.is_in_place();
+    let fast = crate::cache::settings::options().engine.has_sheaves() && OBJECTS.is_in_place();
     OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && fast);
     if fast {
         PERCPU.set_size_entries(&SIZE_CODE);
@@ -178,7 +180,7 @@ fn cache(class: usize) -> Option<&'static RawCache> {
 /// Threads that need the first object of a class at the same time get one cache: there is one for a slot that is set aside.
 #[cold]
 fn create_cache(class: usize) -> Option<&'static RawCache> {
-    let rule = crate::boot::order_rule().0;
+    let rule = crate::cache::settings::order_rule().0;
     let larger = rule.max_order == OrderRule::DEFAULT.max_order;
     let size = size_of_class(class);
     let mut place = NAME;

@@ -1,4 +1,4 @@
-//! The barn: sheaves that go in and out from several threads.
+//! The barn: sheaves that several threads put in and take out.
 #![allow(unsafe_code, reason = "gives sheaves their memory")]
 
 use std::boxed::Box;
@@ -11,22 +11,23 @@ use super::{explore, race};
 use crate::engine::sheaves::barn::Barn;
 use crate::percpu::sheaf::{SHEAF_PAGE_BYTES, Sheaf};
 
-/// Objects in a sheaf here.
+/// Objects in a sheaf of these models.
 const CAPACITY: usize = 2;
 
 #[repr(C, align(2048))]
 struct Memory([u64; SHEAF_PAGE_BYTES / 8]);
 
-/// A barn and the memory of the sheaves that go through it.
+/// A barn and the memory of its sheaves.
 struct Bench {
     barn: Barn,
     memory: Vec<*mut Memory>,
-    /// One for each sheaf, written by whoever has it: loom reports two at a time, and one who got it unordered.
+    /// One cell for each sheaf, written by its owner. loom reports two owners at a time, and an
+    /// owner whose access is not ordered after the previous one's.
     owner: Vec<UnsafeCell<()>>,
 }
 
-// SAFETY: sheaf memory is reached only through the one `Sheaf` of it, which the models pass around; the cells are
-// loom's and hold nothing.
+// SAFETY: sheaf memory is accessed only through its one `Sheaf`, which the models pass around. The
+// cells are loom's and hold nothing.
 unsafe impl Sync for Bench {}
 // SAFETY: as above.
 unsafe impl Send for Bench {}
@@ -44,7 +45,7 @@ impl Bench {
     fn new(sheaves: usize) -> (Arc<Bench>, Vec<Sheaf>) {
         let memory: Vec<_> = (0..sheaves).map(|_| Box::into_raw(Box::new(Memory([0; SHEAF_PAGE_BYTES / 8])))).collect();
         let make = |&memory: &*mut Memory| {
-            // SAFETY: zeroed memory of a sheaf's size and alignment that nobody else uses.
+            // SAFETY: zeroed memory of a sheaf's size and alignment with no other user.
             let mut sheaf = unsafe { Sheaf::from_top(memory as usize) };
             sheaf.set_capacity(CAPACITY);
             sheaf
@@ -54,7 +55,7 @@ impl Bench {
         (Arc::new(Bench { barn: Barn::new(), memory, owner }), sheaves)
     }
 
-    /// Which sheaf this is; touches it, as an owner may.
+    /// Returns the number of the sheaf, and writes its cell as its owner.
     fn own(&self, sheaf: &Sheaf) -> usize {
         let base = sheaf.objects().as_ptr() as usize & !(SHEAF_PAGE_BYTES - 1);
         let number = self.memory.iter().position(|&memory| memory as usize == base).expect("a sheaf of this bench");
@@ -62,7 +63,7 @@ impl Bench {
         number
     }
 
-    /// Fills an empty sheaf with objects that tell which sheaf it is.
+    /// Fills an empty sheaf with objects that encode its number.
     fn fill(&self, mut sheaf: Sheaf) -> Sheaf {
         assert_eq!(sheaf.len(), 0, "an empty sheaf holds objects");
         let number = self.own(&sheaf);
@@ -70,7 +71,7 @@ impl Bench {
         sheaf
     }
 
-    /// Empties a full sheaf and checks that its objects are those it was filled with.
+    /// Empties a full sheaf and checks that it holds the objects that `fill` put there.
     fn empty(&self, mut sheaf: Sheaf) -> Sheaf {
         let number = self.own(&sheaf);
         assert_eq!(sheaf.objects(), [100 + number; CAPACITY], "a full sheaf has lost objects");
@@ -78,13 +79,13 @@ impl Bench {
         sheaf
     }
 
-    /// Stores a full sheaf unless there are `limit` already.
+    /// Stores a full sheaf unless the barn has `limit` already.
     fn put_full(&self, sheaf: Sheaf, limit: usize) -> Result<(), Sheaf> {
         self.own(&sheaf);
         self.barn.put_full(sheaf, limit * CAPACITY).map(|_| ())
     }
 
-    /// The sheaves in the barn, full and empty, by number.
+    /// Takes all sheaves out of the barn and returns the numbers of the full and of the empty ones.
     fn drain(&self) -> (Vec<usize>, Vec<usize>) {
         let (mut full, mut empty) = (Vec::new(), Vec::new());
         while let Some(sheaf) = self.barn.get_full() {
@@ -159,11 +160,11 @@ fn what_is_robbed_and_kept_belongs_to_one_at_a_time() {
             bench.put_full(bench.fill(sheaf), 9).unwrap();
         }
         let take = |bench: Arc<Bench>| move || bench.barn.get_full().map(|sheaf| bench.own(&bench.empty(sheaf)));
-        // Takes two of four or three, uses one and leaves the other to whoever comes.
+        // Takes two of four or three sheaves, uses one and leaves the other in the barn.
         let rob = |bench: Arc<Bench>| {
             move || {
                 let mut robbed = bench.barn.rob_full(2);
-                assert_eq!(robbed.len(), 2, "half of what is there, two at most");
+                assert_eq!(robbed.len(), 2, "half of the sheaves, at most two");
                 let (first, _) = robbed.pop_full()?;
                 bench.barn.keep_full(robbed);
                 Some(bench.own(&bench.empty(first)))
@@ -201,8 +202,9 @@ fn empty_sheaves_that_are_robbed_and_kept_belong_to_one_at_a_time() {
 #[test]
 fn cpus_that_exchange_full_for_empty_sheaves_lose_none_and_keep_the_limit() {
     explore(|| {
-        // One CPU allocates: takes a full sheaf, leaves it empty. One frees: takes an empty sheaf, leaves it full,
-        // or, at the limit, brings its objects to their slabs and leaves it empty.
+        // One CPU allocates: it takes a full sheaf and puts it back empty. The other one frees: it
+        // takes an empty sheaf and puts it back full. At the limit it returns the objects to their
+        // slabs and puts the sheaf back empty.
         let (bench, sheaves) = Bench::new(2);
         let [a, b] = <[_; 2]>::try_from(sheaves).unwrap();
         bench.put_full(bench.fill(a), 1).unwrap();
@@ -238,7 +240,7 @@ fn a_use_between_two_looks_of_the_reaper_is_seen_by_exactly_one_of_them() {
         bench.barn.take_surplus();
         let one = bench.clone();
         let (_, (), (used, unused)) = race(move || one.barn.get_full().is_some(), || (), || bench.barn.take_surplus());
-        assert_eq!(unused, if used { 1 } else { 2 }, "sheaves that nobody wanted");
+        assert_eq!(unused, if used { 1 } else { 2 }, "unused sheaves");
         assert_eq!(bench.barn.take_surplus(), (!used, 1));
     });
 }

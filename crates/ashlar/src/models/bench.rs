@@ -1,4 +1,5 @@
-//! What the models drive the partial list with: head entries, objects with real links, a record of owners.
+//! The bench that drives the partial list in the models: head entries, objects with real links, and
+//! a record of owners.
 #![allow(unsafe_code, reason = "links of free objects are raw memory")]
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Plain};
@@ -17,7 +18,7 @@ use crate::slab::state::{NO_OBJECT, SlabState};
 
 const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// An allocated object. Not `Clone`: whoever has it may use it, and frees it by giving it up.
+/// An allocated object. Not `Clone`: its holder may use it, and passes it on to free it.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) page: PageIndex,
@@ -25,40 +26,41 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// What its owner keeps in it.
+    /// Returns the value that its owner keeps in it.
     fn payload(&self) -> u64 {
         0xa110_c8ed_0000_0000 | u64::from(self.page.0) << 16 | u64::from(self.index)
     }
 }
 
-/// Memory of one object. loom reports two accesses that are not ordered, so it finds a link that is read before
-/// it was published. The flag is not loom's: it takes no part in the exploration.
+/// Memory of one object. loom reports two unordered accesses, so it finds a link that is read
+/// before it was published. The flags are not loom's, so they take no part in the exploration.
 struct ModelObject {
     word: UnsafeCell<u64>,
     held: AtomicBool,
     constructed: AtomicBool,
 }
 
-// SAFETY: the word is only reached through loom's cell, which panics on unordered access instead of racing.
+// SAFETY: the word is only accessed through loom's cell, which panics on unordered access instead
+// of racing.
 unsafe impl Sync for ModelObject {}
-// SAFETY: as above; nothing in it belongs to a thread.
+// SAFETY: as above; none of it belongs to one thread.
 unsafe impl Send for ModelObject {}
 
 struct Entry {
     head: PageHead,
-    /// Read by every look at the head, written by the discard: loom reports a thread that still looks at a
-    /// slab when its pages are given back.
+    /// Read at every access to the head, written by the discard. loom reports a thread that still
+    /// accesses a slab whose pages are being returned.
     alive: UnsafeCell<()>,
 }
 
 struct Entries {
     of: Vec<Entry>,
-    /// Counted up at every look at a head entry and every link.
+    /// Incremented at every access to a head entry and every link.
     ///
-    /// loom leaves out interleavings that differ only in the order of independent accesses. Its reduction is not
-    /// exact: with three threads it left out one that loses the end of a freelist, which two threads found. Since
-    /// all threads count here, few steps are independent, and what is left out is little. Relaxed, so that it orders
-    /// nothing.
+    /// loom leaves out interleavings that differ only in the order of independent accesses. That
+    /// reduction is not exact: with three threads it left out an interleaving that loses the end of
+    /// a freelist, which a model with two threads found. All threads increment this counter, so few
+    /// steps are independent, and little is left out. Relaxed, so that it orders nothing.
     steps: AtomicU32,
 }
 
@@ -74,7 +76,7 @@ impl Entries {
     }
 }
 
-// SAFETY: as for `ModelObject`: the cells are loom's and hold nothing.
+// SAFETY: as for `ModelObject`. The cells are loom's and hold nothing.
 unsafe impl Sync for Entries {}
 // SAFETY: as above.
 unsafe impl Send for Entries {}
@@ -86,7 +88,7 @@ impl Heads for Entries {
     }
 }
 
-/// Head entries whose looks are not counted: for the sort, which takes too many to explore.
+/// Head entries without counted accesses, because the sort has too many accesses to explore.
 struct Unstepped<'a>(&'a Entries);
 
 impl Heads for Unstepped<'_> {
@@ -95,7 +97,7 @@ impl Heads for Unstepped<'_> {
     }
 }
 
-/// A node of a cache with a few slabs.
+/// One node of a cache with a few slabs.
 pub(super) struct Bench {
     entries: Entries,
     pub(super) list: NodeList,
@@ -104,12 +106,12 @@ pub(super) struct Bench {
     /// Slabs of the cache, as the engine counts them.
     nr_slabs: AtomicU64,
     min_partial: usize,
-    /// An emptied slab forgets its freelist: caches without a constructor.
+    /// Whether an emptied slab becomes fresh, as in caches without a constructor.
     reset: bool,
 }
 
 impl Bench {
-    /// `slabs` slabs of `objects` objects, none opened yet.
+    /// Makes `slabs` slabs of `objects` objects, none of them opened.
     pub(super) fn new(slabs: usize, objects: u16, min_partial: usize, reset: bool) -> Bench {
         let place = || ModelObject {
             word: UnsafeCell::new(0),
@@ -132,14 +134,14 @@ impl Bench {
         }
     }
 
-    /// A bench to share, with its slabs opened and all their objects taken, slab by slab.
+    /// Makes a bench to share, with its slabs opened. Returns all their objects, slab by slab.
     pub(super) fn full(slabs: usize, objects: u16, min_partial: usize, reset: bool) -> (Arc<Bench>, Vec<Vec<Object>>) {
         let bench = Bench::new(slabs, objects, min_partial, reset);
         let objects = (0..slabs).map(|page| bench.open(page, objects)).collect();
         (Arc::new(bench), objects)
     }
 
-    /// Opens a slab and carves its first objects: `open_slab` of refill.
+    /// Opens a slab and carves its first objects, as `open_slab` of refill does.
     pub(super) fn open(&self, page: usize, carved: u16) -> Vec<Object> {
         let page = PageIndex(page as u32);
         let head = self.entries.head(page);
@@ -158,7 +160,7 @@ impl Bench {
     }
 
     fn set_link(&self, page: PageIndex, index: u16, next: u16) {
-        // SAFETY: an aligned word; loom's cell has checked that the caller has it to itself.
+        // SAFETY: an aligned word. loom's cell has checked that the caller has exclusive access.
         self.link_at(page, index, |at| unsafe { write_link(at, SECRET, next) });
     }
 
@@ -168,17 +170,18 @@ impl Bench {
         self.link_at(page, index, |at| unsafe { read_link(at, SECRET, limit) }).expect("a link that was published")
     }
 
-    /// Hands an object to its new owner, who writes to it.
+    /// Passes an object to its new owner, which writes to it.
     fn claim(&self, page: PageIndex, index: u16) -> Object {
         let place = &self.places[page.0 as usize][usize::from(index)];
         assert!(!place.held.swap(true, Plain::Relaxed), "object {index} of {page:?} has two owners");
         let object = Object { page, index };
-        // SAFETY: loom's cell checks that nobody else uses the word.
+        // SAFETY: loom's cell checks that the access is exclusive.
         place.word.with_mut(|word| unsafe { *word = object.payload() });
         object
     }
 
-    /// Hands out an object for the first time since its slab was fresh; calls the constructor if there is one.
+    /// Passes out an object for the first time since its slab was fresh, and runs the constructor
+    /// if there is one.
     fn carve(&self, page: PageIndex, index: u16) -> Object {
         let place = &self.places[page.0 as usize][usize::from(index)];
         let again = place.constructed.swap(true, Plain::Relaxed);
@@ -186,16 +189,16 @@ impl Bench {
         self.claim(page, index)
     }
 
-    /// Takes an object from its owner, who finds in it what he wrote.
+    /// Takes an object from its owner and checks that it holds what the owner wrote.
     fn release(&self, object: Object) -> u16 {
         let place = &self.places[object.page.0 as usize][usize::from(object.index)];
         // SAFETY: as in `claim`.
-        place.word.with(|word| assert_eq!(unsafe { *word }, object.payload(), "somebody wrote to a live object"));
+        place.word.with(|word| assert_eq!(unsafe { *word }, object.payload(), "another thread wrote to a live object"));
         assert!(place.held.swap(false, Plain::Relaxed));
         object.index
     }
 
-    /// Frees objects of one slab in one go: `flush` of the engine, for one group.
+    /// Frees objects of one slab at once, as `flush` of the engine does for one group.
     pub(super) fn free(&self, objects: Vec<Object>) -> Freed {
         let page = objects[0].page;
         let indices: Vec<u16> = objects.into_iter().map(|object| self.release(object)).collect();
@@ -210,14 +213,14 @@ impl Bench {
     }
 
     fn settle(&self, page: PageIndex, freed: Freed) -> Freed {
-        assert_ne!(freed, Freed::Corrupt, "nothing is freed twice here");
+        assert_ne!(freed, Freed::Corrupt, "a double free was found");
         if freed == Freed::Discard {
             self.discard(page);
         }
         freed
     }
 
-    /// Gives the pages of a slab back: nobody may have anything to do with it any more.
+    /// Returns the pages of a slab and checks that no thread uses it any more.
     fn discard(&self, page: PageIndex) {
         let entry = &self.entries.of[page.0 as usize];
         entry.alive.with_mut(|_| ());
@@ -227,7 +230,8 @@ impl Bench {
         self.nr_slabs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes at least `need` objects if the list has them: `from_partial` of refill, one round.
+    /// Takes at least `need` objects if the list has them, as one round of `from_partial` of
+    /// refill.
     pub(super) fn refill(&self, need: usize) -> Vec<Object> {
         let mut taken = [Taken::NOTHING; 4];
         let (slabs, _) = self.list.take(&self.entries, need, &mut taken);
@@ -255,7 +259,8 @@ impl Bench {
         assert!(out.len() <= need, "more was carved than asked for");
     }
 
-    /// Takes the freelists of all slabs that have `least` linked objects or more, as a look for evicted objects does: slab by slab.
+    /// Takes the freelists of all slabs with at least `least` linked objects, slab by slab, as a
+    /// scan for evicted objects does.
     pub(super) fn take_sparse(&self, least: u16) -> Vec<Vec<Object>> {
         let mut left = self.list.lock().count;
         let mut out = Vec::new();
@@ -264,7 +269,7 @@ impl Bench {
             let sparse = |head: &PageHead| SlabState(head.state.load(Ordering::Acquire)).linked() >= least;
             let slabs = self.list.take_sparse(&self.entries, &mut left, sparse, &mut taken);
             for taken in &taken[..slabs] {
-                assert_eq!(taken.fresh, 0, "nothing is carved for it");
+                assert_eq!(taken.fresh, 0, "objects were carved");
                 assert!(taken.chain.count >= least);
                 out.push(self.claim_chain(taken.page, taken.chain));
             }
@@ -272,7 +277,7 @@ impl Bench {
         out
     }
 
-    /// Puts a surplus back: `give_back` of refill.
+    /// Returns a surplus, as `give_back` of refill does.
     fn give_back(&self, page: PageIndex, chain: Chain) {
         let relink = |prior| {
             let mut last = chain.head;
@@ -285,8 +290,8 @@ impl Bench {
         self.settle(page, freed);
     }
 
-    /// Takes the freelist of the first slab, finds it corrupt and quarantines the slab. What was taken is never
-    /// seen again: it stays in use. The slab, if there was one.
+    /// Takes the freelist of the first slab, finds it corrupt and quarantines the slab. The taken
+    /// objects stay in use for ever. Returns the slab, if there was one.
     pub(super) fn find_corrupt(&self) -> Option<PageIndex> {
         let mut taken = [Taken::NOTHING; 1];
         let (slabs, _) = self.list.take(&self.entries, 1, &mut taken);
@@ -307,7 +312,8 @@ impl Bench {
         })
     }
 
-    /// Opens a slab for a CPU, all of its objects taken: `new_slab` of the engine with CPU slabs.
+    /// Opens a slab for a CPU with all its objects in use, as `new_slab` of the engine with CPU
+    /// slabs.
     pub(super) fn open_frozen(&self, page: usize, objects: u16) -> Vec<Object> {
         let taken = self.open(page, objects);
         let head = self.entries.head(PageIndex(page as u32));
@@ -315,7 +321,7 @@ impl Bench {
         taken
     }
 
-    /// Links objects of one slab that their owner gives up; their chain, and the last one's index.
+    /// Links objects of one slab, and returns the slab, the chain and the index of the last object.
     fn link_chain(&self, objects: Vec<Object>) -> (PageIndex, Chain, u16) {
         let page = objects[0].page;
         let indices: Vec<u16> = objects.into_iter().map(|object| self.release(object)).collect();
@@ -326,7 +332,7 @@ impl Bench {
         (page, Chain { head: indices[0], count: indices.len() as u16 }, last)
     }
 
-    /// Frees objects of one slab as an engine with CPU slabs does when it is not the CPU's.
+    /// Frees objects of one slab that is not the CPU's, as an engine with CPU slabs does.
     pub(super) fn free_by(&self, protection: Protection, objects: Vec<Object>) -> Freed {
         let (page, chain, last) = self.link_chain(objects);
         let link = |prior| self.set_link(page, last, prior);
@@ -339,7 +345,7 @@ impl Bench {
         self.settle(page, freed)
     }
 
-    /// Frees objects of one slab, which becomes the CPU's if it was full: true then.
+    /// Frees objects of one slab, which becomes the CPU's if it was full. Returns true then.
     pub(super) fn free_freezing(&self, objects: Vec<Object>) -> bool {
         let (page, chain, last) = self.link_chain(objects);
         let link = |prior| self.set_link(page, last, prior);
@@ -349,13 +355,13 @@ impl Bench {
         frozen
     }
 
-    /// Takes a slab off the list for a CPU, with all of its free objects.
+    /// Takes a slab off the list for a CPU, with all its free objects.
     pub(super) fn freeze(&self, protection: Protection) -> Option<(PageIndex, Vec<Object>)> {
         let (page, chain) = slabs::freeze_partial(&self.list, &self.entries, protection, true)?;
         Some((page, self.claim_chain(page, chain)))
     }
 
-    /// Takes what others freed to a slab of the caller's CPU.
+    /// Takes the objects that other threads freed to a slab of the caller's CPU.
     pub(super) fn take_freelist(&self, protection: Protection, page: PageIndex) -> Vec<Object> {
         let chain = slabs::take_freelist(self.entries.head(page), protection);
         self.claim_chain(page, chain)
@@ -372,7 +378,7 @@ impl Bench {
         out
     }
 
-    /// Gives a CPU's slab up, with the objects that its freelist still had.
+    /// Gives up a CPU slab, with the objects that its freelist still held.
     pub(super) fn thaw(&self, protection: Protection, page: PageIndex, rest: Vec<Object>) {
         let (mut chain, mut last) = (Chain { head: NO_OBJECT, count: 0 }, NO_OBJECT);
         if !rest.is_empty() {
@@ -389,7 +395,7 @@ impl Bench {
         self.list.quarantine(&self.entries, page);
     }
 
-    /// Takes empty slabs off the list and gives them back, as shrink does; how many.
+    /// Discards the empty slabs of the list, as shrink does, and returns their number.
     pub(super) fn trim(&self) -> usize {
         let mut empty = [PageIndex::NONE; 4];
         let count = self.list.take_empty(&self.entries, &mut empty);
@@ -397,17 +403,17 @@ impl Bench {
         count
     }
 
-    /// The second half of shrink.
+    /// Sorts the list, as the second half of shrink does.
     pub(super) fn sort(&self) {
         self.list.lock().promote_fullest(&Unstepped(&self.entries));
     }
 
-    /// Slabs of the cache, as destroy sees it.
+    /// Returns the number of slabs of the cache, as destroy reads it.
     pub(super) fn nr_slabs(&self) -> u64 {
         self.nr_slabs.load(Ordering::Relaxed)
     }
 
-    /// Objects of a slab that have an owner.
+    /// Returns the number of objects of a slab that have an owner.
     pub(super) fn held(&self, page: PageIndex) -> usize {
         self.places[page.0 as usize].iter().filter(|place| place.held.load(Plain::Relaxed)).count()
     }
@@ -416,16 +422,16 @@ impl Bench {
         self.discarded[page.0 as usize].load(Plain::Relaxed) > 0
     }
 
-    /// The slabs on the list, front to back; checks its links both ways.
+    /// Returns the slabs on the list, front to back, and checks its links both ways.
     pub(super) fn listed(&self) -> Vec<PageIndex> {
         let list = self.list.lock();
         let mut pages = Vec::new();
         let (mut page, mut before) = (list.first(), PageIndex::NONE);
         while page != PageIndex::NONE {
             assert!(!pages.contains(&page), "{page:?} is on the list twice");
-            assert!(!self.is_discarded(page), "{page:?} is on the list and was discarded");
+            assert!(!self.is_discarded(page), "{page:?} is on the list but was discarded");
             let head = self.entries.head(page);
-            assert!(head.listed(), "{page:?} is on the list and does not know");
+            assert!(head.listed(), "{page:?} is on the list but not marked as listed");
             assert_eq!(head.prev(), before, "back link of {page:?}");
             pages.push(page);
             (page, before) = (head.next(), page);
@@ -435,8 +441,8 @@ impl Bench {
         pages
     }
 
-    /// Checks everything that must hold while no operation runs: each object is exactly one of held, on its
-    /// slab's freelist, or not carved; and a slab is listed exactly if something can be taken from it.
+    /// Checks the invariants that hold while no operation runs. Each object is either held, on its
+    /// slab's freelist, or not carved. A slab is listed exactly if objects can be taken from it.
     pub(super) fn audit(&self) {
         let listed = self.listed();
         for (number, places) in self.places.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The two copies of a bound: threads open derived forms while another one raises the bound.
+//! The two copies of a bound: threads open derived forms while another thread raises the bound.
 
 use std::sync::Arc;
 
 use super::{explore, race};
 use crate::base::sync::Bound;
 
-/// Whichever thread is last, both copies are equal in the end.
+/// In the end both copies are equal, whichever thread is last.
 #[test]
 fn both_copies_are_equal_once_derived_forms_are_open() {
     explore(|| {

@@ -14,7 +14,7 @@ fn a_free_beside_a_refill_of_its_slab_loses_and_doubles_nothing() {
         let (one, two) = (bench.clone(), bench.clone());
         let [first, second] = <[_; 2]>::try_from(slab).unwrap();
         let (_, got, ()) = race(move || one.free(vec![first]), move || two.refill(3), || ());
-        assert!(!got.is_empty() && got.len() <= 2, "the refill takes what was there, or that and what was freed");
+        assert!(!got.is_empty() && got.len() <= 2, "the refill takes the free object, or both");
         drop((got, second));
         bench.audit();
     });
@@ -39,9 +39,9 @@ fn two_refills_beside_a_free_never_get_the_same_object() {
         let [_kept, first, second] = <[_; 3]>::try_from(slabs.remove(0)).unwrap();
         bench.free(vec![first]);
         let (one, two) = (bench.clone(), bench.clone());
-        // That no object has two owners is checked where a refill claims it.
+        // `claim` checks that no object has two owners.
         let (a, b, _) = race(move || one.refill(1), move || two.refill(1), || bench.free(vec![second]));
-        assert!((1..=2).contains(&(a.len() + b.len())), "one object was there, one came");
+        assert!((1..=2).contains(&(a.len() + b.len())), "one object was free and one was freed");
         bench.audit();
     });
 }
@@ -49,8 +49,8 @@ fn two_refills_beside_a_free_never_get_the_same_object() {
 #[test]
 fn a_refill_carves_only_what_no_free_has_brought_back() {
     explore(|| {
-        // One object out, two never touched: a free that empties the slab lets it forget that it was carved, while
-        // the refill carves on.
+        // One object is in use, two were never carved. A free that empties the slab resets it to
+        // fresh, while the refill carves more objects.
         let bench = std::sync::Arc::new(Bench::new(1, 3, 1, true));
         let out = bench.open(0, 1);
         let (one, two) = (bench.clone(), bench.clone());

@@ -1,4 +1,4 @@
-//! Slabs of CPUs against frees of other CPUs, by compare-and-swap and by slab_lock.
+//! CPU slabs against frees of other CPUs, by compare-and-swap and by slab_lock.
 
 use std::vec;
 
@@ -11,14 +11,15 @@ const LOCKLESS: Protection = Protection::Lockless;
 const LOCKED: Protection = Protection::Lock { atomic: false };
 const PAGE: PageIndex = PageIndex(0);
 
-/// A CPU's slab of three objects, all in use, beside a bench to share.
+/// Makes a shared bench and a CPU slab of three objects, all in use.
 fn frozen() -> (std::sync::Arc<Bench>, [super::bench::Object; 3]) {
     let bench = Bench::new(1, 3, 0, false);
     let objects = bench.open_frozen(0, 3).try_into().unwrap();
     (std::sync::Arc::new(bench), objects)
 }
 
-/// A CPU gives its slab up while another one frees to it: partial or not, it is listed exactly if it should be.
+/// A CPU gives up its slab while another CPU frees to it. The slab, which is partial in the end, is
+/// listed once.
 fn given_up_beside_a_free(protection: Protection) {
     explore(move || {
         let (bench, [_kept, own, remote]) = frozen();
@@ -39,8 +40,9 @@ fn a_slab_that_is_given_up_beside_a_free_is_listed_once_by_slab_lock() {
     given_up_beside_a_free(LOCKED);
 }
 
-/// The same with nothing left on the CPU, and the last objects coming home: full, partial or discarded, but never both. One
-/// other thread: loom gives up on two that wait for slab_lock.
+/// The same with an empty CPU freelist and the last frees: the slab stays full, becomes partial or
+/// is discarded, but only one of these. There is one other thread only, because loom gives up on
+/// two that wait for slab_lock.
 fn given_up_full_beside_the_last_frees(protection: Protection) {
     explore(move || {
         let bench = std::sync::Arc::new(Bench::new(1, 2, 0, false));
@@ -55,7 +57,7 @@ fn given_up_full_beside_the_last_frees(protection: Protection) {
             || bench.thaw(protection, PAGE, vec![]),
         );
         bench.audit();
-        assert!(bench.is_discarded(PAGE), "nothing keeps an empty slab here");
+        assert!(bench.is_discarded(PAGE), "the empty slab was not discarded");
     });
 }
 
@@ -69,7 +71,8 @@ fn a_full_slab_that_is_given_up_beside_its_last_frees_is_discarded_once_by_slab_
     given_up_full_beside_the_last_frees(LOCKED);
 }
 
-/// A CPU takes a slab off the list while others free to it: no object is lost, none is had twice.
+/// A CPU takes a slab off the list while another CPU frees to it. No object is lost or has two
+/// owners.
 fn taken_beside_a_free(protection: Protection) {
     explore(move || {
         let (bench, mut slabs) = Bench::full(1, 3, 0, false);
@@ -83,7 +86,7 @@ fn taken_beside_a_free(protection: Protection) {
             assert_eq!(objects.len() + more.len(), 2);
             bench.thaw(protection, page, objects.into_iter().chain(more).collect());
         } else {
-            assert_eq!(protection, LOCKED, "only a locked slab is passed by");
+            assert_eq!(protection, LOCKED, "only a locked slab is skipped");
         }
         bench.audit();
         assert_eq!(bench.listed(), [PAGE]);
@@ -100,7 +103,8 @@ fn a_slab_that_is_taken_beside_a_free_has_every_object_once_by_slab_lock() {
     taken_beside_a_free(LOCKED);
 }
 
-/// Two frees to a full slab, each of which would make it its CPU's: exactly one does, and the other is pushed.
+/// Two frees to a full slab, each of which may make it its CPU's slab. Exactly one does, and the
+/// other pushes its object.
 #[test]
 fn of_two_frees_to_a_full_slab_exactly_one_freezes_it() {
     explore(|| {
@@ -118,7 +122,7 @@ fn of_two_frees_to_a_full_slab_exactly_one_freezes_it() {
     });
 }
 
-/// A drain of partial slabs beside a free that may find its slab frozen, partial or full.
+/// A drain of partial slabs against a free that may find its slab frozen, partial or full.
 #[test]
 fn a_drain_of_partial_slabs_beside_a_free_lists_the_slab_once() {
     explore(|| {
@@ -134,7 +138,8 @@ fn a_drain_of_partial_slabs_beside_a_free_lists_the_slab_once() {
     });
 }
 
-/// A free to a full slab that its CPU gives up meanwhile: it becomes the freeing CPU's only if it was given up before.
+/// A free to a full slab that its CPU gives up meanwhile. The free may make it its own CPU's slab
+/// only afterwards.
 #[test]
 fn a_free_to_a_slab_that_is_given_up_full_freezes_it_only_afterwards() {
     explore(|| {
@@ -143,7 +148,7 @@ fn a_free_to_a_slab_that_is_given_up_full_freezes_it_only_afterwards() {
         let (froze, (), ()) =
             race(move || one.free_freezing(vec![remote]), || (), || bench.thaw(LOCKLESS, PAGE, vec![]));
         bench.audit();
-        assert_eq!(bench.listed().is_empty(), froze, "a slab has one place");
+        assert_eq!(bench.listed().is_empty(), froze, "a slab is either frozen or listed");
         if froze {
             bench.thaw(LOCKLESS, PAGE, vec![]);
             bench.audit();

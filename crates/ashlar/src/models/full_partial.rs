@@ -1,4 +1,4 @@
-//! Full slabs that become partial, and back.
+//! Full slabs that become partial, and full again.
 
 use std::vec;
 
@@ -40,9 +40,10 @@ fn a_slab_that_a_refill_fills_is_listed_again_by_the_next_free() {
         let [kept, first] = <[_; 2]>::try_from(slabs.remove(0)).unwrap();
         bench.free(vec![first]);
         let (one, two) = (bench.clone(), bench.clone());
-        // The refill fills the slab and takes it off the list; the free meets it partial, full and listed, or
-        // full and off the list. Freed last, it empties nothing: the refill holds an object, or the slab was
-        // emptied first, discarded, and the refill finds no slab.
+        // The refill fills the slab and takes it off the list. The free finds it partial, full and
+        // listed, or full and unlisted. If the free comes last, it does not empty the slab, because
+        // the refill holds an object. If it comes first, it empties and discards the slab, and the
+        // refill finds none.
         let (freed, got, ()) = race(move || one.free(vec![kept]), move || two.refill(1), || ());
         assert_eq!(freed == Freed::Discard, got.is_empty(), "{freed:?}, {got:?}");
         bench.audit();

@@ -1,5 +1,5 @@
-//! The gate that a fork closes, see [`crate::base::sync::gate`]: after it is closed no other thread is
-//! inside, and none comes in.
+//! The gate that a fork closes, see [`crate::base::sync::gate`]. After it is closed, no other
+//! thread is inside, and none enters.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{explore, race};
 use crate::base::sync::gate::Gate;
 use crate::base::sync::{AtomicU32, Ordering};
 
-/// What threads inside the gate change in two steps; a copy between the two is torn.
+/// Data that threads inside the gate change in two steps; a copy taken between them is torn.
 struct Guarded {
     gate: Gate,
     first: AtomicU32,
@@ -19,7 +19,7 @@ impl Guarded {
         Arc::new(Guarded { gate: Gate::new(), first: AtomicU32::new(0), second: AtomicU32::new(0) })
     }
 
-    /// One operation of thread `me`, if the gate lets it in.
+    /// Runs one operation of thread `me`, if the gate lets it enter.
     fn operate(&self, me: usize) -> bool {
         let Some(_inside) = self.gate.enter(me) else { return false };
         self.first.fetch_add(1, Ordering::Relaxed);
@@ -27,7 +27,7 @@ impl Guarded {
         true
     }
 
-    /// What a child would see that is forked now.
+    /// Returns the values that a child forked now would see.
     fn copy(&self) -> (u32, u32) {
         (self.first.load(Ordering::Relaxed), self.second.load(Ordering::Relaxed))
     }
@@ -64,7 +64,7 @@ fn the_thread_that_closed_the_gate_may_pass_and_the_others_see_what_it_did() {
             move || {
                 if let Some(_inside) = one.gate.enter(4) {
                     let (first, second) = one.copy();
-                    assert_eq!(first, second, "let in while another thread was at it");
+                    assert_eq!(first, second, "let in while another thread was inside");
                 }
             },
             move || _ = other.gate.enter(6),

@@ -1,4 +1,4 @@
-//! A refill that took more than fits puts the surplus back while others free and refill.
+//! A refill that took too many objects returns the surplus, against frees and refills.
 
 use std::vec;
 
@@ -36,8 +36,8 @@ fn a_surplus_of_two_goes_back_in_front_of_what_was_freed_meanwhile() {
 #[test]
 fn a_surplus_that_meets_the_last_free_leaves_the_slab_to_one_of_them() {
     explore(|| {
-        // The refill gives its surplus back and then frees what it took; the other free is the last but for
-        // that. Exactly one of the three steps finds the slab empty.
+        // The refill returns its surplus and then frees the object that it took; another thread
+        // frees the third object. Exactly one of these three steps finds the slab empty.
         let (bench, mut slabs) = Bench::full(1, 3, 0, true);
         let [a, b, c] = <[_; 3]>::try_from(slabs.remove(0)).unwrap();
         bench.free(vec![a, b]);
@@ -52,7 +52,7 @@ fn a_surplus_that_meets_the_last_free_leaves_the_slab_to_one_of_them() {
             || (),
             || bench.free(vec![c]),
         );
-        assert!(bench.is_discarded(crate::base::units::PageIndex(0)), "nothing is in use and nothing is to be kept");
+        assert!(bench.is_discarded(crate::base::units::PageIndex(0)), "the empty slab was not discarded");
         bench.audit();
     });
 }

@@ -1,4 +1,4 @@
-//! A slab whose freelist was found corrupt, against what goes on in it.
+//! A slab whose freelist was found corrupt, against concurrent frees and refills.
 
 use std::vec;
 
@@ -15,7 +15,8 @@ fn a_free_does_not_list_a_slab_that_is_quarantined_at_the_time() {
         bench.free(vec![a]);
         let (one, two) = (bench.clone(), bench.clone());
         let (b, c, page) = race(move || one.free(vec![b]), move || two.free(vec![c]), || bench.find_corrupt());
-        // The frees may have discarded it before anybody saw that it is corrupt. Else they are counted.
+        // The frees may have discarded the slab before it was found corrupt. Otherwise they are
+        // only counted.
         assert_eq!(page.is_none(), [b, c].contains(&Freed::Discard));
         assert!(bench.listed().is_empty());
         bench.audit();
@@ -45,7 +46,7 @@ fn a_quarantined_slab_gives_a_refill_nothing_even_when_all_others_are_back() {
 #[test]
 fn frees_never_discard_a_slab_in_quarantine() {
     explore(|| {
-        // Both objects come back after one was seen to be corrupt; the slab is empty by count, and stays.
+        // Both objects are freed after the slab was found corrupt. It is empty by count, and stays.
         let (bench, mut slabs) = Bench::full(1, 2, 0, true);
         let [a, b] = <[_; 2]>::try_from(slabs.remove(0)).unwrap();
         let (one, two) = (bench.clone(), bench.clone());

@@ -1,8 +1,10 @@
-//! The queues of SLAB: objects on their way between CPUs' arrays, the shared array, an alien cache and slabs.
+//! The queues of SLAB: objects that move between CPUs' arrays, the shared array, an alien cache and
+//! slabs.
 //!
-//! One node's lists with its slabs, two CPUs of the node, and another node's alien cache for it. Objects have eight bytes of
-//! real memory, in which index arrays lie as in real slabs: an array that is used by two at a time, or an object that is
-//! used while it holds an array, destroys what its owner wrote.
+//! The bench has one node's lists with its slabs, two CPUs of the node, and another node's alien
+//! cache for it. Objects have eight bytes of real memory, which hold the index arrays as in real
+//! slabs. If two threads use an array at a time, or an object is used while it holds an array, the
+//! owner's value is overwritten.
 #![allow(unsafe_code, reason = "objects are raw memory")]
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Plain};
@@ -25,12 +27,12 @@ use crate::slab::partial::{Heads, Partial};
 const OBJECTS: usize = 2;
 const STRIDE: usize = 8;
 
-/// An allocated object. Not `Clone`: whoever has it may use it, and frees it by giving it up.
+/// An allocated object. Not `Clone`: its holder may use it, and passes it on to free it.
 #[derive(Debug)]
 struct Object(usize);
 
-/// A head entry. Only a holder of list_lock may look at it, and afterwards only whoever discards the slab: loom reports two
-/// at a time.
+/// A head entry. Only the holder of list_lock may access it, and later only the thread that
+/// discards the slab. loom reports two accesses at a time.
 struct Entry {
     head: PageHead,
     looks: UnsafeCell<()>,
@@ -47,7 +49,8 @@ struct Bench {
     cpus: [SpinLock<&'static ArrayCache>; 2],
 }
 
-// SAFETY: the memory of an object is used by its owner, or by who has its slab's lists: the flags and cells report others.
+// SAFETY: the memory of an object is accessed by its owner, or by the holder of its slab's lists;
+// the flags and cells report any other access.
 unsafe impl Sync for Bench {}
 // SAFETY: as above.
 unsafe impl Send for Bench {}
@@ -94,13 +97,14 @@ impl Slabs for Bench {
     }
 }
 
-/// Memory of arrays is never given back, as the pool's.
+/// Makes an array. Its memory is never freed, as in the pool of arrays.
 fn array(limit: usize) -> &'static ArrayCache {
     Box::leak(Box::new(ArrayCache::new(limit, limit.div_ceil(2))))
 }
 
 impl Bench {
-    /// `slabs` slabs, all free, with a shared array of `shared` objects and CPUs' arrays of `limit`.
+    /// Makes `slabs` free slabs, a shared array for `shared` objects and CPUs' arrays for `limit`
+    /// objects.
     fn new(slabs: usize, limit: usize, shared: usize, free_limit: usize) -> Bench {
         let entry = || {
             let entry = Entry { head: PageHead::new(), looks: UnsafeCell::new(()) };
@@ -130,7 +134,7 @@ impl Bench {
         bench
     }
 
-    /// A bench to share, all of whose objects are in use.
+    /// Makes a bench to share, with all objects in use.
     fn full(slabs: usize, limit: usize, shared: usize, free_limit: usize) -> (Arc<Bench>, Vec<Object>) {
         let bench = Bench::new(slabs, limit, shared, free_limit);
         let (mut taken, mut after) = (Vec::new(), After::NOTHING);
@@ -141,30 +145,31 @@ impl Bench {
 
     fn number(&self, object: usize) -> usize {
         let number = (object - self.memory as usize) / STRIDE;
-        assert!(object.is_multiple_of(STRIDE) && number < self.held.len(), "{object:#x} is no object");
+        assert!(object.is_multiple_of(STRIDE) && number < self.held.len(), "{object:#x} is not an object");
         number
     }
 
-    /// Hands an object to its owner, who writes to it.
+    /// Passes an object to its owner, which writes to it.
     fn claim(&self, object: usize) -> Object {
         assert!(!self.held[self.number(object)].swap(true, Plain::Relaxed), "an object has two owners");
-        // SAFETY: eight bytes of the bench's memory; the flag says that they are this owner's alone.
+        // SAFETY: eight bytes of the bench's memory. The flag shows that this owner has exclusive
+        // access.
         unsafe { (object as *mut u64).write(!object as u64) };
         Object(object)
     }
 
-    /// Takes an object from its owner, who finds in it what he wrote.
+    /// Takes an object from its owner and checks that it holds what the owner wrote.
     fn release(&self, object: Object) -> usize {
         let Object(object) = object;
         // SAFETY: as in `claim`.
-        assert_eq!(unsafe { (object as *const u64).read() }, !object as u64, "somebody wrote to a live object");
+        assert_eq!(unsafe { (object as *const u64).read() }, !object as u64, "another thread wrote to a live object");
         assert!(self.held[self.number(object)].swap(false, Plain::Relaxed));
         object
     }
 
-    /// What [`After`] leaves to do: slabs go back.
+    /// Discards the empty slabs that [`After`] holds.
     fn settle(&self, mut after: After) {
-        assert_eq!((after.twice, after.corrupt), (0, 0), "nothing is freed twice here, nor written to");
+        assert_eq!((after.twice, after.corrupt), (0, 0), "a double free or a corrupt array was found");
         while after.empty.count > 0 {
             let page = after.empty.first();
             after.empty.unlink(self, page);
@@ -174,7 +179,7 @@ impl Bench {
         }
     }
 
-    /// `alloc` of the engine, on a CPU, without new slabs.
+    /// Allocates on a CPU, as `alloc` of the engine does, but without new slabs.
     fn alloc(&self, cpu: usize) -> Option<Object> {
         let mut after = After::NOTHING;
         let here = self.cpus[cpu].lock();
@@ -188,7 +193,7 @@ impl Bench {
         (object != 0).then(|| self.claim(object))
     }
 
-    /// `free_in` of the engine, on a CPU of the object's node.
+    /// Frees on a CPU of the object's node, as `free_in` of the engine does.
     fn free(&self, cpu: usize, object: Object) {
         let object = self.release(object);
         let mut after = After::NOTHING;
@@ -201,7 +206,7 @@ impl Bench {
         self.settle(after);
     }
 
-    /// The same on a CPU of another node.
+    /// Frees on a CPU of another node.
     fn free_remote(&self, object: Object) {
         let object = self.release(object);
         let mut after = After::NOTHING;
@@ -209,14 +214,14 @@ impl Bench {
         self.settle(after);
     }
 
-    /// The reaper's visit to the alien cache.
+    /// Drains the alien cache, as the reaper does.
     fn send_home(&self) {
         let mut after = After::NOTHING;
         self.alien.lock().drain(self, &self.lists, &mut after);
         self.settle(after);
     }
 
-    /// The reaper's visit to a CPU's array, or that of a drain.
+    /// Drains a CPU's array, as the reaper and a drain do.
     fn drain_cpu(&self, cpu: usize) {
         let mut after = After::NOTHING;
         let here = self.cpus[cpu].lock();
@@ -225,20 +230,21 @@ impl Bench {
         self.settle(after);
     }
 
-    /// A change of the tunables: another shared array.
+    /// Replaces the shared array, as a change of the tunables does.
     fn tune(&self, shared: usize) {
         let mut after = After::NOTHING;
         let new = (shared > 0).then(|| array(shared));
         let old = self.lists.lock().replace_shared(self, new, &mut after);
         self.settle(after);
-        // Nobody else has it: what a pool does with its memory must meet no one.
+        // Only this thread has the old array, so the pool's writes to its memory must meet no other
+        // access.
         if let Some(old) = old {
             assert_eq!(old.avail(), 0, "a retired array holds objects");
             assert!(old.push(self.memory as usize) && old.pop() != 0);
         }
     }
 
-    /// Everything back to slabs, as shrink and destroy do it.
+    /// Returns all objects to slabs and discards these, as shrink and destroy do.
     fn drain_cpus(&self) {
         (0..self.cpus.len()).for_each(|cpu| self.drain_cpu(cpu));
         self.send_home();
@@ -252,7 +258,7 @@ impl Bench {
         self.discarded.iter().filter(|gone| gone.load(Plain::Relaxed) > 0).count()
     }
 
-    /// The slabs on a list; checks its links both ways.
+    /// Returns the slabs on a list, and checks its links both ways.
     fn pages(&self, list: &Partial) -> Vec<PageIndex> {
         let (mut page, mut before, mut pages) = (list.first(), PageIndex::NONE, Vec::new());
         while page != PageIndex::NONE {
@@ -265,7 +271,8 @@ impl Bench {
         pages
     }
 
-    /// Checks, while no operation runs, that each object is at exactly one place, and each slab on the list where it belongs.
+    /// Checks, while no operation runs, that each object is in exactly one place, and each slab on
+    /// the right list.
     fn audit(&self) {
         let mut at: Vec<usize> = self.held.iter().map(|held| usize::from(held.load(Plain::Relaxed))).collect();
         let lists = self.lists.lock();
@@ -291,16 +298,16 @@ impl Bench {
         assert!(free_objects <= lists.free_limit || lists.free.count == 0, "free slabs above the limit");
         for (object, count) in at.into_iter().enumerate() {
             let gone = self.discarded[object / OBJECTS].load(Plain::Relaxed) > 0;
-            assert_eq!(count, usize::from(!gone), "places that have object {object}");
+            assert_eq!(count, usize::from(!gone), "places that hold object {object}");
         }
     }
 }
 
 fn take<const N: usize>(objects: Vec<Object>) -> [Object; N] {
-    objects.try_into().expect("as many objects")
+    objects.try_into().expect("the requested number of objects")
 }
 
-/// Two CPUs of another node free here, the alien cache overflows, and the reaper sends it home meanwhile.
+/// Two CPUs of another node free here and overflow the alien cache, while the reaper drains it.
 #[test]
 fn remote_frees_beside_the_reaper_keep_every_object() {
     for shared in [0, 1] {
@@ -322,7 +329,8 @@ fn remote_frees_beside_the_reaper_keep_every_object() {
     }
 }
 
-/// What comes home from an alien cache is had once by the CPUs of its node, by the shared array and by slabs.
+/// Refills on the node's CPUs while an alien cache overflows. Each object has one owner: a CPU, the
+/// shared array or a slab.
 #[test]
 fn a_refill_beside_an_alien_cache_that_goes_home_has_every_object_once() {
     for shared in [0, 1] {
@@ -368,7 +376,7 @@ fn a_flush_and_a_refill_beside_another_shared_array_keep_every_object() {
     }
 }
 
-/// A drain of a CPU's array, by the reaper or by shrink, beside that CPU and one that refills.
+/// A drain of a CPU's array, by the reaper or by shrink, against that CPU and another drain.
 #[test]
 fn a_drain_of_a_busy_cpu_keeps_every_object() {
     explore(|| {
@@ -385,12 +393,13 @@ fn a_drain_of_a_busy_cpu_keeps_every_object() {
             move || two.drain_cpu(0),
             || bench.send_home(),
         );
-        assert!(had.is_some(), "its own free serves it, or a slab");
+        assert!(had.is_some(), "its own free or a slab serves the allocation");
         bench.audit();
     });
 }
 
-/// A slab that becomes free above the limit goes back once, and not while another CPU takes from it.
+/// A slab that becomes free above the limit is discarded once, and only if no CPU takes from it
+/// meanwhile.
 #[test]
 fn a_free_slab_above_the_limit_goes_back_unless_it_is_taken_from() {
     explore(|| {
@@ -411,7 +420,8 @@ fn a_free_slab_above_the_limit_goes_back_unless_it_is_taken_from() {
     });
 }
 
-/// Destroy: after a flush beside the last frees, one more brings everything home, and no slab is left.
+/// Destroy: after a drain concurrent with the last frees, one more drain returns all objects, and
+/// no slab is left.
 #[test]
 fn a_flush_beside_the_last_frees_leaves_nothing_for_the_next() {
     explore(|| {

@@ -15,7 +15,7 @@ fn a_slab_emptied_beside_shrink_is_discarded_exactly_once_and_with_no_object_liv
         let (bench, mut slabs) = Bench::full(1, 2, 0, true);
         let [a, b] = <[_; 2]>::try_from(slabs.remove(0)).unwrap();
         let (one, two) = (bench.clone(), bench.clone());
-        // That it happens once, and with no object live, is checked where a slab is discarded.
+        // `discard` checks that this happens once, and with no object live.
         race(move || one.free(vec![a]), move || two.free(vec![b]), || bench.trim());
         assert!(bench.is_discarded(PAGE));
         bench.audit();
@@ -67,8 +67,8 @@ fn two_shrinks_share_the_empty_slabs() {
 #[test]
 fn a_cache_is_reported_empty_only_when_every_object_is_back() {
     explore(|| {
-        // Destroy brings the objects of the sheaves back, gives empty slabs back, and looks whether a slab is
-        // left; meanwhile another thread frees the last object that it holds.
+        // Destroy frees the objects of the sheaves, discards empty slabs, and checks whether a slab
+        // is left. Meanwhile another thread frees the last object that it holds.
         let (bench, mut slabs) = Bench::full(1, 2, 1, true);
         let [cached, late] = <[_; 2]>::try_from(slabs.remove(0)).unwrap();
         let one = bench.clone();
@@ -86,7 +86,7 @@ fn a_cache_is_reported_empty_only_when_every_object_is_back() {
                 gone
             },
         );
-        assert!(gone || destroy(&bench), "all objects are back and a slab is left");
+        assert!(gone || destroy(&bench), "all objects are freed but a slab is left");
         bench.audit();
     });
 }
@@ -107,7 +107,7 @@ fn a_cache_whose_last_free_discards_the_slab_itself_can_be_destroyed() {
                 gone
             },
         );
-        assert_eq!((bench.nr_slabs(), bench.trim()), (0, 0), "gone when asked: {gone}");
+        assert_eq!((bench.nr_slabs(), bench.trim()), (0, 0), "gone at the first check: {gone}");
     });
 }
 

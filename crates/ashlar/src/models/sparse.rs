@@ -1,4 +1,4 @@
-//! Freelists that are taken to become evicted objects, against frees and refills of their slabs.
+//! Freelists taken for evicted objects, against frees and refills of their slabs.
 
 use std::vec;
 use std::vec::Vec;
@@ -17,10 +17,10 @@ fn a_freelist_taken_beside_a_free_and_a_refill_has_one_owner() {
         let [a, b, _kept] = <[_; 3]>::try_from(slabs.remove(0)).unwrap();
         bench.free(vec![a]);
         let (one, two) = (bench.clone(), bench.clone());
-        // That no object has two owners is checked where it is claimed.
+        // `claim` checks that no object has two owners.
         let (_, got, evicted) = race(move || one.free(vec![b]), move || two.refill(2), || bench.take_sparse(1));
         let evicted: usize = evicted.iter().map(Vec::len).sum();
-        assert!((1..=2).contains(&(got.len() + evicted)), "one object was there, one came");
+        assert!((1..=2).contains(&(got.len() + evicted)), "one object was free and one was freed");
         bench.audit();
     });
 }
@@ -34,7 +34,7 @@ fn a_slab_with_evicted_objects_stays_and_is_discarded_once_when_they_are_restore
         let one = bench.clone();
         let (last, (), evicted) = race(move || one.free(vec![c]), || (), || bench.take_sparse(2));
         if evicted.is_empty() {
-            assert_eq!(last, Freed::Discard, "the last free was before");
+            assert_eq!(last, Freed::Discard, "the last free came first");
         } else {
             assert!(!bench.is_discarded(PAGE), "a slab with evicted objects was discarded");
             let ends: Vec<Freed> = evicted.into_iter().map(|objects| bench.free(objects)).collect();
@@ -55,7 +55,7 @@ fn part_of_a_freelist_goes_back_beside_the_last_free_and_a_shrink() {
         let evicted = move || {
             let mut slabs = one.take_sparse(2);
             slabs.pop().map(|mut objects| {
-                // Objects of pages that others reach into go back at once.
+                // Return at once the objects of pages that also hold parts of other objects.
                 let kept = objects.split_off(1);
                 one.free(objects);
                 kept
@@ -74,7 +74,8 @@ fn part_of_a_freelist_goes_back_beside_the_last_free_and_a_shrink() {
 #[test]
 fn a_look_at_several_slabs_beside_frees_keeps_each_on_the_list() {
     explore(|| {
-        // One slab is full and becomes partial, one is partial and becomes empty, and the look turns the list around.
+        // One slab is full and becomes partial, one is partial and becomes empty, and the scan
+        // rotates the list.
         let (bench, mut slabs) = Bench::full(3, 2, 0, true);
         let full = slabs.pop().unwrap().remove(0);
         let last = slabs[1].pop().unwrap();
@@ -85,7 +86,7 @@ fn a_look_at_several_slabs_beside_frees_keeps_each_on_the_list() {
             race(move || one.free(vec![full]), move || two.free(vec![last]), || bench.take_sparse(1));
         let found = evicted.len();
         let ends: Vec<Freed> = evicted.into_iter().map(|objects| bench.free(objects)).collect();
-        assert!((1..=3).contains(&found), "the first slab is there from the start");
+        assert!((1..=3).contains(&found), "the first slab has a free object from the start");
         assert_eq!(1, ends.into_iter().chain([end]).filter(|&end| end == Freed::Discard).count());
         assert_eq!(bench.listed().len(), 2);
         bench.audit();

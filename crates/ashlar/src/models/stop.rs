@@ -1,25 +1,27 @@
 //! The stop protocol of a drain (see `percpu::drain`), in the abstract: gate, fence, take, open.
 //!
-//! This is a second statement of the protocol, not the code itself: the sections are assembly and the fence is a
-//! system call, which loom cannot run. What the model takes from the code is the order of steps:
+//! This is a second statement of the protocol, not the code itself, because loom cannot run the
+//! sections' assembly and the fence's system call. The model has the order of steps in common with
+//! the code:
 //!
 //! | drain | section |
 //! |---|---|
 //! | 1. shut the gate | a. arm |
-//! | 2. fence | b. look at the gate, leave if it is shut |
-//! | 3. look at the slot, take what is there | c. read the slot |
-//! | 4. open the gate | d. commit: one store to the slot, unless aborted; then from a. again |
+//! | 2. fence | b. read the gate, leave if it is shut |
+//! | 3. read the slot, take its sheaf | c. read the slot |
+//! | 4. open the gate | d. commit by one store to the slot, or restart if aborted |
 //!
-//! What stands for the kernel: an abort flag behind a lock. The fence sets it; arming clears it; a commit looks at
-//! it and stores under the lock, for the kernel never stops a thread between deciding that it was not interrupted
-//! and its next instruction. That is weaker than the kernel, which stops an aborted section at once: here it goes
-//! on reading until its commit is refused. Loads inside the section are acquire loads, as every load of x86-64 is.
+//! An abort flag behind a lock replaces the kernel. The fence sets the flag, and arming clears it.
+//! A commit reads it and stores under the lock, because the kernel never stops a thread between its
+//! decision that the thread was not interrupted and the thread's next instruction. The model is
+//! weaker than the kernel, which stops an aborted section at once: here the section reads on until
+//! its commit is refused. Loads inside the section are acquire loads, as every load of x86-64 is.
 //!
-//! Not modelled: several threads on one CPU (they interrupt each other, and the kernel aborts them alike), the
-//! fallback that visits each CPU, the objects inside the sheaves.
+//! Not modelled: several threads on one CPU (they interrupt each other, and the kernel aborts them
+//! alike), the fallback that visits each CPU, and the objects inside the sheaves.
 //!
-//! That each part is needed is part of the model: without the gate, the fence, or the order of the opening, it
-//! must fail.
+//! The tests also show that each part is needed. Without the gate, the fence, or the order of the
+//! opening, the model must fail.
 
 use core::sync::atomic::{AtomicUsize as PlainUsize, Ordering as Plain};
 use std::sync::Arc;
@@ -31,10 +33,10 @@ use crate::base::sync::{AtomicU32, Ordering, SpinLock};
 const NULL: u32 = 0;
 /// The sheaf in the slot at the start.
 const FIRST: u32 = 1;
-/// The sheaf that the section wants to install.
+/// The sheaf that the section installs.
 const SECOND: u32 = 2;
 
-/// What the protocol is robbed of, to see that it matters.
+/// The part of the protocol that is left out, to show that it is needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,
@@ -45,11 +47,11 @@ enum Without {
 }
 
 struct Cpu {
-    /// 1 while sections may pass.
+    /// 1 while the gate is open.
     gate: AtomicU32,
     /// The main sheaf.
     slot: AtomicU32,
-    /// The section that is running was interrupted.
+    /// Whether the running section was interrupted.
     aborted: SpinLock<bool>,
     without: Without,
     /// How often each sheaf was taken out of the slot.
@@ -67,7 +69,8 @@ impl Cpu {
         })
     }
 
-    /// Stores `new` in the slot and owns what was there; false, and nothing happened, when the gate is shut.
+    /// Stores `new` in the slot and owns the old sheaf. Returns false and changes nothing if the
+    /// gate is shut.
     fn section(&self, new: u32) -> bool {
         loop {
             *self.aborted.lock() = false;
@@ -109,7 +112,8 @@ impl Cpu {
         }
     }
 
-    /// Every sheaf that was ever in the slot is there or has an owner, and not both.
+    /// Checks that every sheaf that was ever in the slot is still there or has an owner, but not
+    /// both.
     fn audit(&self, installed: bool) {
         let left = self.slot.load(Ordering::Relaxed);
         for sheaf in [FIRST, SECOND] {
@@ -120,7 +124,7 @@ impl Cpu {
     }
 }
 
-/// A section that installs a sheaf, and one that only takes, against a drain.
+/// A section that installs a sheaf and one that only takes, against a drain.
 fn model(without: Without) {
     explore(move || {
         let cpu = Cpu::new(without);

@@ -1,4 +1,4 @@
-//! Slabs that become empty: discarded or kept, and who decides.
+//! Slabs that become empty: which thread discards or keeps them.
 
 use std::vec;
 
@@ -42,7 +42,7 @@ fn a_slab_with_constructed_objects_keeps_its_freelist_when_frees_empty_it() {
         let [a, b, c] = <[_; 3]>::try_from(slabs.remove(0)).unwrap();
         let one = bench.clone();
         let (_, (), _) = race(move || one.free(vec![a, b]), || (), || bench.free(vec![c]));
-        // The audit follows the links; nothing may be carved again.
+        // The audit follows the links; no object may be carved again.
         bench.audit();
         assert_eq!(bench.refill(3).len(), 3);
         bench.audit();
@@ -70,8 +70,9 @@ fn of_two_slabs_that_frees_empty_at_once_min_partial_are_kept() {
 #[test]
 fn a_full_slab_freed_in_one_go_belongs_to_that_free_alone() {
     explore(|| {
-        // Whoever frees all objects of a full slab gives its pages back without any lock, whatever the others do
-        // with the list at the time: the bench checks that nobody looks at its head entry any more.
+        // The thread that frees all objects of a full slab discards it without a lock, whatever
+        // other threads do with the list. The bench checks that no thread reads its head entry
+        // afterwards.
         let (bench, mut slabs) = Bench::full(2, 2, 0, true);
         let mut other = slabs.remove(1);
         let whole = slabs.remove(0);
@@ -88,7 +89,7 @@ fn a_full_slab_freed_in_one_go_belongs_to_that_free_alone() {
 #[test]
 fn a_slab_taken_off_the_list_by_a_refill_is_discarded_without_a_lock_by_who_has_it_all() {
     explore(|| {
-        // The refill fills the slab and takes it off the list; then its objects are freed in one go.
+        // The refill fills the slab and takes it off the list. Then both objects are freed at once.
         let bench = std::sync::Arc::new(Bench::new(2, 2, 0, true));
         let mut rest = bench.open(0, 1);
         let mut other = bench.open(1, 2);
@@ -96,7 +97,8 @@ fn a_slab_taken_off_the_list_by_a_refill_is_discarded_without_a_lock_by_who_has_
         let (freed, (), _) = race(
             move || {
                 rest.append(&mut one.refill(1));
-                // Its second object, or, when the other free came first, perhaps one of that slab.
+                // The refill returns the second object of the slab, or, after the other free, one
+                // of that slab.
                 let both = rest.iter().all(|object| object.page.0 == 0) && rest.len() == 2;
                 both.then(|| one.free(rest))
             },

@@ -59,6 +59,7 @@ struct Table {
 // SAFETY: the nodes belong to the table alone and are reached only under its lock.
 unsafe impl Send for Table {}
 
+#[place(large_bss)]
 static TABLE: SpinLock<Table> =
     SpinLock::new(Table { spare: core::ptr::null_mut(), bytes: 0, freed: [0; REMEMBERED], next_freed: 0 });
 
@@ -198,6 +199,7 @@ pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
 /// # Safety
 /// Nobody else uses the mapping during the call; on success the old address is dead.
 #[inline(never)]
+#[place(background)]
 pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<u8>> {
     let source = ZONE.source()?;
     let new_bytes = checked_align_up(new_bytes, source.page_size())?;
@@ -222,6 +224,7 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
 /// whole table: misuse is rare, and most programs end with its first report.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn report_stray(function: &str, address: usize) {
     let table = TABLE.lock();
     let around = HEADS.iter().flat_map(nodes_from).find_map(|node| {

@@ -33,8 +33,8 @@
 //! A slot is written only by a thread inside a critical section on its CPU (rseq), by the holder of
 //! the CPU's lock (portable), or by a drain that has stopped all critical sections.
 //!
-//! Lock: the lock of free slots ([`FREE_SLOTS`]) protects the released offsets. It is taken under the
-//! registry lock.
+//! Lock: the lock of free slots ([`FREE_SLOTS`]) protects the released offsets. It is taken under
+//! the registry lock.
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
@@ -130,11 +130,13 @@ pub static PERCPU: PerCpu = PerCpu {
     nodes: AtomicU32::new(1),
 };
 
+#[place(large_bss)]
 static CPU_TO_NODE: [crate::base::sync::AtomicU8; MAPPED_CPUS] =
     [const { crate::base::sync::AtomicU8::new(0) }; MAPPED_CPUS];
 static NEXT_SLOT: AtomicU32 = AtomicU32::new(FIRST_FREE_SLOT as u32);
 /// Head of the stack of offsets that destroyed caches released; the links are in `FREE_LINKS`.
 static FREE_SLOTS: crate::base::sync::SpinLock<u16> = crate::base::sync::SpinLock::new(0);
+#[place(large_bss)]
 static FREE_LINKS: [AtomicU16; AREA_BYTES / SLOT_BYTES] = [const { AtomicU16::new(0) }; AREA_BYTES / SLOT_BYTES];
 
 impl PerCpu {

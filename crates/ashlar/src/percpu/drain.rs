@@ -23,15 +23,21 @@ static DRAIN: SpinLock<()> = SpinLock::new(());
 
 /// Takes every sheaf of the given slots from every CPU and passes it to `take`, with the CPU it was
 /// on. Returns false if some CPU could not be reached; its sheaves stay in their slots.
+#[place(background)]
 pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
-    drain_words(offsets, no_sheaves(), |cpu, offset, tops| {
-        for top in tops {
-            if top != null_top() {
-                // SAFETY: the slot owned this sheaf and no longer refers to it.
-                take(cpu, offset, unsafe { Sheaf::from_top(top) });
-            }
+    drain_words(offsets, no_sheaves(), |cpu, offset, tops| take_each(cpu, offset, tops, &mut take))
+}
+
+/// Passes the sheaves of a slot to `take`. A function of its own, because closures are not placed.
+#[inline(never)]
+#[place(background)]
+fn take_each(cpu: CpuId, offset: u16, tops: [usize; 2], take: &mut impl FnMut(CpuId, u16, Sheaf)) {
+    for top in tops {
+        if top != null_top() {
+            // SAFETY: the slot owned this sheaf and no longer refers to it.
+            take(cpu, offset, unsafe { Sheaf::from_top(top) });
         }
-    })
+    }
 }
 
 /// Takes the drain lock, for callers that visit all CPUs by their locks in several steps.

@@ -59,6 +59,7 @@ pub enum Mode {
     Emulate,
 }
 
+#[place(cold)]
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -121,6 +121,7 @@ const fn most(order: Order) -> usize {
 }
 
 /// Takes a run of `order` on `node`, aligned to its size, off this CPU's list, else from the zone.
+#[place(cold)]
 pub(crate) fn alloc(node: NodeId, order: Order) -> Option<PageRun> {
     let own = here().filter(|(_, home)| *home == node && usize::from(order.0) < ORDERS);
     let Some((lists, _)) = own else {
@@ -170,6 +171,7 @@ pub(crate) fn free(page: PageIndex, order: Order) -> bool {
 }
 
 /// Returns runs of one node to the zone. The result is that of [`free`].
+#[place(cold)]
 fn to_zone(order: Order, runs: &[PageRun]) -> bool {
     let mut pages = [(PageIndex::NONE, 0); BATCH_PAGES];
     for (at, run) in pages.iter_mut().zip(runs) {
@@ -184,6 +186,7 @@ pub(crate) fn drain() -> bool {
 }
 
 #[inline(never)]
+#[place(cold)]
 fn drain_all() -> bool {
     let mut any = false;
     for lists in entries() {

@@ -220,7 +220,7 @@ pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {
     pop!(plain, slot, rseq_offset)
 }
 
-/// As [`pop`], for a slot that [is sided](super::area::is_sided).
+/// As [`pop()`], for a slot that [is sided](super::area::is_sided).
 pub(crate) fn pop_sided(slot: usize, rseq_offset: isize) -> usize {
     pop!(sided, slot, rseq_offset)
 }
@@ -232,7 +232,7 @@ pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
     push!(plain, slot, rseq_offset, object)
 }
 
-/// As [`push`], for a slot that [is sided](super::area::is_sided).
+/// As [`push()`], for a slot that [is sided](super::area::is_sided).
 pub(crate) fn push_sided(slot: usize, rseq_offset: isize, object: usize) -> bool {
     push!(sided, slot, rseq_offset, object)
 }

@@ -9,6 +9,7 @@ use super::node::Node;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::PageIndex;
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use ashlar_macros::place;
 
 /// Longest cache name in bytes.
 pub const MAX_NAME: usize = 47;
@@ -71,6 +72,7 @@ impl CacheSlabs {
     }
 
     /// Returns the name that the cache was created with.
+    #[ashlar_macros::place(cold)]
     pub(crate) fn name(&self) -> &str {
         // The creation has cut the name at a character boundary. The fallback avoids a panic.
         core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
@@ -157,12 +159,14 @@ impl CacheSlabs {
 
     /// Returns the empty slabs of every node to the zone and sorts the partial lists. Returns the
     /// number of slabs that remain.
+    #[place(background)]
     pub(crate) fn trim(&self) -> usize {
         self.nodes.iter().map(Node::trim).sum()
     }
 }
 
 /// Copies a name that the creation has checked into an array.
+#[inline(never)]
 pub(crate) fn copied_name(name: &str) -> ([u8; MAX_NAME], u8) {
     let mut bytes = [0; MAX_NAME];
     let len = name.len().min(MAX_NAME);

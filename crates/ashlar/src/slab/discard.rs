@@ -5,6 +5,7 @@ use crate::base::units::{Order, PageIndex};
 use crate::pages::memmap::{ClassWord, MEMMAP};
 use crate::pages::zone::ZONE;
 use crate::percpu;
+use ashlar_macros::place;
 
 /// Slabs returned under one zone lock.
 const BATCH: usize = 16;
@@ -16,6 +17,7 @@ pub(crate) fn discard(node: &Node, pages: &[PageIndex]) {
 
 /// Returns an empty slab to this CPU's page list. For engines that take their slabs there, one at a
 /// time.
+#[place(cold)]
 pub(crate) fn discard_one(node: &Node, page: PageIndex) {
     discard_to(node, &[page], |runs| {
         runs.iter().any(|&(page, pages)| percpu::pages::free(page, Order(pages.trailing_zeros() as u8)))
@@ -46,6 +48,7 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
 impl Node {
     /// Returns all empty slabs of the list to the zone and sorts the rest. Returns the number of
     /// slabs that remain.
+    #[place(background)]
     pub(crate) fn trim(&self) -> usize {
         loop {
             let mut empty = [PageIndex::NONE; 16];

@@ -28,6 +28,7 @@ use crate::base::sync::{Guard, Ordering, SpinLock};
 use crate::base::units::PageIndex;
 use crate::pages::head::PageHead;
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 
 /// Finds head entries: the memmap, or a small array in models.
 pub(crate) trait Heads {
@@ -111,6 +112,8 @@ impl NodeList {
     /// `link(prior)` writes the chain's links, the last one to `prior`. It is called before each
     /// attempt to publish them. If `reset` allows it, a slab that the chain empties becomes fresh
     /// instead, and `link` is not called.
+    // Where it is not inlined, an engine of history calls it.
+    #[place(cold)]
     pub(crate) fn push_chain(
         &self,
         heads: &impl Heads,

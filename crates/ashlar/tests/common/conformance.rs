@@ -1,4 +1,5 @@
-//! One suite for every mode: what a program may rely on, however the allocator protects its sheaves.
+//! The conformance suite for every mode: the properties that a program relies on, however the
+//! allocator protects its sheaves.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
@@ -8,7 +9,7 @@ use ashlar::{Ashlar, Cache, CacheArgs, Constructor, CreateError, DestroyError, K
 
 use super::{Rng, check, cpus, fill, pin};
 
-/// Runs all of it.
+/// Runs the whole suite.
 pub(crate) fn run() {
     every_size_keeps_its_bytes();
     zeroed_memory_is_zero_after_use();
@@ -24,7 +25,7 @@ pub(crate) fn run() {
     super::model::quick(6);
 }
 
-/// The engine of the process, as a cache that does not choose has it.
+/// Returns the engine of the process, which a cache that does not choose one gets.
 pub(crate) fn engine() -> &'static str {
     let cache = KmemCache::create("conform-engine", 64, &CacheArgs::default()).expect("cache");
     let id = cache.engine().id();
@@ -136,7 +137,7 @@ fn constructed_objects_stay_constructed() {
         // SAFETY: objects of the only cache with this constructor have 24 bytes, aligned to 8.
         unsafe { object.cast::<[u64; 3]>().write([1, 2, 3]) };
     }
-    // SAFETY: it writes 24 bytes, aligned to 8.
+    // SAFETY: the function writes 24 bytes, aligned to 8.
     let ctor = unsafe { Constructor::new(Layout::new::<[u64; 3]>(), build) };
     let args = CacheArgs { ctor: Some(ctor), ..CacheArgs::default() };
     for (size, align) in [(16, 0), (23, 8), (23, 4096)] {
@@ -214,7 +215,8 @@ fn layouts_are_honoured() {
     for _ in 0..2000 {
         let layout = Layout::from_size_align(1 + rng.below(20_000), 1 << rng.below(14)).expect("layout");
         let more = 1 + rng.below(40_000);
-        // SAFETY: the layout has bytes in it; the block is given back with the layout it has then.
+        // SAFETY: the layout is not empty, and the block is freed with the layout that it has at
+        // the time.
         unsafe {
             let at = if rng.below(2) == 0 { Ashlar.alloc(layout) } else { Ashlar.alloc_zeroed(layout) };
             assert!((at as usize).is_multiple_of(layout.align()) && !at.is_null());
@@ -227,9 +229,9 @@ fn layouts_are_honoured() {
     }
 }
 
-/// An address on its way to another thread.
+/// An address that is sent to another thread.
 struct Sent(*mut u8, u64);
-// SAFETY: the sender gives the object up.
+// SAFETY: the sender passes the object on and no longer uses it.
 unsafe impl Send for Sent {}
 
 fn objects_cross_threads_and_cpus() {
@@ -257,7 +259,7 @@ fn objects_cross_threads_and_cpus() {
                 if i % 500 == 0 {
                     pin(cpus[i / 500 % cpus.len()]);
                 }
-                // SAFETY: the sender gave the object to us; freed once.
+                // SAFETY: the sender passed the object to this thread, which frees it once.
                 unsafe {
                     check(at, 72, 72, token);
                     cache.free(NonNull::new(at).expect("not null"));

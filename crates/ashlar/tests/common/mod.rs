@@ -1,5 +1,5 @@
-//! What the test files share.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part")]
+//! Helpers that the test files share.
+#![allow(dead_code, unused_imports, reason = "each test file uses only some of it")]
 
 pub(crate) mod conformance;
 pub(crate) mod model;
@@ -10,7 +10,7 @@ pub(crate) mod stress;
 
 pub(crate) use process::*;
 
-/// A figure of /proc/self/statm in bytes: 0 is the virtual size, 1 the resident set.
+/// Returns a figure of /proc/self/statm in bytes: 0 is the virtual size, 1 the resident set.
 pub(crate) fn statm(field: usize) -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("procfs");
     let pages: usize = text.split(' ').nth(field).and_then(|n| n.parse().ok()).expect("statm has numbers");
@@ -18,9 +18,9 @@ pub(crate) fn statm(field: usize) -> usize {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
 }
 
-/// Pages of the `bytes` bytes at `at` that are resident.
+/// Returns the number of resident pages of the `bytes` bytes at `at`.
 pub(crate) fn resident(at: *mut u8, bytes: usize) -> usize {
-    // SAFETY: asks for a constant.
+    // SAFETY: reads a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let start = at as usize & !(page - 1);
     let mut pages = vec![0u8; (at as usize + bytes - start).div_ceil(page)];
@@ -29,7 +29,7 @@ pub(crate) fn resident(at: *mut u8, bytes: usize) -> usize {
     pages.iter().filter(|&&page| page & 1 != 0).count()
 }
 
-/// What `look` sees of the cache `name`, which exists.
+/// Returns the result of `look` on the cache `name`, which must exist.
 pub(crate) fn of_cache<T>(name: &str, look: impl Fn(&ashlar::CacheInfo) -> T) -> T {
     let mut found = None;
     ashlar::for_each_cache(|info| {
@@ -40,9 +40,10 @@ pub(crate) fn of_cache<T>(name: &str, look: impl Fn(&ashlar::CacheInfo) -> T) ->
     found.unwrap_or_else(|| panic!("no cache {name}"))
 }
 
-/// Moves the calling thread to one CPU; false when it does not exist for us.
+/// Moves the calling thread to one CPU. Returns false if the thread may not run there.
 pub(crate) fn pin(cpu: usize) -> bool {
-    // SAFETY: a zeroed set is the empty set; the index is below its size; the set is readable for its size.
+    // SAFETY: a zeroed set is the empty set, the index is below its size, and the call reads the
+    // set's size.
     unsafe {
         let mut set: libc::cpu_set_t = core::mem::zeroed();
         libc::CPU_SET(cpu % 1024, &mut set);
@@ -50,7 +51,7 @@ pub(crate) fn pin(cpu: usize) -> bool {
     }
 }
 
-/// The CPUs that this process may use.
+/// Returns the CPUs that this process may use.
 pub(crate) fn cpus() -> Vec<usize> {
     // SAFETY: the set is writable for its size, and zero is the empty set.
     let set = unsafe {

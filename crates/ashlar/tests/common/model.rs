@@ -1,7 +1,9 @@
-//! The shadow model: caches and kmalloc driven by a random list of operations, beside a map of what must be.
+//! The shadow model: drives caches and kmalloc by a random list of operations, and keeps a map of
+//! the expected state.
 //!
-//! After every operation the model knows each live object with its address, its size and its pattern, so it sees
-//! overlap, lost bytes and wrong alignment at once, and a wrong count of live objects at the next look.
+//! After every operation the model knows the address, the size and the pattern of each live object.
+//! So it finds overlap, lost bytes and wrong alignment at once, and a wrong count of live objects
+//! at the next check.
 
 use core::alloc::Layout;
 use std::collections::BTreeMap;
@@ -11,7 +13,7 @@ use proptest::prelude::*;
 
 use super::{check, fill};
 
-/// One step.
+/// One operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Alloc(usize),
@@ -19,17 +21,17 @@ pub(crate) enum Op {
     AllocBulk(usize, usize),
     /// Frees the n-th of the live objects, however it was allocated.
     Free(usize),
-    /// Frees so many of the objects of a cache.
+    /// Frees the given number of objects of a cache.
     FreeBulk(usize, usize),
     Shrink(usize),
-    /// Tries to destroy; with live objects that must fail and change nothing.
+    /// Tries to destroy the cache, which must fail and change nothing if objects are live.
     Destroy(usize),
     Kmalloc(usize),
     Kzalloc(usize),
     KmallocArray(usize, usize),
     KmallocAligned(usize, u32),
     Krealloc(usize, usize),
-    /// Frees so many kmalloc objects of any size together.
+    /// Frees the given number of kmalloc objects of any size in one call.
     KfreeBulk(usize),
     Reap,
 }
@@ -45,7 +47,7 @@ fn size() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// Any step, the common ones more often.
+/// Any operation, the common ones more often.
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     let which = 0usize..SHAPES.len();
     prop_oneof![
@@ -66,7 +68,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Every byte of an object of a constructed cache, while it is free.
+/// The value of every byte of an object of a constructed cache while it is free.
 const BUILT: u8 = 0xc7;
 const BUILT_SIZE: usize = 40;
 
@@ -75,11 +77,11 @@ unsafe extern "C" fn build(object: *mut u8) {
     unsafe { object.write_bytes(BUILT, BUILT_SIZE) };
 }
 
-/// Fills an object.
+/// The constructor of the constructed cache.
 // SAFETY: it writes as many bytes as the layout has.
 const BUILD: Constructor = unsafe { Constructor::new(Layout::new::<[u8; BUILT_SIZE]>(), build) };
 
-/// Object size, arguments and what is special of each cache.
+/// Object size and arguments of each cache.
 const SHAPES: [(usize, CacheArgs); 9] = [
     (64, CacheArgs { ..DEFAULT }),
     (1, CacheArgs { ..DEFAULT }),
@@ -91,7 +93,7 @@ const SHAPES: [(usize, CacheArgs); 9] = [
     (8, CacheArgs { sheaf_capacity: Some(3), min_order: Some(0), max_order: Some(0), ..DEFAULT }),
     (20_000, CacheArgs { align: 4096, min_order: Some(5), max_order: Some(9), ..DEFAULT }),
 ];
-/// Of its own: the model knows of no other's objects.
+/// Merging is off, because the model does not know the objects of other caches.
 const DEFAULT: CacheArgs = CacheArgs { no_merge: true, ..CacheArgs::DEFAULT };
 
 struct Object {
@@ -99,7 +101,7 @@ struct Object {
     token: u64,
     /// Index of the cache; `None` for kmalloc.
     cache: Option<usize>,
-    /// Its size is what kmalloc was given, so that `kfree_sized` may be told it.
+    /// Whether its size was passed to kmalloc, so that `kfree_sized` may be called with it.
     sized: bool,
 }
 
@@ -119,7 +121,8 @@ impl Model {
         self.caches[which].as_ref().expect("caches exist between operations")
     }
 
-    /// Enters a fresh object: nobody else's bytes, aligned, and large enough.
+    /// Adds a fresh object to the model. Its bytes must overlap no live object, and be aligned and
+    /// large enough.
     fn born(&mut self, at: *mut u8, size: usize, align: usize, cache: Option<usize>) {
         assert!(!at.is_null(), "out of memory for {size} bytes");
         let start = at as usize;
@@ -136,12 +139,12 @@ impl Model {
         }
         self.next_token = self.next_token.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let token = self.next_token;
-        // SAFETY: `size` bytes that the allocator gave to us.
+        // SAFETY: `size` bytes that were just allocated.
         unsafe { fill(at, size, token) };
         self.live.insert(start, Object { size, token, cache, sized: false });
     }
 
-    /// Takes an object out of the model after a look at its bytes; ready to be freed.
+    /// Removes an object from the model and checks its bytes; the caller frees it.
     fn dies(&mut self, start: usize) -> (*mut u8, Object) {
         let object = self.live.remove(&start).expect("live");
         let at = start as *mut u8;
@@ -185,7 +188,7 @@ impl Model {
 
     fn free(&mut self, start: usize) {
         let (at, object) = self.dies(start);
-        // SAFETY: the object was live and the model has forgotten it.
+        // SAFETY: the object was live and is no longer in the model.
         unsafe {
             match object.cache {
                 Some(which) => self.cache(which).free(core::ptr::NonNull::new(at).expect("not null")),
@@ -221,7 +224,7 @@ impl Model {
             Op::FreeBulk(which, n) => {
                 let some = self.some(Some(which), n);
                 let objects: Vec<*mut u8> = some.into_iter().map(|start| self.dies(start).0).collect();
-                // SAFETY: all were live, each once, and the model has forgotten them.
+                // SAFETY: all were live, each once, and are no longer in the model.
                 unsafe { self.cache(which).free_bulk(&objects) };
             }
             Op::Shrink(which) => {
@@ -256,7 +259,8 @@ impl Model {
                 let some = self.some(None, n);
                 let mut objects: Vec<*mut u8> = some.into_iter().map(|start| self.dies(start).0).collect();
                 objects.push(core::ptr::null_mut());
-                // SAFETY: all were live, each once, and the model has forgotten them; null is skipped.
+                // SAFETY: all were live, each once, and are no longer in the model; null is
+                // skipped.
                 unsafe { ashlar::kfree_bulk(&objects) };
             }
             Op::Reap => {
@@ -268,11 +272,11 @@ impl Model {
     fn krealloc(&mut self, n: usize, size: usize) {
         let Some(start) = self.pick(n).filter(|start| self.live[start].cache.is_none()) else { return };
         let old = self.live.remove(&start).expect("live");
-        // SAFETY: live, and from now on known by the new address only.
+        // SAFETY: the object is live, and only its new address is used from now on.
         let at = unsafe { ashlar::krealloc(start as *mut u8, size) };
         assert!(!at.is_null());
         let kept = old.size.min(size);
-        // SAFETY: at least `size` bytes are ours.
+        // SAFETY: at least `size` bytes were just allocated.
         unsafe { check(at, kept, old.size, old.token) };
         self.born(at, size, 8, None);
     }
@@ -302,12 +306,13 @@ impl Model {
     }
 }
 
-/// What kmalloc promises of addresses: powers of two are naturally aligned, up to a page.
+/// Returns the alignment that kmalloc guarantees: powers of two are naturally aligned, up to a
+/// page.
 fn natural(size: usize) -> usize {
     if size.is_power_of_two() { size.clamp(8, 4096) } else { 8 }
 }
 
-/// Runs one list of operations on fresh caches, frees everything, and ends the caches.
+/// Runs one list of operations on fresh caches, frees everything, and destroys the caches.
 pub(crate) fn run(ops: &[Op]) {
     let caches = (0..SHAPES.len()).map(|which| Some(create(which))).collect();
     let mut model = Model { caches, live: BTreeMap::new(), next_token: ops.len() as u64 };
@@ -327,7 +332,7 @@ pub(crate) fn run(ops: &[Op]) {
     }
 }
 
-/// A few long random lists, without proptest: the part of the model that every mode runs.
+/// Runs a few long random lists in a fixed order: the part of the model that every mode runs.
 pub(crate) fn quick(cases: u32) {
     let config = proptest::test_runner::Config { cases, failure_persistence: None, ..Default::default() };
     let mut runner = proptest::test_runner::TestRunner::new_with_rng(

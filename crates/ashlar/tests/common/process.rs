@@ -1,23 +1,24 @@
-//! Children of the test binary, random numbers, patterns: what needs nothing of the allocator.
+//! Children of the test binary, random numbers and patterns: helpers that do not use the allocator.
 //!
-//! Some tests need a process of their own: the allocator starts once and stays as it was started, and some
-//! programs are meant to die. Such a test runs itself again: [`child`] starts the test binary with a filter for
-//! this one test, and the same call in the child runs the body and ends the process.
-#![allow(dead_code, reason = "each test file uses a part")]
+//! Some tests need a process of their own, because the allocator starts once per process and some
+//! programs are meant to abort. Such a test runs itself again. [`child`] starts the test binary
+//! with a filter for this one test, and the same call in the child runs the body and exits.
+#![allow(dead_code, reason = "each test file uses only some of it")]
 
 use core::time::Duration;
 use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-/// Tells a child which test it is to play.
+/// Environment variable that holds the child's role.
 const ROLE: &str = "ASHLAR_TEST_ROLE";
-/// Printed by a child that reached the end of its body, so that a filter that matches nothing is no success.
+/// Printed by a child that reached the end of its body. So a filter that matches no test is not
+/// taken as success.
 const DONE: &str = "ASHLAR-TEST-DONE";
-/// No child takes longer than this; one that hangs fails its test instead of hanging it.
+/// The longest time of a child. One that hangs fails its test instead of blocking it.
 const WATCHDOG: Duration = Duration::from_secs(150);
 
-/// What became of a child.
+/// The result of a child.
 #[derive(Debug)]
 pub(crate) struct Child {
     pub(crate) status: ExitStatus,
@@ -35,7 +36,7 @@ impl Child {
         self
     }
 
-    /// The value that the child printed by [`tell`] under `key`.
+    /// Returns the value that the child printed by [`tell`] under `key`.
     #[track_caller]
     pub(crate) fn told(&self, key: &str) -> &str {
         let prefix = format!("{key}: ");
@@ -49,14 +50,16 @@ pub(crate) fn tell(key: &str, value: impl core::fmt::Display) {
     println!("\n{key}: {value}");
 }
 
-/// In the parent: runs the test `test` of this binary again, alone, with the given environment, and says what
-/// became of it. In that child: runs `body` and ends the process; never returns.
+/// Runs a test in a child process.
+///
+/// In the parent: runs the test `test` of this binary again, alone, with the given environment, and
+/// returns its result. In that child: runs `body` and exits.
 pub(crate) fn child(test: &str, role: &str, env: &[(&str, &str)], body: impl FnOnce()) -> Option<Child> {
     match std::env::var(ROLE) {
         Ok(mine) if mine == role => {
             body();
             println!("\n{DONE}");
-            // Not through the harness: it would go on to other things with an allocator in any state.
+            // The harness must not continue, because the allocator may be in any state.
             std::process::exit(0);
         }
         Ok(_) => return None,
@@ -86,7 +89,7 @@ pub(crate) fn child(test: &str, role: &str, env: &[(&str, &str)], body: impl FnO
     Some(Child { status, stdout, stderr: stderr.join().expect("reader"), finished })
 }
 
-/// True in the parent, which plays no role.
+/// Returns true in the parent, which has no role.
 pub(crate) fn is_parent() -> bool {
     std::env::var_os(ROLE).is_none()
 }
@@ -99,7 +102,7 @@ fn read_all(pipe: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Pseudo-random numbers (xorshift64*), for what must be the same in every run of a seed.
+/// Pseudo-random numbers (xorshift64*), the same in every run with the same seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -115,19 +118,19 @@ impl Rng {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 }
 
-/// Byte `i` of the pattern of `token`.
+/// Returns byte `i` of the pattern of `token`.
 fn pattern(token: u64, i: usize) -> u8 {
     (token >> (8 * (i % 8))) as u8 ^ (i / 8) as u8
 }
 
-/// Bytes beyond which only the two ends of an object carry the pattern: touching all of it would only test the
-/// system's page faults.
+/// Largest end of an object that carries the pattern. Filling the middle of larger objects would
+/// only test the system's page faults.
 const ENDS: usize = 64 << 10;
 
 fn pattern_ranges(size: usize) -> [core::ops::Range<usize>; 2] {
@@ -137,7 +140,7 @@ fn pattern_ranges(size: usize) -> [core::ops::Range<usize>; 2] {
 /// Writes the pattern of `token` over an object.
 ///
 /// # Safety
-/// `ptr` is valid for `size` bytes and nobody else uses them.
+/// `ptr` is valid for `size` bytes, and no other thread uses them.
 pub(crate) unsafe fn fill(ptr: *mut u8, size: usize, token: u64) {
     for range in pattern_ranges(size) {
         for i in range {
@@ -150,7 +153,7 @@ pub(crate) unsafe fn fill(ptr: *mut u8, size: usize, token: u64) {
 /// Checks the first `size` bytes of an object that [`fill`] wrote with a size of `whole`.
 ///
 /// # Safety
-/// `ptr` is valid for `size` bytes and nobody writes to them.
+/// `ptr` is valid for `size` bytes, and no other thread writes to them.
 #[track_caller]
 pub(crate) unsafe fn check(ptr: *const u8, size: usize, whole: usize, token: u64) {
     for range in pattern_ranges(whole) {

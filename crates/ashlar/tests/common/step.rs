@@ -1,5 +1,5 @@
-//! Single steps: runs an operation one machine instruction at a time, by the processor's trap flag, and shows
-//! each instruction to a hook before it is executed. For one thread: that of the test.
+//! Single steps: runs an operation one machine instruction at a time, by the processor's trap flag,
+//! and calls a hook before each instruction. For the test's thread only.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -13,12 +13,12 @@ pub(crate) struct Trap<'a> {
 }
 
 impl Trap<'_> {
-    /// Address of the instruction that comes next.
+    /// Returns the address of the next instruction.
     pub(crate) fn rip(&self) -> u64 {
         self.registers[libc::REG_RIP as usize] as u64
     }
 
-    /// Makes another instruction the next one.
+    /// Makes the instruction at `to` the next one.
     pub(crate) fn jump(&mut self, to: u64) {
         self.registers[libc::REG_RIP as usize] = to as i64;
     }
@@ -32,37 +32,40 @@ impl Trap<'_> {
 type Hook<'a> = &'a mut dyn FnMut(&mut Trap<'_>);
 
 struct Current(UnsafeCell<Option<Hook<'static>>>);
-// SAFETY: only the thread that single-steps, and the handler that runs on it, touch the hook.
+// SAFETY: only the thread that single-steps, and the handler that runs on it, access the hook.
 unsafe impl Sync for Current {}
 static CURRENT: Current = Current(UnsafeCell::new(None));
 
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid ucontext to a handler with SA_SIGINFO, and nobody else refers to it.
+    // SAFETY: the kernel passes a valid ucontext to a handler with SA_SIGINFO, and no other code
+    // refers to it.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    // SAFETY: `stepped` put the hook there before it set the trap flag and is waiting below us on this stack; the
-    // trap flag is off in the handler, so it is not entered twice.
+    // SAFETY: `stepped` stored the hook before it set the trap flag, and its frame is below this
+    // one on the same stack. The trap flag is off in the handler, so the hook is not entered twice.
     if let Some(hook) = unsafe { &mut *CURRENT.0.get() } {
         hook(&mut Trap { registers: &mut context.uc_mcontext.gregs });
     }
 }
 
-/// Runs `operation` with `hook` before each instruction (but for the first few, of this function's own).
+/// Runs `operation` with `hook` before each instruction, except the first few, which are this
+/// function's own.
 pub(crate) fn stepped<R>(hook: Hook<'_>, operation: impl FnOnce() -> R) -> R {
-    // SAFETY: a zeroed sigaction is valid; the handler has the signature that SA_SIGINFO asks for.
+    // SAFETY: a zeroed sigaction is valid, and the handler has the signature that SA_SIGINFO
+    // requires.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = on_trap as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGTRAP, &action, core::ptr::null_mut()), 0);
     }
-    // SAFETY: the hook outlives its use: it is taken out again below, before this function returns.
+    // SAFETY: the hook outlives its use, because this function removes it again before it returns.
     unsafe { *CURRENT.0.get() = Some(core::mem::transmute::<Hook<'_>, Hook<'static>>(hook)) };
-    // SAFETY: sets the trap flag and nothing else; the stack is as before.
+    // SAFETY: sets only the trap flag; the stack is as before.
     unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     let result = operation();
-    // SAFETY: clears the trap flag and nothing else; the stack is as before.
+    // SAFETY: clears only the trap flag; the stack is as before.
     unsafe { asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
-    // SAFETY: no more traps come, so nobody else looks at the hook.
+    // SAFETY: there are no more traps, so no handler accesses the hook.
     unsafe { *CURRENT.0.get() = None };
     result
 }
@@ -78,26 +81,27 @@ pub(crate) struct Section {
     pub(crate) abort: u64,
 }
 
-/// The armed critical section, if the next instruction is inside it.
+/// Returns the armed critical section if the next instruction is inside it.
 pub(crate) fn armed(rip: u64) -> Option<Section> {
     // SAFETY: the word is this thread's `rseq_cs`.
     let descriptor = unsafe { ashlar::testing::rseq_cs().read_volatile() } as *const Section;
     if descriptor.is_null() {
         return None;
     }
-    // SAFETY: what is not null was stored by a critical section and points to its descriptor.
+    // SAFETY: a value other than null was stored by a critical section and points to its
+    // descriptor.
     let section = unsafe { *descriptor };
     (rip.wrapping_sub(section.start) < section.length).then_some(section)
 }
 
-/// What the kernel does to a thread that comes back after others ran on its CPU: a section that was begun is sent
-/// to its abort handler, and nothing is armed any more. `others` is what ran meanwhile.
+/// Does what the kernel does to a thread that runs again after others ran on its CPU: moves it to
+/// the abort handler if it was inside a section, and disarms it. `others` runs in between.
 pub(crate) fn preempt(trap: &mut Trap<'_>, others: impl FnOnce()) {
     let section = armed(trap.rip());
     // SAFETY: this thread's `rseq_cs`; the kernel clears it in the same way.
     unsafe { ashlar::testing::rseq_cs().write_volatile(0) };
     others();
-    // SAFETY: as above: what `others` left armed is over.
+    // SAFETY: as above. Disarms the sections of `others`.
     unsafe { ashlar::testing::rseq_cs().write_volatile(0) };
     if let Some(section) = section {
         // SAFETY: the four bytes before an abort handler are code.
@@ -107,5 +111,5 @@ pub(crate) fn preempt(trap: &mut Trap<'_>, others: impl FnOnce()) {
     }
 }
 
-/// What must stand before every abort handler: the signature that glibc registers.
+/// The signature before every abort handler, which glibc registers.
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;

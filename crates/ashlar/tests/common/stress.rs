@@ -1,7 +1,8 @@
-//! The owner oracle: many threads, and for every object a record, kept elsewhere, of who owns it and what is in it.
+//! The owner oracle: many threads, and a separate record of the owner and contents of each object.
 //!
-//! An owner stamps the whole object with its token. Whoever frees it, in whatever thread, checks every byte
-//! first: a second owner, a free link written into a live object, or a page given away too early shows there.
+//! An owner writes its token over the whole object. The thread that frees the object checks every
+//! byte first. So a second owner, a free link written into a live object, or a page freed too early
+//! is found there.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use ashlar::{CacheArgs, KmemCache};
 use super::{Rng, check, cpus, fill, pin};
 
 const THREADS: usize = 64;
-/// Objects that one thread holds at most.
+/// Most objects that one thread holds.
 const HELD: usize = 120;
 const SLOTS: usize = 512;
 const CACHE_SIZES: [usize; 4] = [24, 100, 512, 5000];
@@ -27,7 +28,7 @@ struct Held {
     /// Index of its cache; `None` for kmalloc.
     cache: Option<usize>,
 }
-// SAFETY: a record is the ownership of its object, and goes to another thread as a whole.
+// SAFETY: a record is the ownership of its object, and moves to another thread as a whole.
 unsafe impl Send for Held {}
 
 struct Shared {
@@ -66,7 +67,7 @@ impl Shared {
         held
     }
 
-    /// Looks at every byte, without giving the object up.
+    /// Checks every byte, without freeing the object.
     fn look(held: &Held) {
         // SAFETY: the object is live as long as its record exists.
         unsafe { check(held.at.as_ptr(), held.size, held.size, held.token) };
@@ -75,7 +76,7 @@ impl Shared {
     fn free(&self, held: Held, rng: &mut Rng) {
         Self::look(&held);
         self.frees.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the record was the only one, and is gone after this.
+        // SAFETY: the record was the only one, and is dropped after this.
         unsafe {
             match held.cache {
                 Some(cache) => self.caches[cache].free(held.at),
@@ -87,28 +88,29 @@ impl Shared {
 
     fn free_all(&self, held: &mut Vec<Held>, rng: &mut Rng) {
         if self.caches[0].engine() == ashlar::Engine::Slob {
-            // Their objects say nothing of themselves: only their cache can take them.
+            // Only their cache can free SLOB's objects, because these do not record their size.
             held.extract_if(.., |h| h.cache.is_some()).for_each(|h| self.free(h, rng));
         }
         if rng.below(2) == 0 {
             held.iter().for_each(Self::look);
             let objects: Vec<*mut u8> = held.drain(..).map(|h| h.at.as_ptr()).collect();
-            // SAFETY: the records were the only ones, and are gone.
+            // SAFETY: the records were the only ones, and are dropped.
             unsafe { ashlar::kfree_bulk(&objects) };
         } else {
             held.drain(..).for_each(|h| self.free(h, rng));
         }
     }
 
-    /// Leaves an object in a shared slot and takes the one that was there.
+    /// Puts an object into a shared slot and takes the one that was there.
     fn swap(&self, held: Option<Held>, rng: &mut Rng) -> Option<Held> {
         let new = held.map_or(core::ptr::null_mut(), |h| Box::into_raw(Box::new(h)));
         let old = self.slots[rng.below(SLOTS)].swap(new, Ordering::AcqRel);
-        // SAFETY: slots hold boxes given up by whoever stored them; the swap makes this thread the only owner.
+        // SAFETY: slots hold boxes that threads passed on; the swap makes this thread the only
+        // owner.
         (!old.is_null()).then(|| *unsafe { Box::from_raw(old) })
     }
 
-    /// The life of one thread; it dies with objects in its hands.
+    /// Runs one thread, and returns the objects that it still holds at its end.
     fn live(&self, mut held: Vec<Held>, seed: u64) -> Vec<Held> {
         let mut rng = Rng::new(seed);
         let life = 2000 + rng.below(20_000);
@@ -129,12 +131,12 @@ impl Shared {
                     }
                 }
                 94..98 if !held.is_empty() => {
-                    // A new stamp, in place: it must still be there at the free.
+                    // Writes a new token in place, which must still be there at the free.
                     let index = rng.below(held.len());
                     let object = &mut held[index];
                     Self::look(object);
                     object.token = object.token.rotate_left(13) ^ seed;
-                    // SAFETY: the object is ours.
+                    // SAFETY: this thread owns the object.
                     unsafe { fill(object.at.as_ptr(), object.size, object.token) };
                 }
                 98 => {
@@ -147,7 +149,7 @@ impl Shared {
         held
     }
 
-    /// Takes sheaves and memory away all the time.
+    /// Drains sheaves and returns memory all the time.
     fn drain(&self) {
         let mut rng = Rng::new(99);
         while !self.stop.load(Ordering::Relaxed) {
@@ -163,7 +165,8 @@ impl Shared {
         }
     }
 
-    /// Caches come and go; an empty one can always be destroyed, whatever else happens.
+    /// Creates and destroys caches. An empty one can always be destroyed, whatever the other
+    /// threads do.
     fn churn(&self) {
         let mut rng = Rng::new(7);
         while !self.stop.load(Ordering::Relaxed) {
@@ -182,7 +185,7 @@ impl Shared {
     }
 }
 
-/// Runs the stress for `seconds`; the number of objects freed.
+/// Runs the stress for `seconds`, and returns the number of objects freed.
 pub(crate) fn run(seconds: u64) -> u64 {
     let shared = Shared {
         caches: CACHE_SIZES.map(|size| KmemCache::create("stress", size, &CacheArgs::default()).expect("cache")).into(),
@@ -210,7 +213,8 @@ pub(crate) fn run(seconds: u64) -> u64 {
             heirs.append(&mut deaths.recv().expect("threads are alive"));
             alive -= 1;
             if Instant::now() < end {
-                // The heir frees what a dead thread allocated; from time to time an heir gets it all.
+                // A new thread inherits and frees objects of the ended threads; now and then it
+                // inherits all.
                 let share = heirs.len().min(HELD / 2);
                 bear(heirs.split_off(heirs.len() - share), rng.next());
                 alive += 1;
@@ -222,7 +226,7 @@ pub(crate) fn run(seconds: u64) -> u64 {
         for slot in &shared.slots {
             let left = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
             if !left.is_null() {
-                // SAFETY: the slot held a box, and all threads are gone.
+                // SAFETY: the slot held a box, and all threads have ended.
                 shared.free(*unsafe { Box::from_raw(left) }, &mut rng);
             }
         }
@@ -231,7 +235,7 @@ pub(crate) fn run(seconds: u64) -> u64 {
         assert_eq!(cache.info().usage.live, 0, "objects were lost");
         cache.destroy().map_err(|(_, e)| e).expect("an empty cache is destroyed");
     }
-    // Nobody else allocates in this process.
+    // No other code allocates in this process.
     ashlar::for_each_cache(|cache| assert_eq!(cache.usage.live, 0, "objects of {} were lost", cache.name()));
     ashlar::reap();
     ashlar::for_each_cache(|cache| assert_eq!(cache.usage.slabs, 0, "{} keeps slabs", cache.name()));

@@ -1,26 +1,25 @@
-//! Giving memory back on time: by a thread where there is one, else by the calls of the program.
+//! Returns unused memory on time, by a background thread or by calls of the program.
 //!
-//! The cache layer registers a [`Job`]. [`wake`] notes that there is work for it, under any lock;
-//! [`settle`], called at the end of slow operations without a lock, sees to the work:
+//! The cache layer registers a [`Job`]. [`wake`] notes that there is work for it; its callers may
+//! hold locks. [`settle`], called without a lock at the end of slow operations, gets the work done:
 //!
 //! | the process has | the work is done |
 //! |---|---|
-//! | the background thread | by the thread, each [`TICK_MS`] until it has nothing left to do; then it sleeps |
-//! | no such thread | by the calls themselves: a tick when one is due, and at once what is much |
+//! | the background thread | by the thread, every [`TICK_MS`] until none is left; then it sleeps |
+//! | no such thread | by the calls: a tick when one is due, and a trim of large surpluses at once |
 //!
-//! ## When there is a thread
-//! [`start`] makes it and [`stop`] ends it. Both are for calls of the program that may make
-//! threads: an allocation may come from inside the C library, under locks that making a thread
-//! takes too. So no allocation starts the thread. The malloc library calls [`start`] from the
-//! program's own `pthread_create`, and [`stop`] when the last thread that the program made has
-//! ended: a program that is single-threaded on its own stays so.
+//! ## Life of the thread
+//! [`start`] creates the thread and [`stop`] ends it. The caller must be in a call of the program
+//! that may create threads. An allocation is not such a call, because it may come from inside the C
+//! library, under locks that the creation of a thread takes too. The preloaded library calls
+//! [`start`] from the program's own `pthread_create`. It calls [`stop`] when the last thread that
+//! the program created has ended, so that a single-threaded program stays single-threaded.
 //!
-//! The thread is detached and named `ashlar-reaper`. All signals are blocked in it. It has the
-//! ordinary scheduling policy, and it follows `setuid` and the like, because the C library knows
+//! The thread is detached, is named `ashlar-reaper`, has all signals blocked, and runs under the
+//! ordinary scheduling policy. The C library knows the thread, so `setuid` and similar calls reach
 //! it.
 //!
-//! Without an operating system there is neither thread nor clock: such programs call
-//! [`crate::reap`] themselves.
+//! Without an operating system there is neither thread nor clock, so programs call [`crate::reap`].
 
 mod calls;
 mod thread;
@@ -32,18 +31,18 @@ use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 /// Milliseconds between two ticks.
 pub(crate) const TICK_MS: u32 = 250;
 
-/// What there is to do. Set once, by the boot.
+/// The work of the background thread. Start-up sets it once.
 pub(crate) struct Job {
-    /// Does a tick's work; returns true while there is more to come.
+    /// Does the work of one tick. Returns true if more is left.
     pub(crate) tick: fn() -> bool,
-    /// Gives back at once what is much, for a process without the thread; called with the time in
+    /// Trims large surpluses at once, in a process without the thread. Takes the time in
     /// milliseconds.
     pub(crate) trim: fn(u32),
 }
 
 static JOB: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there is work; see [`wake`].
+/// Nonzero while there is work; see [`wake`].
 static WANTED: AtomicU32 = AtomicU32::new(0);
 
 /// Registers the job.
@@ -53,12 +52,12 @@ pub(crate) fn enable(job: &'static Job) {
 
 #[expect(unsafe_code, reason = "turns the stored address back into a reference")]
 fn job() -> Option<&'static Job> {
-    // SAFETY: null, or what `enable` stored: the address of a job that lives for ever and is never
-    // written.
+    // SAFETY: the pointer is null, or `enable` stored it. Then it points to a `'static` job that is
+    // never written.
     unsafe { (JOB.load(Ordering::Acquire) as *const Job).as_ref() }
 }
 
-/// Notes that there is work. Callers may hold locks: [`settle`] does the rest.
+/// Notes that there is work. Callers may hold locks; [`settle`] gets the work done.
 #[inline]
 pub(crate) fn wake() {
     if WANTED.load(Ordering::Relaxed) == 0 && JOB.load(Ordering::Relaxed) != 0 {
@@ -66,7 +65,7 @@ pub(crate) fn wake() {
     }
 }
 
-/// Sees to the work that [`wake`] noted. Called without a lock, at the end of an operation.
+/// Gets the work done that [`wake`] noted. Called without a lock, at the end of an operation.
 #[inline]
 pub(crate) fn settle() {
     if WANTED.load(Ordering::Relaxed) != 0 {
@@ -83,7 +82,7 @@ fn see_to() {
     }
 }
 
-/// In the child of a fork there is no such thread.
+/// Notes that the child of a fork has no background thread.
 pub(crate) fn after_fork_in_child() {
     thread::after_fork_in_child();
 }

@@ -1,4 +1,6 @@
-//! The background thread.
+//! The background thread: its life cycle, and its sleep between ticks.
+//!
+//! `STATE` serialises [`start`] and [`stop`]. No lock is held.
 
 use core::ffi::CStr;
 
@@ -6,15 +8,15 @@ use super::{TICK_MS, WANTED, job};
 use crate::base::os::thread::{self as os_thread, Create};
 use crate::base::sync::{AtomicU32, Ordering, relax, wait_while};
 
-/// What becomes of the thread.
+/// State of the thread.
 ///
-/// | state | meaning | leaves it |
+/// | state | meaning | left by |
 /// |---|---|---|
 /// | none | there is no thread | `start` |
-/// | starting | the C library is making one | `start` |
+/// | starting | the C library is creating it | `start` |
 /// | running | it works or sleeps | `stop` |
-/// | ending | it was told to end | the thread, as the last thing it does |
-/// | ended | the kernel has it for some moments more | `stop` |
+/// | ending | it was told to end | the thread itself, as its last step |
+/// | ended | it is about to exit; the kernel still has it | `stop` |
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 const NONE: u32 = 0;
 const STARTING: u32 = 1;
@@ -22,11 +24,12 @@ const RUNNING: u32 = 2;
 const ENDING: u32 = 3;
 const ENDED: u32 = 4;
 
-/// The word that the thread sleeps on: each change of it is a reason to look.
+/// The futex word that the thread sleeps on. Incremented for each event that the thread must
+/// handle.
 static EVENTS: AtomicU32 = AtomicU32::new(0);
-/// Nonzero while the thread sleeps until there is work, and has to be roused.
+/// Nonzero while the thread sleeps without a timeout and needs a futex wake.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
-/// Number of the thread in the kernel.
+/// Kernel thread id of the thread.
 static TID: AtomicU32 = AtomicU32::new(0);
 
 #[inline]
@@ -34,7 +37,7 @@ pub(super) fn is_running() -> bool {
     STATE.load(Ordering::Relaxed) == RUNNING
 }
 
-/// Makes the thread look. A system call only if it sleeps.
+/// Wakes the thread if it sleeps without a timeout. Makes a system call only then.
 pub(super) fn rouse() {
     if ASLEEP.load(Ordering::SeqCst) != 0 && ASLEEP.swap(0, Ordering::SeqCst) != 0 {
         EVENTS.fetch_add(1, Ordering::SeqCst);
@@ -42,8 +45,8 @@ pub(super) fn rouse() {
     }
 }
 
-/// Makes the thread, by `create`, which is the C library's `pthread_create`. True if there is one
-/// now; false when the system refused: then it may be tried again.
+/// Creates the thread by `create`, the C library's `pthread_create`. Returns true if the thread
+/// exists on return. Returns false if the system refused; the caller may try again.
 ///
 /// # Safety
 /// As for [`os_thread::spawn_detached`].
@@ -54,7 +57,7 @@ pub(crate) unsafe fn start(create: Create) -> bool {
         match STATE.compare_exchange(NONE, STARTING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => break,
             Err(RUNNING | STARTING) => return true,
-            // It ends within moments.
+            // The states ending and ended last for moments only.
             Err(_) => {
                 waited += 1;
                 relax(waited);
@@ -62,13 +65,13 @@ pub(crate) unsafe fn start(create: Create) -> bool {
         }
     }
     ASLEEP.store(0, Ordering::Relaxed);
-    // SAFETY: passed on.
+    // SAFETY: the caller keeps the contract of `spawn_detached`.
     let made = unsafe { os_thread::spawn_detached(create, run) };
     STATE.store(if made { RUNNING } else { NONE }, Ordering::Release);
     made
 }
 
-/// Ends the thread, if there is one, and waits until the kernel knows it no more.
+/// Ends the thread, if there is one, and waits until the kernel no longer has it.
 pub(crate) fn stop() {
     if STATE.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return;
@@ -80,7 +83,7 @@ pub(crate) fn stop() {
         waited += 1;
         relax(waited);
     }
-    // Not for ever: a filter may refuse the look.
+    // The wait is bounded, because a seccomp filter may refuse the check.
     wait_while(|| os_thread::exists(TID.load(Ordering::Relaxed)));
     STATE.store(NONE, Ordering::Release);
 }
@@ -89,7 +92,7 @@ pub(super) fn after_fork_in_child() {
     STATE.store(NONE, Ordering::Relaxed);
 }
 
-/// A variable, because string constants lie apart in the malloc library (`layout.ld`).
+/// A variable, because the linker script of the preloaded library places string constants apart.
 static NAME: [u8; 14] = *b"ashlar-reaper\0";
 
 extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
@@ -111,10 +114,11 @@ fn is_to_end() -> bool {
     STATE.load(Ordering::SeqCst) == ENDING
 }
 
-/// Sleeps until there is work; false when the thread is to end.
+/// Sleeps until there is work. Returns false when the thread must end.
 ///
-/// A thread that notes work stores `WANTED`, then looks at `ASLEEP`; this one stores `ASLEEP`, then
-/// looks at `WANTED`. So one of them sees the other.
+/// No wake-up is lost. [`wake`](super::wake) stores `WANTED`, and the waker then loads `ASLEEP`.
+/// This function stores `ASLEEP`, then loads `WANTED`. All four are sequentially consistent, so at
+/// least one side sees the other's store.
 fn wait_for_work() -> bool {
     loop {
         let seen = EVENTS.load(Ordering::SeqCst);
@@ -130,7 +134,7 @@ fn wait_for_work() -> bool {
     }
 }
 
-/// Sleeps for a tick; false when the thread is to end.
+/// Sleeps for one tick. Returns false when the thread must end.
 fn sleep_a_tick() -> bool {
     let end = crate::base::os::now_ms() + u64::from(TICK_MS);
     loop {

@@ -1,16 +1,21 @@
-//! The few calls that the allocator makes to Linux, each a thin function that never allocates.
+//! The calls that the allocator makes to Linux, each a thin function that never allocates.
 //!
-//! Owns nothing. Lowest layer beside [`crate::base::units`]; only compiled with the feature `os`.
+//! Owns nothing. Compiled only with the feature `os`.
 //!
 //! ## What may be called from here
-//! An allocation may come from inside the C library, from a thread that holds one of its locks, and
-//! from a thread that is about to be cancelled. So system calls are made by the bare instruction
-//! (crate `syscalls`): that is no cancellation point, takes no lock, and leaves `errno` alone. Of
-//! the C library only functions are used that are no cancellation points and take no lock:
+//! An allocation may come from inside the C library, from a thread that holds one of its locks, or
+//! from a thread that is about to be cancelled. System calls are therefore made by the bare
+//! instruction (crate `syscalls`). It is not a cancellation point, takes no lock, and leaves
+//! `errno` alone.
+//!
+//! Of the C library, only functions are used that are not cancellation points and take no lock:
 //! `getauxval`, `clock_gettime`, `sched_getcpu` and `sysconf`, and at start-up `getenv`,
-//! `getrlimit` and `sysinfo`. The exceptions are in [`thread`], which only a program's own call to
-//! start or stop the background thread reaches, in `loader`, which runs while the library is
-//! loaded, and `abort`. `docs/process.md` lists all of them.
+//! `getrlimit` and `sysinfo`. There are three exceptions:
+//! * [`thread`], reached only when the program itself starts or stops the background thread;
+//! * `loader`, which runs while the library is loaded;
+//! * `abort`.
+//!
+//! `docs/process.md` lists all calls.
 #![allow(unsafe_code, reason = "system calls")]
 
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
@@ -29,12 +34,12 @@ pub(crate) use topology::{SYSTEM, read_topology};
 
 use syscalls::{Sysno, syscall};
 
-/// One step of backing off from a contended lock: yields at first, then sleeps, so that a holder of lower real-time priority can run. Sleeps
-/// get longer, from 50 microseconds to 1.6 milliseconds: where many threads wait for one that was preempted, their looks would
-/// else take the CPU time that it needs.
+/// Backs off from a contended lock by one step. Yields at first, then sleeps, so that a lock holder
+/// of lower real-time priority can run. The sleeps grow from 50 microseconds to 1.6 milliseconds.
+/// Otherwise, many waiters would take the CPU time that a preempted lock holder needs.
 pub(crate) fn back_off(step: u32) {
     const YIELDS: u32 = 32;
-    /// Sleeps of each length.
+    /// The number of sleeps of each length.
     const SLEEPS: u32 = 8;
     if step < YIELDS {
         // SAFETY: the call takes no arguments.
@@ -51,8 +56,8 @@ pub(crate) fn sleep_ns(ns: i64) {
     let _ = unsafe { syscall!(Sysno::clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const time, 0) };
 }
 
-/// Monotonic time in milliseconds, exact to a tick of the kernel (at most 10 milliseconds): a read
-/// of memory, where the kernel has a vdso.
+/// Returns the monotonic time in milliseconds, exact to a tick of the kernel (at most 10
+/// milliseconds). With a vdso this only reads memory.
 pub(crate) fn now_ms() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable, and this clock exists since Linux 2.6.32.
@@ -60,17 +65,17 @@ pub(crate) fn now_ms() -> u64 {
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
-/// The CPU this thread runs on at this moment; 0 when the system does not tell.
+/// Returns the CPU on which the calling thread runs at this moment; 0 if the system cannot tell.
 pub(crate) fn current_cpu() -> u32 {
-    // SAFETY: sched_getcpu has no preconditions; it is answered by the vdso.
+    // SAFETY: sched_getcpu has no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };
     u32::try_from(cpu).unwrap_or(0)
 }
 
-/// Random bits for secrets; falls back to addresses and the clock where getrandom is refused.
+/// Returns random bits for secrets. Falls back to addresses and the clock if getrandom is refused.
 pub(crate) fn random_u64() -> u64 {
     let mut word = 0u64;
-    // SAFETY: the buffer is the 8 bytes of `word`; GRND_NONBLOCK never waits for entropy.
+    // SAFETY: the buffer is the 8 bytes of `word`. GRND_NONBLOCK never waits for entropy.
     if unsafe { syscall!(Sysno::getrandom, &raw mut word, 8, libc::GRND_NONBLOCK) } == Ok(8) {
         return word;
     }
@@ -78,18 +83,18 @@ pub(crate) fn random_u64() -> u64 {
     (stack ^ now_ms().rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Writes bytes to standard error; ignores short and failed writes, because there is no place to
+/// Writes bytes to standard error. Ignores short and failed writes, because there is nowhere to
 /// report them.
 pub(crate) fn write_stderr(bytes: &[u8]) {
     // SAFETY: the buffer is readable for its length.
     let _ = unsafe { syscall!(Sysno::write, 2, bytes.as_ptr(), bytes.len()) };
 }
 
-/// Reads a file from its start into `buf`; returns the number of bytes read, 0 on any failure.
+/// Reads a file from its start into `buf`. Returns the number of bytes read, 0 on any failure.
 pub(crate) fn read_file(path: &core::ffi::CStr, buf: &mut [u8]) -> usize {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path is NUL-terminated, the buffer is writable for its length, and the descriptor
-    // is closed below.
+    // comes from the first call.
     unsafe {
         let Ok(file) = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) else { return 0 };
         let got = syscall!(Sysno::read, file, buf.as_mut_ptr(), buf.len());
@@ -104,15 +109,16 @@ pub(crate) fn abort() -> ! {
     unsafe { libc::abort() }
 }
 
-/// The value of an environment variable. The bytes belong to the environment: read once at start.
-/// A set-user-ID program gets `None`, as the dynamic linker does with its own variables.
+/// Returns the value of an environment variable. The bytes belong to the environment, so the caller
+/// reads them once, at start-up. Returns `None` in a set-user-ID program, as the dynamic linker
+/// does with its own variables.
 pub(crate) fn secure_env(name: &core::ffi::CStr) -> Option<&'static [u8]> {
     // SAFETY: getauxval has no preconditions.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;
     }
-    // SAFETY: `name` is NUL-terminated; getenv returns null or a NUL-terminated string that lives as
-    // long as the program does not change this variable, which nobody does before `main`.
+    // SAFETY: `name` is NUL-terminated. getenv returns null or a NUL-terminated string, which lives
+    // until the program changes the variable. Start-up reads it before `main`.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if value.is_null() {
         return None;
@@ -121,28 +127,29 @@ pub(crate) fn secure_env(name: &core::ffi::CStr) -> Option<&'static [u8]> {
     Some(unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes())
 }
 
-/// `membarrier` for the calling process on all CPUs; true on success.
+/// Runs `membarrier` for the calling process on all CPUs. Returns true on success.
 pub(crate) fn membarrier(command: u32) -> bool {
-    // SAFETY: membarrier takes three integers and touches no memory of ours.
+    // SAFETY: membarrier takes three integers and touches no memory.
     unsafe { syscall!(Sysno::membarrier, command, 0, 0) }.is_ok()
 }
 
-/// The CPUs that the calling thread may use; `None` when the system does not tell.
+/// Returns the CPUs that the calling thread may use; `None` if the system cannot tell.
 fn affinity() -> Option<libc::cpu_set_t> {
-    // SAFETY: cpu_set_t is plain old data: all zeros is the empty set.
+    // SAFETY: cpu_set_t is plain old data; all zeros is the empty set.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
     // SAFETY: `set` is writable for its size.
     unsafe { syscall!(Sysno::sched_getaffinity, 0, size_of::<libc::cpu_set_t>(), &raw mut set) }.ok()?;
     Some(set)
 }
 
-/// Lets the calling thread use these CPUs alone; false when refused.
+/// Restricts the calling thread to these CPUs. Returns false if refused.
 fn set_affinity(set: &libc::cpu_set_t) -> bool {
     // SAFETY: the set is readable for its size.
     unsafe { syscall!(Sysno::sched_setaffinity, 0, size_of::<libc::cpu_set_t>(), &raw const *set) }.is_ok()
 }
 
-/// How many CPUs the calling thread may use, and the highest of them; (1, 0) when the system does not tell.
+/// Returns the number of CPUs that the calling thread may use, and the highest of them; (1, 0) if
+/// the system cannot tell.
 pub(crate) fn allowed_cpus() -> (u32, u32) {
     let Some(set) = affinity() else { return (1, 0) };
     // SAFETY: the numbers are below the number of bits of the set.
@@ -152,9 +159,9 @@ pub(crate) fn allowed_cpus() -> (u32, u32) {
     ((cpus.filter(allowed).count() as u32).max(1), highest as u32)
 }
 
-/// Bytes of main memory; 1 GiB when the system does not tell.
+/// Returns the bytes of main memory; 1 GiB if the system cannot tell.
 pub(crate) fn memory_bytes() -> usize {
-    // SAFETY: sysinfo is plain old data and the call writes into it.
+    // SAFETY: sysinfo is plain old data, and the call writes into it.
     unsafe {
         let mut info: libc::sysinfo = core::mem::zeroed();
         if libc::sysinfo(&mut info) != 0 {
@@ -164,13 +171,13 @@ pub(crate) fn memory_bytes() -> usize {
     }
 }
 
-/// Moves the calling thread to `cpu` alone. Returns the old mask, or `None` when refused.
+/// Moves the calling thread to `cpu` alone. Returns the old mask, or `None` if refused.
 pub(crate) fn pin_to(cpu: u32) -> Option<libc::cpu_set_t> {
     let old = affinity()?;
     if cpu as usize >= size_of::<libc::cpu_set_t>() * 8 {
         return None;
     }
-    // SAFETY: as in `affinity`; the number is below the number of bits.
+    // SAFETY: an all-zero set is valid, and the number is below the number of its bits.
     let one = unsafe {
         let mut one: libc::cpu_set_t = core::mem::zeroed();
         libc::CPU_SET(cpu as usize, &mut one);
@@ -184,13 +191,13 @@ pub(crate) fn unpin(mask: &libc::cpu_set_t) {
     set_affinity(mask);
 }
 
-/// Runs `f` with every signal blocked in the calling thread, those of the C library too: for
-/// moments.
+/// Runs `f` with every signal blocked in the calling thread, including those that the C library
+/// reserves. `f` must be short.
 pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
-    // A set of the kernel's: 64 signals.
+    // A signal set of the kernel: 64 signals.
     let set_mask = |new: u64| {
         let mut old = 0u64;
-        // SAFETY: both sets are the 8 bytes that the call is told of.
+        // SAFETY: both sets have the 8 bytes that the call is told.
         let done = unsafe {
             syscall!(Sysno::rt_sigprocmask, libc::SIG_SETMASK, &raw const new, &raw mut old, size_of::<u64>())
         };

@@ -1,17 +1,16 @@
-//! Which thread runs: one load, and no import, because locks are built on it.
+//! Returns the number of the calling thread, by one load. Imports nothing, because locks use it.
 
-/// A number of the calling thread: see [`crate::base::sync::thread_id`].
+/// Returns a number of the calling thread; see [`crate::base::sync::thread_id`].
 #[inline(always)]
 pub(crate) fn id() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let pointer: usize;
-        // SAFETY: the x86-64 TLS ABI puts the thread pointer's own value, an aligned address, at
-        // fs:0.
+        // SAFETY: by the x86-64 TLS ABI, fs:0 holds the thread pointer itself, an aligned address.
         unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
         pointer
     }
-    // Each thread has its own, aligned to 4.
+    // The address of `errno` differs for each thread and is aligned to 4.
     #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: the function has no preconditions.
     unsafe {

@@ -1,4 +1,4 @@
-//! CPUs and NUMA nodes as the system tells them. Works without /sys: then every CPU is on node 0.
+//! Reads the CPUs and NUMA nodes from sysfs. Without /sys, every CPU is on node 0.
 
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -6,20 +6,20 @@ use core::fmt::Write;
 use super::read_file;
 use crate::base::units::MAX_NODES;
 
-/// What the machine looks like.
+/// The CPUs and nodes of the machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Topology {
     /// One more than the highest CPU number that can ever appear.
     pub(crate) possible_cpus: u32,
-    /// CPUs that are there now: the number that the slab order rule uses.
+    /// The number of present CPUs, which the slab order rule uses.
     pub(crate) present_cpus: u32,
-    /// Real NUMA nodes. They are counted here from 0 without gaps.
+    /// The number of real NUMA nodes. The allocator counts them from 0 without gaps.
     pub(crate) nodes: u32,
-    /// The system's number of each of them: there may be gaps.
+    /// The system's number of each node; there may be gaps.
     pub(crate) node_ids: [u16; MAX_NODES],
 }
 
-/// The highest number in a list such as `0-3,8,10-11`.
+/// Returns the highest number in a list such as `0-3,8,10-11`.
 fn highest_in_list(text: &[u8]) -> Option<u32> {
     let mut highest = None;
     let mut number: Option<u32> = None;
@@ -57,16 +57,16 @@ fn each_in_list(text: &[u8], mut each: impl FnMut(u32)) {
     }
 }
 
-/// Where the system describes itself.
+/// The directory in which the system describes its CPUs and nodes.
 pub(crate) const SYSTEM: &str = "/sys/devices/system";
 
-/// Reads the topology below `root`; fills `cpu_to_node` for the CPUs it covers.
+/// Reads the topology below `root`. Fills `cpu_to_node` for the CPUs it covers.
 pub(crate) fn read_topology(root: &str, cpu_to_node: &mut [u8]) -> Topology {
     let mut buf = [0u8; 512];
     let possible = highest_in_list(read_list(root, format_args!("cpu/possible"), &mut buf)).map(|n| n + 1);
     let mut present = 0;
     each_in_list(read_list(root, format_args!("cpu/present"), &mut buf), |_| present += 1);
-    // Not by sysconf, which in older C libraries opens directories and so allocates.
+    // Not by sysconf, because older C libraries open directories for it, and so allocate.
     let (allowed, highest) = crate::base::os::allowed_cpus();
     let present = if present > 0 { present } else { allowed };
     let possible = possible.unwrap_or(0).max(present).max(highest + 1);
@@ -86,7 +86,8 @@ pub(crate) fn read_topology(root: &str, cpu_to_node: &mut [u8]) -> Topology {
     Topology { possible_cpus: possible, present_cpus: present, nodes: (nodes as u32).max(1), node_ids }
 }
 
-/// The text of a file below `root`; empty on any failure.
+/// Returns the text of a file below `root`; empty on any failure.
+#[place(cold)]
 fn read_list<'a>(root: &str, name: core::fmt::Arguments<'_>, buf: &'a mut [u8]) -> &'a [u8] {
     let mut path = Path { bytes: [0; 256], len: 0 };
     if write!(path, "{root}/{name}").is_err() {
@@ -97,12 +98,13 @@ fn read_list<'a>(root: &str, name: core::fmt::Arguments<'_>, buf: &'a mut [u8]) 
     &buf[..len]
 }
 
-/// A path that is put together on the stack; there is always a NUL behind it.
+/// A path built on the stack. A NUL always follows it.
 struct Path {
     bytes: [u8; 256],
     len: usize,
 }
 
+#[place(cold)]
 impl Write for Path {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         let end = self.len + text.len();
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(seen, [1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1]);
     }
 
-    /// A machine described by files.
+    /// Writes a description of a machine, and returns its root.
     fn described(name: &str, files: &[(&str, &str)]) -> String {
         let root = std::env::temp_dir().join(format!("ashlar-topology-{name}-{}", std::process::id()));
         for (file, text) in files {
@@ -150,7 +152,7 @@ mod tests {
                 ("node/online", "0,8,252-253\n"),
                 ("node/node0/cpulist", "0-3\n"),
                 ("node/node8/cpulist", "4-7,12\n"),
-                // A node of memory alone.
+                // A node without CPUs.
                 ("node/node252/cpulist", "\n"),
                 ("node/node253/cpulist", "13-15\n"),
             ],
@@ -161,7 +163,7 @@ mod tests {
         assert!(t.possible_cpus >= 16);
         assert_eq!(&t.node_ids[..4], [0, 8, 252, 253]);
         assert_eq!(map, [0, 0, 0, 0, 1, 1, 1, 1, 9, 9, 9, 9, 1, 3, 3, 3]);
-        std::fs::remove_dir_all(root).expect("ours");
+        std::fs::remove_dir_all(root).expect("the directory is removed");
     }
 
     #[test]

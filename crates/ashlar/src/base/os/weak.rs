@@ -1,13 +1,13 @@
-//! Symbols that a program, the C library or the linker may have or not.
+//! Addresses of symbols that the program, the C library or the linker may or may not define.
 
-/// The address that a GOT entry holds: null where nobody defines the symbol, which is declared weak
-/// by `.weak` in assembly.
+/// Returns the address in a GOT entry: null if the symbol, declared weak by `.weak` in assembly, is
+/// undefined.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: *const core::ffi::c_void;
-        // SAFETY: reads a GOT entry.
+        // SAFETY: reads a GOT entry of this object.
         unsafe {
             core::arch::asm!(
                 concat!("mov {}, [rip + ", $symbol, "@GOTPCREL]"),

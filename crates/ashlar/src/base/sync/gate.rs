@@ -1,25 +1,27 @@
-//! A gate that many threads pass, until one closes it and waits until all others are out.
+//! A gate that many threads may pass at once, until one closes it and waits for the others to
+//! leave.
 //!
-//! A fork closes the gate around the slow paths of malloc: see [`crate::fork`]. Locks alone would
-//! not do. A thread that waits for a lock in the middle of an operation cannot give the operation
-//! up, and it may hold a lock of the C library that the fork needs. A thread that finds the gate
-//! closed has not begun yet, and can do something else.
+//! A fork closes the gate around slow paths; see [`crate::fork`]. Locks alone are not enough. A
+//! thread that waits for a lock in the middle of an operation cannot abandon the operation, and may
+//! hold a lock of the C library that the fork needs. A thread that finds the gate closed has not
+//! started its operation, so it can take another path.
 //!
-//! A thread inside has its number in one of [`PLACES`] places. It writes the number, then looks
-//! whether the gate is closed; the thread that closes says so, then looks at the places. Both use
-//! sequentially consistent operations, so at least one of them sees the other.
+//! Invariant: after [`Gate::close`], no other thread is inside until [`Gate::open`]. A thread that
+//! enters stores its number in one of [`PLACES`] places, then loads `closed_by`. The closing thread
+//! stores `closed_by`, then loads all places. Both use sequentially consistent operations, so at
+//! least one of them sees the other.
 
 use super::{AtomicUsize, Ordering};
 
-/// Places for threads that are inside; more wait. Each is a cache line, and a thread prefers the
-/// same one each time.
+/// The number of threads that can be inside at once; further threads wait. Each place is a cache
+/// line, and a thread tries the same one first each time.
 const PLACES: usize = if cfg!(ashlar_loom) { 2 } else { 32 };
 
-/// Where a thread that is inside has its number; 0 for none.
+/// The number of a thread inside; 0 for none.
 #[repr(align(64))]
 struct InsideMark(AtomicUsize);
 
-/// See the module.
+/// A gate; see the module.
 pub(crate) struct Gate {
     /// The number of the thread that closed the gate; 0 while it is open.
     closed_by: AtomicUsize,
@@ -36,9 +38,9 @@ impl Gate {
         Gate { closed_by: AtomicUsize::new(0), places: core::array::from_fn(|_| InsideMark(AtomicUsize::new(0))) }
     }
 
-    /// Goes in, as thread `me`; `None` while another thread has the gate closed. Waits only for a
-    /// place, which threads inside give up soon. The thread that closed the gate may pass, and one
-    /// that is inside may come again.
+    /// Enters as thread `me`. Returns `None` while another thread keeps the gate closed. Blocks
+    /// only for a free place, which threads inside release soon. The thread that closed the gate
+    /// may pass, and a thread inside may enter again.
     #[inline(never)]
     pub(crate) fn enter(&self, me: usize) -> Option<Inside<'_>> {
         let place = self.take_place(me);
@@ -50,7 +52,7 @@ impl Gate {
 
     #[inline]
     fn take_place(&self, me: usize) -> &AtomicUsize {
-        // Thread control blocks lie a stack apart: bits of both halves tell them apart.
+        // Thread control blocks lie one stack apart, so mix bits of both halves.
         let preferred = (me >> 12 ^ me >> 23) % PLACES;
         let mut tries = 0;
         loop {
@@ -67,7 +69,7 @@ impl Gate {
         }
     }
 
-    /// Closes the gate as thread `me`, and returns when no other thread is inside. The gate is
+    /// Closes the gate as thread `me`. Returns once no other thread is inside. The gate must be
     /// open, or closed by `me`.
     pub(crate) fn close(&self, me: usize) {
         self.closed_by.store(me, Ordering::SeqCst);
@@ -86,8 +88,8 @@ impl Gate {
         self.closed_by.store(0, Ordering::Release);
     }
 
-    /// Forgets threads that looked at the closed gate at the moment of a fork: in the child there
-    /// is only `me`.
+    /// Clears the places of threads that were checking the closed gate when the process forked. In
+    /// the child only `me` exists.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn after_fork_in_child(&self, me: usize) {
         for InsideMark(place) in &self.places {
@@ -98,8 +100,8 @@ impl Gate {
     }
 }
 
-/// Stands between a write and a look. Both are sequentially consistent already; loom takes that for
-/// acquire and release, and needs a fence to see it.
+/// Orders a store before a later load. Both are sequentially consistent already, but loom treats
+/// them as acquire and release, so it needs a fence.
 #[inline(always)]
 fn sequential() {
     #[cfg(ashlar_loom)]
@@ -115,7 +117,7 @@ fn relax(_waited: usize) {
     loom::thread::yield_now();
 }
 
-/// That a thread is inside; dropping it goes out.
+/// Proof that a thread is inside. Dropping it leaves the gate.
 pub(crate) struct Inside<'a>(&'a AtomicUsize);
 
 impl Drop for Inside<'_> {

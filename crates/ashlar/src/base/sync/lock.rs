@@ -1,6 +1,4 @@
-//! Spin locks, which a fork can hold.
-//!
-//! ## What a lock word holds
+//! Spin locks that a fork can hold. A lock word holds one of:
 //!
 //! | value | the lock is |
 //! |---|---|
@@ -8,23 +6,23 @@
 //! | the number of a thread | held by that thread |
 //! | the same plus [`FORKING`] | held by that thread for a fork |
 //!
-//! A thread that forks takes all locks before and releases them after, so that the child finds
-//! every structure whole. Between the two it runs handlers of other libraries, which may allocate.
-//! So a lock that is held for a fork lets its own thread pass: the thread takes it as if it were
-//! free, and the release makes it what it was. Other threads wait.
-#![allow(unsafe_code, reason = "the lock hands out references to the cell it guards")]
+//! A thread that forks takes all locks before the fork and releases them after it, so that the
+//! child finds every structure consistent. In between it runs fork handlers of other libraries,
+//! which may allocate. A lock held for a fork therefore lets its own thread pass: the thread takes
+//! the lock as if it were free, and the release restores the word. Other threads wait.
+#![allow(unsafe_code, reason = "the lock returns references to the cell it guards")]
 
 use super::{AtomicUsize, Ordering, bump, relax, thread_id};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
-/// Marks a lock as held for a fork. Numbers of threads are even.
+/// Marks a lock as held for a fork. The bit is free because thread numbers are even.
 const FORKING: usize = 1;
 
 /// The word of a lock; see the module's table.
 pub(crate) struct LockWord(AtomicUsize);
 
-/// That a lock is held: what its word becomes at the release.
+/// Proof that a lock is held. Holds the value to which the release sets the word.
 #[derive(Debug)]
 #[must_use = "a lock is released by hand"]
 pub(crate) struct Held(usize);
@@ -34,10 +32,10 @@ impl LockWord {
         LockWord(AtomicUsize::new(0))
     }
 
-    /// Takes the lock, by one compare-and-swap where it is free.
+    /// Takes the lock, by one compare-and-swap if it is free.
     ///
-    /// A waiter spins a little, then yields, then sleeps, longer and longer: a holder that was
-    /// preempted, or has a lower real-time priority than the waiter, gets to run.
+    /// A waiter spins a little, then yields, then sleeps for growing times. So a lock holder runs
+    /// even if it was preempted or has a lower real-time priority than the waiter.
     #[inline]
     pub(crate) fn lock(&self) -> Held {
         let me = thread_id();
@@ -57,19 +55,18 @@ impl LockWord {
         }
     }
 
-    /// Takes the lock if `word`, its value, says that it is held for a fork of the thread `me`,
-    /// which is the caller.
+    /// Takes the lock if `word`, its value, shows that the calling thread `me` holds it for a fork.
     #[inline]
     fn pass(&self, word: usize, me: usize) -> Option<Held> {
         (word == me | FORKING).then(|| {
-            // No other thread changes the word meanwhile. A signal handler in this thread finds it
-            // held.
+            // No other thread changes the word while it is held for a fork. A signal handler in
+            // this thread finds it held by `me` and does not pass.
             self.0.store(me, Ordering::Relaxed);
             Held(word)
         })
     }
 
-    /// Takes a lock that is not free. One function for the locks of all things.
+    /// Takes a lock that is not free. Not generic, so all locks share one copy of this function.
     #[cold]
     #[inline(never)]
     fn wait(&self, me: usize) -> Held {
@@ -98,15 +95,15 @@ impl LockWord {
         self.unlock_by(&held);
     }
 
-    /// As [`Self::unlock`], for a destructor: `held` is not used again.
+    /// Releases the lock in a destructor. The caller does not use `held` again.
     #[inline]
     pub(crate) fn unlock_by(&self, held: &Held) {
         self.0.store(held.0, Ordering::Release);
     }
 
-    /// Takes the lock for a fork. Leaves it as it is where this thread holds it already: for a fork
-    /// around this one, or in the operation that a signal handler interrupted, which forks now. The
-    /// child goes on with that operation as well.
+    /// Takes the lock for a fork. Leaves it as it is if this thread already holds it. That happens
+    /// in a nested fork, and when a signal handler interrupts an operation and forks. The operation
+    /// continues in the child too.
     pub(crate) fn lock_for_fork(&self) {
         let me = thread_id();
         if self.0.load(Ordering::Relaxed) & !FORKING != me {
@@ -115,37 +112,36 @@ impl LockWord {
         }
     }
 
-    /// Releases what the calling thread, or in the child of a fork its copy in the parent, took by
-    /// [`Self::lock_for_fork`].
+    /// Releases a lock that [`Self::lock_for_fork`] took in the calling thread or, after a fork, in
+    /// the parent's thread that the calling thread is a copy of.
     pub(crate) fn unlock_after_fork(&self) {
         if self.0.load(Ordering::Relaxed) == thread_id() | FORKING {
             self.0.store(0, Ordering::Release);
         }
     }
 
-    /// Whether the lock is held at this moment. For observers: the answer may be old when it
-    /// arrives.
+    /// Returns whether the lock is held at this moment. For observers, because the answer may be
+    /// out of date on return.
     pub(crate) fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 }
 
-/// What a fork does to each lock of a module: takes it, or releases it.
+/// What a fork does to each lock of a module: it takes or releases the lock.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&LockWord);
 
-/// A spin lock for short sections. Nothing that runs under it allocates, calls code of the program,
-/// or calls a function of the C library that may wait.
+/// A spin lock for short critical sections. Code that runs under it must not allocate, call the
+/// program's code, or call a function of the C library that may block.
 ///
-/// Each lock counts how often it was taken: its holder adds one, by a load and a store beside the
-/// locked word.
+/// Each lock counts its acquisitions. Only the lock holder increments the count, so a load and a
+/// store beside the lock word suffice.
 pub(crate) struct SpinLock<T> {
     word: LockWord,
     taken: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock gives exclusive access to `T`, so sharing it needs only that `T` may move
-// between threads.
+// SAFETY: the lock gives exclusive access to `T`, so `T: Send` is enough to share it.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
@@ -167,33 +163,33 @@ impl<T> SpinLock<T> {
         Some(Guard { lock: self, held })
     }
 
-    /// The word of the lock, for forks.
+    /// Returns the lock word, for forks.
     pub(crate) fn word(&self) -> &LockWord {
         &self.word
     }
 
-    /// The guarded value, for a thread that holds the lock for a fork.
+    /// Returns a pointer to the guarded value, for a thread that holds the lock for a fork.
     pub(crate) fn data_ptr(&self) -> *mut T {
         self.value.get()
     }
 
-    /// See [`LockWord::is_held`].
+    /// Returns whether the lock is held; see [`LockWord::is_held`].
     pub(crate) fn is_held(&self) -> bool {
         self.word.is_held()
     }
 
-    /// How often the lock was taken since [`Self::reset_taken`]; wraps around.
+    /// Returns the number of acquisitions since [`Self::reset_taken`]; wraps around.
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Starts the count from zero.
+    /// Resets the count to zero.
     pub(crate) fn reset_taken(&self) {
         self.taken.store(0, Ordering::Relaxed);
     }
 }
 
-/// Exclusive access to what a [`SpinLock`] guards; released on drop.
+/// Exclusive access to the value of a [`SpinLock`]. Dropping it releases the lock.
 pub(crate) struct Guard<'a, T> {
     lock: &'a SpinLock<T>,
     held: Held,
@@ -203,7 +199,7 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists only while this thread holds the lock, so no other thread has a
+        // SAFETY: this thread holds the lock while the guard exists, so no other thread has a
         // reference to the value.
         unsafe { &*self.lock.value.get() }
     }
@@ -212,8 +208,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`, and `&mut self` makes this reference the only one through the
-        // guard.
+        // SAFETY: as in `deref`. `&mut self` makes this reference the only one through the guard.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -240,7 +235,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(lock.try_lock().is_none(), "another thread must wait"));
         });
-        // A handler that interrupts this thread while it has the lock must not take it too.
+        // A signal handler that interrupts the lock holder must not take the lock too.
         let guard = lock.lock();
         assert!(lock.try_lock().is_none());
         drop(guard);

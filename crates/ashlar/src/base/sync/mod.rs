@@ -1,8 +1,8 @@
-//! The only door to atomics, locks and interior mutability, so that loom can stand behind it.
+//! Atomics, locks and interior mutability. Nothing else in the crate imports `core::sync::atomic`.
 //!
-//! Under `--cfg ashlar_loom` the types below are loom's and every access is explored; otherwise
-//! they are `core`'s. Nothing else in the crate imports `core::sync::atomic`.
-#![allow(unsafe_code, reason = "prefetches by an instruction")]
+//! Under `--cfg ashlar_loom` these types are loom's, which explores the interleavings of all
+//! accesses. Otherwise they are `core`'s.
+#![allow(unsafe_code, reason = "interior mutability, and the prefetch instruction")]
 
 #[cfg(not(ashlar_loom))]
 pub(crate) use core::sync::atomic::{
@@ -13,6 +13,8 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 #[cfg(not(ashlar_loom))]
 pub(crate) use lock::{Guard, Held, LockWord, SpinLock, Visit};
+#[cfg(not(ashlar_loom))]
+pub(crate) use set_once::SetOnce;
 
 #[cfg(ashlar_loom)]
 pub(crate) use loom_lock::{Guard, SpinLock};
@@ -20,10 +22,12 @@ pub(crate) use loom_lock::{Guard, SpinLock};
 pub(crate) mod gate;
 #[cfg(not(ashlar_loom))]
 mod lock;
+#[cfg(not(ashlar_loom))]
+mod set_once;
 
 #[cfg(ashlar_loom)]
 mod loom_lock {
-    /// loom's mutex under the same face as the real spin lock.
+    /// loom's mutex with the interface of the real spin lock.
     pub(crate) struct SpinLock<T>(loom::sync::Mutex<T>);
     pub(crate) type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
 
@@ -37,29 +41,29 @@ mod loom_lock {
     }
 }
 
-/// A number of the calling thread: no other thread of the process has it at the same time. A
-/// multiple of 2, and not 0. A child of a fork has the number of the thread that forked; a child of
-/// `vfork`, which runs while that thread waits, too.
+/// Returns a number of the calling thread: even, not 0, and unique among the live threads of the
+/// process. The child of a fork has the number of the thread that forked. So has a child of
+/// `vfork`, which runs while that thread is suspended.
 #[cfg(not(ashlar_loom))]
 #[inline(always)]
 pub(crate) fn thread_id() -> usize {
     #[cfg(feature = "os")]
     return crate::base::os::thread_id::id();
-    // One thread for one CPU.
+    // Without an operating system there is one thread, on one CPU.
     #[cfg(not(feature = "os"))]
     2
 }
 
-/// Adds one without a locked instruction: exact where one thread at a time does so, as under a
-/// lock; elsewhere two that meet may count as one.
+/// Adds one without a locked instruction. Exact if one thread at a time does so, for example under
+/// a lock. Otherwise two concurrent calls may count as one.
 #[cfg(not(ashlar_loom))]
 #[inline(always)]
 pub(crate) fn bump(counter: &AtomicUsize) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// One step of waiting: spin first, then yield the CPU, then sleep; `waited` counts the steps so
-/// far.
+/// Waits one step: spins first, then yields the CPU, then sleeps. `waited` is the number of steps
+/// so far.
 #[cfg(not(ashlar_loom))]
 #[cold]
 #[inline(never)]
@@ -74,11 +78,13 @@ pub(crate) fn relax(waited: u32) {
     }
 }
 
-/// Waits while `busy`; true if it was. Not for ever, about a tenth of a second: who waits may be a
-/// signal handler in the thread that is waited for.
+/// Waits while `busy` returns true, for about a tenth of a second at most. Returns true if it
+/// waited. The wait is bounded, because the caller may be a signal handler in the thread it waits
+/// for.
 #[cfg(not(ashlar_loom))]
 pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
-    // Most of them sleep; where there is nothing to sleep with a step is a spin of 50 nanoseconds.
+    // With an operating system most steps sleep. Otherwise a step is a spin of about 50
+    // nanoseconds.
     const STEPS: u32 = if cfg!(feature = "os") { 200 } else { 1_000_000 };
     let mut waited = 0;
     while waited < STEPS && busy() {
@@ -88,11 +94,11 @@ pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
     waited > 0
 }
 
-/// A value that the boot sets before any other thread can look.
+/// A value that start-up sets before another thread can read it.
 #[cfg(not(ashlar_loom))]
 pub(crate) struct BootCell<T>(core::cell::UnsafeCell<Option<T>>);
 
-// SAFETY: by the contract of `set` no thread looks before or while it is written.
+// SAFETY: by the contract of `set`, no other thread reads the value before or while it is written.
 #[cfg(not(ashlar_loom))]
 unsafe impl<T: Send + Sync> Sync for BootCell<T> {}
 
@@ -102,31 +108,31 @@ impl<T: Copy> BootCell<T> {
         BootCell(core::cell::UnsafeCell::new(None))
     }
 
-    /// The value; `None` before it is set.
+    /// Returns the value; `None` before it is set.
     pub(crate) fn get(&self) -> Option<T> {
-        // SAFETY: see the Sync impl.
+        // SAFETY: see the `Sync` implementation.
         unsafe { *self.0.get() }
     }
 
     /// Sets the value.
     ///
     /// # Safety
-    /// No other thread can reach the cell yet: it will be led to it by something that this thread
-    /// publishes later.
+    /// No other thread can reach the cell yet. This thread publishes it later, by a store that
+    /// other threads acquire.
     pub(crate) unsafe fn set(&self, value: T) {
-        // SAFETY: by the caller's promise this thread has the cell to itself.
+        // SAFETY: by the caller's promise no other thread accesses the cell.
         unsafe { *self.0.get() = Some(value) };
     }
 }
 
-/// Something that is made once, by whoever needs it first.
+/// Initialises something once, in the thread that first needs it.
 ///
 /// | state | meaning |
 /// |---|---|
-/// | down | it does not exist |
-/// | making | one thread makes it; others wait |
-/// | up | it exists, for ever |
-/// | failed | memory for it was refused, for ever: of what cannot be made twice |
+/// | down | not initialised |
+/// | making | one thread initialises it; other threads wait |
+/// | up | initialised, permanently |
+/// | failed | memory for it was refused, permanently; only if a second attempt is not possible |
 #[cfg(not(ashlar_loom))]
 pub(crate) struct Once(AtomicU32);
 
@@ -146,19 +152,18 @@ impl Once {
         self.0.load(Ordering::Acquire) == Self::UP
     }
 
-    /// Nobody has begun to make it.
+    /// Returns whether no thread has begun the initialisation.
     pub(crate) fn is_down(&self) -> bool {
         self.0.load(Ordering::Acquire) == Self::DOWN
     }
 
-    /// Makes it, or waits until it is made; false when that failed, now or before. `make` must not
-    /// come here again.
+    /// Initialises by `make`, or waits for the thread that does. Returns false if the
+    /// initialisation failed, now or before. `make` must not call this function again.
     pub(crate) fn ensure(&self, make: impl FnOnce() -> bool) -> bool {
         self.make(make, Self::FAILED)
     }
 
-    /// As [`Self::ensure`], of what can be made twice: after a failure it is down again, and
-    /// the next caller tries.
+    /// As [`Self::ensure`], but if `make` fails, the state is down again and the next caller tries.
     pub(crate) fn ensure_or_again(&self, make: impl FnOnce() -> bool) -> bool {
         self.make(make, Self::DOWN)
     }
@@ -177,49 +182,50 @@ impl Once {
                     waited = waited.saturating_add(1);
                     relax(waited);
                 }
-                // Whoever was waited for had no memory.
+                // The thread that was initialising ran out of memory.
                 _ => return false,
             }
         }
     }
 
-    /// In the child of a fork the thread that was making it may be gone, so the next caller makes it
-    /// again. For what can be made twice.
+    /// Resets the state in the child of a fork, so that the next caller initialises again. The
+    /// thread that was initialising may not exist in the child. Only if a second attempt is
+    /// possible.
     pub(crate) fn after_fork_in_child(&self) {
         let _ = self.0.compare_exchange(Self::MAKING, Self::DOWN, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// As if a thread were making it that is gone.
+    /// Puts the state to "making", as if a thread had vanished during the initialisation.
     #[cfg(test)]
     pub(crate) fn leave_half_made(&self) {
         self.0.store(Self::MAKING, Ordering::Release);
     }
 }
 
-/// A bound that fast paths compare with, in two copies: for functions on their own, and for
-/// *derived* forms.
+/// A bound that fast paths compare with, in two copies: one for direct functions, one for *derived*
+/// functions.
 ///
-/// A derived form is a function that has to call another one, which a program may replace: C++
-/// demands that of most forms of `delete`. It may do the work itself only where nothing is
-/// replaced. Its copy of the bound is 0, which sends every call to the other function, until
+/// A derived function must call another function that a program may replace. C++ demands that of
+/// most forms of `delete`. A derived function may do the work itself only if nothing is replaced.
+/// Its copy of the bound is 0, which sends every call to the other function, until
 /// [`Self::open_derived`]. From then on both copies are equal, whichever thread raises the bound.
 ///
-/// Proof: a thread that raises the bound stores it before it looks at the flag, and a thread that
-/// opens sets the flag before it loads the bound. Both touch the flag by read-modify-write, so one
-/// of the two sees what the other did before, and copies the bound. Bounds only grow, so copies are
-/// made by `fetch_max`: a late copy of a smaller value changes nothing.
+/// Proof: a thread that raises the bound stores it, then reads the flag. A thread that opens sets
+/// the flag, then loads the bound. Both access the flag by read-modify-write operations, so at
+/// least one of the two sees the other's store and copies the bound. Bounds only grow and are
+/// copied by `fetch_max`, so a late copy of a smaller value changes nothing.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Bound {
     own: AtomicUsize,
     derived: AtomicUsize,
-    /// 1 when derived forms may do the work themselves.
+    /// 1 if derived functions may do the work themselves.
     open: AtomicUsize,
 }
 
 #[cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(dead_code, reason = "no macro needs it"))]
 impl Bound {
-    /// Offsets of the two copies, for assembly.
+    /// Offset of the direct functions' copy, for assembly.
     pub(crate) const OWN: usize = core::mem::offset_of!(Bound, own);
     pub(crate) const DERIVED: usize = core::mem::offset_of!(Bound, derived);
 
@@ -233,19 +239,19 @@ impl Bound {
         Bound { own: AtomicUsize::new(0), derived: AtomicUsize::new(0), open: AtomicUsize::new(0) }
     }
 
-    /// The bound of functions on their own.
+    /// Returns the bound of direct functions.
     pub(crate) fn get(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// The bound of derived forms.
+    /// Returns the bound of derived functions.
     #[cfg(any(test, ashlar_loom))]
     pub(crate) fn derived(&self) -> usize {
         self.derived.load(Ordering::Relaxed)
     }
 
-    /// Raises the bound to `bound`, which is no smaller than before. What a thread needs that is
-    /// below it was written before this call.
+    /// Raises the bound to `bound`, which is at least the old one. Data that a thread needs for
+    /// values below it must be written before this call.
     pub(crate) fn raise(&self, bound: usize) {
         self.own.store(bound, Ordering::Release);
         if self.open.fetch_or(0, Ordering::AcqRel) != 0 {
@@ -253,19 +259,19 @@ impl Bound {
         }
     }
 
-    /// Lets derived forms do the work themselves, now and whenever the bound is raised.
+    /// Lets derived functions do the work themselves, from now on and after each raise of the
+    /// bound.
     pub(crate) fn open_derived(&self) {
         self.open.fetch_or(1, Ordering::AcqRel);
         self.derived.fetch_max(self.own.load(Ordering::Acquire), Ordering::Release);
     }
 }
 
-/// Asks for the cache line of an address that will soon be read or written. A hint: any address may
-/// be given.
+/// Prefetches the cache line of an address that will soon be accessed. Any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing as far as the program can tell, and never faults.
+    // SAFETY: a prefetch has no visible effect and never faults.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
     }
@@ -315,7 +321,7 @@ mod tests {
         assert!(again.ensure_or_again(|| true) && again.is_up());
 
         again.after_fork_in_child();
-        assert!(again.is_up(), "what is made stays so");
+        assert!(again.is_up(), "the state up survives a fork");
         again.leave_half_made();
         again.after_fork_in_child();
         assert!(again.is_down());

@@ -52,6 +52,7 @@ pub(super) fn trim(now_ms: u32) {
 /// Gives free pages back, and what barns hold if `barns`.
 #[cold]
 #[inline(never)]
+#[place(background)]
 fn give_back(now_ms: u32, bound: usize, barns: bool) {
     if BUSY.swap(1, Ordering::Acquire) != 0 {
         return;

@@ -1,7 +1,7 @@
-//! The engines of history: every other system that the seeds measured, each a folder with the same contract
-//! ([`crate::engine`]).
+//! The engines of history: every other system that the experiments measured, each in a folder with
+//! the same contract ([`crate::engine`]).
 //!
-//! | folder | engines | what it is |
+//! | folder | engines | system |
 //! |---|---|---|
 //! | [`slub`] | `slub` to `slub-bulk` | SLUB with CPU slabs, 2007 to 2015, in six stages |
 //! | [`slab_queues`] | `slab` | SLAB: queues of objects in front of slabs |

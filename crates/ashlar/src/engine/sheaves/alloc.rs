@@ -1,7 +1,8 @@
-//! Allocation: an object of this CPU's sheaves, of a barn's, of slabs.
+//! Allocation from the default engine.
 //!
-//! In the order of cost: the main sheaf, the spare, a full sheaf of the CPU's barn or of another's ([`exchange`](super::exchange)), a
-//! sheaf that is filled from slabs ([`refill`](super::refill)).
+//! Sources in order of cost: the main sheaf, the spare, a full sheaf of this CPU's barn or of
+//! another CPU's ([`exchange`](super::exchange)), and a sheaf filled from slabs
+//! ([`refill`]).
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
 use super::drain::check_capacity;
@@ -20,7 +21,8 @@ use crate::slab::return_objects::return_objects;
 /// See [`crate::engine::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let object = alloc_once(cache);
-    // Barns may hold the last memory there is, also of this cache: a CPU without an area never looks there.
+    // Barns may hold the last free memory, even of this cache: a CPU without an area never takes
+    // from them.
     if object.is_null() { crate::engine::after_all(|| alloc_once(cache)) } else { object }
 }
 
@@ -46,22 +48,22 @@ fn alloc_once(cache: &'static RawCache) -> *mut u8 {
 }
 
 pub(super) enum Refreshed {
-    /// The main sheaf has objects now, or somebody else changed the slot.
+    /// The main sheaf has objects now, or the slot changed under us. Retry.
     Again,
-    /// An object was had on the way.
+    /// Got an object while refilling.
     Object(usize),
     OutOfMemory,
-    /// The cache works without sheaves.
+    /// The cache has no sheaves.
     NoSheaves,
 }
 
-/// Gives this CPU, whose main sheaf is empty, one with objects in it.
+/// Replaces this CPU's empty main sheaf with one that holds objects.
 fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     if let Some(swapped) = use_good_spare(cache, view) {
         return swapped;
     }
-    // What else the spare holds came from other CPUs (see `free_remote`): it waits until there is more of it, or until
-    // nothing else is left.
+    // The spare is empty, or holds only a few objects of other CPUs (see `free_remote`). It is used
+    // once it is half full, or when no other memory is left.
     let (id, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_alloc();
     if let Some(full) = take_full(cache, node, view.cpu) {
@@ -92,7 +94,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         return use_spare(cache, view).unwrap_or(Refreshed::OutOfMemory);
     };
     if let Err(mut sheaf) = install(cache, node, view, sheaf) {
-        // Moved to another CPU meanwhile, which has objects of its own.
+        // The thread migrated, or the slot changed: this CPU has objects of its own.
         return_objects(&cache.slabs, sheaf.objects());
         sheaf.set_len(0);
         put_empty(node, view.cpu, sheaf);
@@ -100,42 +102,44 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     Refreshed::Object(object)
 }
 
-/// Makes the spare the main sheaf, and the empty main the spare.
+/// Makes the spare the main sheaf, and the empty main sheaf the spare.
 fn swap(cache: &'static RawCache, view: &View) -> Refreshed {
     percpu::exchange(cache.slot, view, view.spare, view.main);
     Refreshed::Again
 }
 
-/// Whether the cache's objects are so small that they have neighbours in their cache line.
+/// Whether the cache's objects are small enough to share a cache line.
 fn shares_lines(cache: &'static RawCache) -> bool {
     cache.slabs.geometry.stride < 2 * CACHE_LINE
 }
 
-/// As [`swap`], if the spare holds anything.
+/// As [`swap`], if the spare holds objects.
 fn use_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
     (!percpu::is_empty(view.spare)).then(|| swap(cache, view))
 }
 
-/// As [`use_spare`], if there is enough on it: see the module.
+/// As [`use_spare`], but skips a spare that is less than half full if objects share cache lines.
 pub(super) fn use_good_spare(cache: &'static RawCache, view: &View) -> Option<Refreshed> {
     if percpu::has_half(view.spare) || !shares_lines(cache) { use_spare(cache, view) } else { None }
 }
 
-/// Makes `sheaf` the main sheaf; the old main, empty, becomes the spare if there is none. Gives the
-/// sheaf back when the slot has changed.
+/// Makes `sheaf` the main sheaf. The old, empty main sheaf becomes the spare if there is none; else
+/// it goes to the barn. Returns the sheaf if the slot has changed.
 fn install(cache: &'static RawCache, node: &SheafNode, view: &View, sheaf: Sheaf) -> Result<(), Sheaf> {
     let capacity = sheaf.capacity();
     let top = sheaf.into_top();
     let has_spare = view.spare != null_top();
     let spare = if has_spare { view.spare } else { view.main };
     if !percpu::exchange(cache.slot, view, top, spare) {
-        // SAFETY: the sheaf came from `into_top` and was not stored.
+        // SAFETY: `top` came from `into_top` just above, and the exchange failed, so it was not
+        // stored.
         return Err(unsafe { Sheaf::from_top(top) });
     }
     if has_spare {
-        // SAFETY: the exchange took the old main out of the slot and did not put it back.
+        // SAFETY: the exchange took the old main sheaf out of the slot and did not store it again.
         if let Some(empty) = unsafe { percpu::owned(view.main) } {
-            // The same top can only stand for objects if the capacity was changed in between.
+            // The sheaf was empty when the slot was read. The same top stands for objects only if
+            // the capacity changed in between.
             if empty.len() == 0 {
                 put_empty(node, view.cpu, empty);
             } else {
@@ -147,7 +151,7 @@ fn install(cache: &'static RawCache, node: &SheafNode, view: &View, sheaf: Sheaf
     Ok(())
 }
 
-/// One object straight from a slab.
+/// Allocates one object from a slab, without a sheaf.
 fn alloc_from_slab(cache: &'static RawCache) -> *mut u8 {
     let (id, _) = node_of_cpu(cache, percpu::this_cpu());
     one_from_slab(cache, id)

@@ -1,22 +1,25 @@
-//! A barn: a store of full and empty sheaves of one cache. A node has one for each CPU; see [`super::exchange`].
+//! A barn: a store of full and empty sheaves of one cache. A node has one for each CPU; see
+//! [`super::exchange`].
 //!
-//! A barn may hold many full sheaves: its bound is generous and in bytes of objects, not in sheaves. What keeps it
-//! small is use: at each look the reaper takes away as many sheaves as the barn never went below since the last look
-//! (the depot working set of Bonwick and Adams, 2001), and before the zone grows, barns that hold a large share of it
-//! are emptied first.
-//! Lock: the *barn lock*, one a barn, held for a few instructions; nothing is taken under it.
+//! The bound on full sheaves is generous, and in bytes of objects rather than sheaves. Use keeps a
+//! barn small. On each pass the reaper takes as many sheaves as the barn never went below since the
+//! last pass: the depot working set of Bonwick and Adams (2001). Before the zone grows, barns that
+//! hold a large share of it are emptied first.
+//!
+//! Lock: the *barn lock*, one per barn, held for a few instructions. It is a leaf.
 
 use crate::base::sync::SpinLock;
 use crate::percpu::sheaf::{Sheaf, SheafList};
 
-/// Empty sheaves that a barn keeps; more go to the pool. The kernel keeps 10; here a barn may keep what it works
-/// with, since a sheaf that goes through the pool comes back from another CPU's caches. The reaper clears idle barns.
+/// Empty sheaves that a barn keeps; more are returned to the pool. The kernel keeps 10. A barn here
+/// may keep its working set, because a sheaf from the pool may come from another CPU's cache. The
+/// reaper empties idle barns.
 const MAX_EMPTY: usize = 1024;
-/// Most sheaves that a CPU takes out of another's barn at a time. Each look there costs both CPUs the line of the barn; one that frees for
-/// the other does not have to lend it for every sheaf.
+/// Most sheaves that a CPU takes out of another CPU's barn at a time. Each access moves the barn's
+/// cache line between the two CPUs; a batch does so once for several sheaves.
 pub(crate) const ROBBED_AT_ONCE: usize = 8;
 
-/// What happened at a barn; each line counts since the cache was created.
+/// Events at a barn, counted since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BarnStats {
     /// Full sheaves taken.
@@ -25,7 +28,7 @@ pub struct BarnStats {
     pub get_fail: u64,
     /// Full sheaves put in.
     pub put: u64,
-    /// Times that a full sheaf was not taken in: the barn was full, or the objects were scattered.
+    /// Full sheaves refused because the barn was full or the objects were scattered.
     pub put_fail: u64,
     /// Full sheaves taken by CPUs whose own barn was empty.
     pub robbed: u64,
@@ -45,13 +48,13 @@ impl BarnStats {
 
 struct Inner {
     full: SheafList,
-    /// Objects in them; sheaves differ in their capacity.
+    /// Objects in the full sheaves; capacities differ.
     objects: usize,
     empty: SheafList,
     stats: BarnStats,
-    /// Used since the reaper looked last.
+    /// Used since the reaper's last pass.
     touched: bool,
-    /// Fewest full sheaves since the reaper looked last.
+    /// Fewest full sheaves since the reaper's last pass.
     low: usize,
 }
 
@@ -73,11 +76,12 @@ impl Inner {
     };
 }
 
-/// See the module. Aligned so that no two CPUs' barns share a cache line, nor a pair that is fetched together.
+/// A store of full and empty sheaves. Aligned so that barns of two CPUs share neither a cache line
+/// nor a pair of lines that is prefetched together.
 #[repr(align(128))]
 pub(crate) struct Barn {
     inner: SpinLock<Inner>,
-    /// Allocations and frees of this barn's CPU that came here or further than their sheaf.
+    /// Allocations of this barn's CPU that found their sheaf empty, and frees that found it full.
     #[cfg(not(ashlar_loom))]
     alloc_slow: crate::base::sync::AtomicUsize,
     #[cfg(not(ashlar_loom))]
@@ -119,7 +123,7 @@ impl Barn {
         Barn { inner: SpinLock::new(Inner::NEW) }
     }
 
-    /// A full sheaf, if there is one.
+    /// Takes a full sheaf, if there is one.
     pub(crate) fn get_full(&self) -> Option<Sheaf> {
         let mut barn = self.inner.lock();
         barn.touched = true;
@@ -132,8 +136,8 @@ impl Barn {
         sheaf
     }
 
-    /// Stores a full sheaf unless there would be more than `limit` objects; then gives it back.
-    /// On success, the number of objects now here.
+    /// Stores a full sheaf and returns the number of objects now here. Returns the sheaf if there
+    /// would be more than `limit` objects.
     pub(crate) fn put_full(&self, sheaf: Sheaf, limit: usize) -> Result<usize, Sheaf> {
         let mut barn = self.inner.lock();
         barn.touched = true;
@@ -147,7 +151,7 @@ impl Barn {
         Ok(barn.objects)
     }
 
-    /// Full sheaves for another CPU than this barn's: up to `most`, and half of those here.
+    /// Takes full sheaves for another CPU: up to `most`, and at most half, rounded up.
     pub(crate) fn rob_full(&self, most: usize) -> SheafList {
         let mut robbed = SheafList::new();
         let mut barn = self.inner.lock();
@@ -162,7 +166,8 @@ impl Barn {
         robbed
     }
 
-    /// Stores full sheaves that were robbed elsewhere; the barn was empty a moment ago.
+    /// Stores full sheaves robbed from another barn. No limit applies: this barn was empty a moment
+    /// ago.
     pub(crate) fn keep_full(&self, mut robbed: SheafList) {
         let mut barn = self.inner.lock();
         while let Some((sheaf, objects)) = robbed.pop_full() {
@@ -171,12 +176,12 @@ impl Barn {
         }
     }
 
-    /// An empty sheaf, if there is one.
+    /// Takes an empty sheaf, if there is one.
     pub(crate) fn get_empty(&self) -> Option<Sheaf> {
         self.inner.lock().empty.pop_empty()
     }
 
-    /// Stores an empty sheaf, or gives it back when there are enough.
+    /// Stores an empty sheaf, or returns it if the barn has enough.
     pub(crate) fn put_empty(&self, sheaf: Sheaf) -> Result<(), Sheaf> {
         let mut barn = self.inner.lock();
         if barn.empty.len() >= MAX_EMPTY {
@@ -186,7 +191,7 @@ impl Barn {
         Ok(())
     }
 
-    /// Empty sheaves for another CPU than this barn's: up to `most`, and half of those here.
+    /// Takes empty sheaves for another CPU: up to `most`, and at most half, rounded up.
     pub(crate) fn rob_empty(&self, most: usize) -> SheafList {
         let mut robbed = SheafList::new();
         let mut barn = self.inner.lock();
@@ -197,7 +202,7 @@ impl Barn {
         robbed
     }
 
-    /// Up to `most` empty sheaves, for the barn that so many full ones were robbed from.
+    /// Takes up to `most` empty sheaves, for a barn that was robbed of as many full ones.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn give_empty(&self, most: usize) -> SheafList {
         let mut given = SheafList::new();
@@ -209,7 +214,7 @@ impl Barn {
         given
     }
 
-    /// Stores empty sheaves that come from elsewhere.
+    /// Stores empty sheaves of another barn.
     pub(crate) fn keep_empty(&self, mut robbed: SheafList) {
         let mut barn = self.inner.lock();
         while let Some(sheaf) = robbed.pop_empty() {
@@ -217,7 +222,8 @@ impl Barn {
         }
     }
 
-    /// What the reaper sees: whether the barn was used since it looked last, and how many full sheaves were not.
+    /// Returns whether the barn was used since the last call, and the fewest full sheaves it held
+    /// since then. Starts a new interval.
     pub(crate) fn take_surplus(&self) -> (bool, usize) {
         let mut barn = self.inner.lock();
         let unused = barn.low;
@@ -225,19 +231,19 @@ impl Barn {
         (core::mem::take(&mut barn.touched), unused)
     }
 
-    /// Full sheaves here.
+    /// Returns the number of full sheaves.
     #[cfg(ashlar_loom)]
     pub(crate) fn full_sheaves(&self) -> usize {
         self.inner.lock().full.len()
     }
 
-    /// Objects in the full sheaves.
+    /// Returns the number of objects in the full sheaves.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn full_objects(&self) -> usize {
         self.inner.lock().objects
     }
 
-    /// Starts the counts from zero, for a new cache in an old place.
+    /// Resets the counts, for a new cache in an old registry entry.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn reset_stats(&self) {
         use crate::base::sync::Ordering;
@@ -251,7 +257,7 @@ impl Barn {
         self.inner.lock().stats
     }
 
-    /// The barn lock, for a fork.
+    /// The barn lock, for fork.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn lock_word(&self) -> &crate::base::sync::LockWord {
         self.inner.word()

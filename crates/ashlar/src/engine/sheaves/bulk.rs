@@ -1,10 +1,12 @@
-//! Bulk calls that outgrow the main sheaf: whole sheaves at a time.
+//! Bulk calls beyond the main sheaf: whole sheaves at a time.
 //!
-//! What fits into the main sheaf, or is on it, never comes here: see [`crate::percpu::sections`]. Of what is left, as much as a sheaf
-//! holds is copied to or from a sheaf of the barn, without a detour over the CPU's slot; the rest goes the way of single objects,
-//! which leaves a main sheaf with room or with objects, and then that again takes all it can.
+//! The main sheaf serves what it can first: see [`crate::percpu::sections`]. Of the rest, whole
+//! sheaves are copied to or from sheaves of the barn, without passing through the CPU's slot. A
+//! remainder smaller than a sheaf is handled as single objects. That leaves a main sheaf with room
+//! or with objects, which then serves as much as it can.
 //!
-//! Allocations look at the barn before slabs, also for many objects: what frees brought there would pile up otherwise.
+//! Bulk allocations take from the barn before slabs; else sheaves that frees put there would pile
+//! up.
 
 use super::alloc::{alloc, use_good_spare};
 use super::exchange::{empty_sheaf, put_empty, store_full, take_full};
@@ -28,7 +30,8 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
         if rest.is_empty() {
             break;
         }
-        // Somebody may be quicker each time; single objects do not depend on that.
+        // The exchange may fail each time under contention; the single-object paths below always
+        // make progress.
         if attempts < percpu::ATTEMPTS && next_main(cache) {
             attempts += 1;
             continue;
@@ -54,20 +57,22 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     true
 }
 
-/// Makes the spare this CPU's main sheaf, if the main is empty and the spare is worth it, as for single objects.
+/// Makes the spare the main sheaf if the main sheaf is empty and the spare is good enough: see
+/// [`use_good_spare`].
 #[inline]
 fn next_main(cache: &'static RawCache) -> bool {
     percpu::read(cache.slot).is_some_and(|view| percpu::is_empty(view.main) && use_good_spare(cache, &view).is_some())
 }
 
-/// Fills the start of `out`, which has room for a sheaf, from the barn or from slabs; how many, 0 when memory ends.
+/// Fills the start of `out`, which has room for a sheaf, from the barn or from slabs. Returns the
+/// number filled, 0 when out of memory.
 fn many(cache: &'static RawCache, out: &mut [usize]) -> usize {
     percpu::adopt_thread();
     let cpu = percpu::this_cpu();
     let (id, node) = node_of_cpu(cache, cpu);
     node.barn(cpu).count_alloc();
     if let Some(mut full) = take_full(cache, node, cpu) {
-        // A sheaf that was filled when the capacity was larger may hold more than there is room for.
+        // A sheaf filled under a larger capacity may hold more objects than fit.
         let had = full.len().min(out.len());
         out[..had].copy_from_slice(&full.objects()[..had]);
         return_objects(&cache.slabs, &full.objects()[had..]);
@@ -110,7 +115,8 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     crate::base::background::settle();
 }
 
-/// Puts the first of `objects` on a sheaf of the barn, if they fill it; how many.
+/// Puts the first of `objects` on a sheaf and stores it in the barn, if they fill a sheaf. Returns
+/// the number taken.
 fn whole_sheaf(cache: &'static RawCache, objects: &[usize]) -> usize {
     let capacity = tunable(&cache.sheaf_capacity);
     if capacity == 0 || objects.len() < capacity {

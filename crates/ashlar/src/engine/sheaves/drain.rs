@@ -1,21 +1,27 @@
-//! The way back: from sheaves of CPUs and barns to slabs, when memory is short, a cache ends, or sheaves change their size.
+//! Drain: returns objects from the sheaves of CPUs and barns to their slabs.
+//!
+//! Runs when memory is short, when a cache is shrunk or destroyed, and when its sheaf capacity
+//! changes.
 
 use super::barn::Barn;
 use super::exchange::return_sheaf;
-use super::here::barns_of;
+use super::here::{barns_of, objects_in_barns};
 use crate::base::sync::Ordering;
 use crate::engine::{RawCache, tunable};
 use crate::percpu;
 use crate::percpu::sheaf::retire_sheaf;
+use ashlar_macros::place;
 
 /// See [`crate::engine::drain_cpus`].
+#[place(background)]
 pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| return_sheaf(cache, sheaf));
     release_held(cache);
     all
 }
 
-/// Brings the objects of up to `count` full sheaves of a barn back to their slabs.
+/// Returns the objects of up to `count` full sheaves of a barn to their slabs.
+#[place(background)]
 fn return_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
     for _ in 0..count {
         let Some(sheaf) = barn.get_full() else { break };
@@ -23,7 +29,8 @@ fn return_sheaves(cache: &'static RawCache, barn: &Barn, count: usize) {
     }
 }
 
-/// See [`crate::engine::release_held`]: the objects of all barns go back to their slabs, their empty sheaves to the pool.
+/// See [`crate::engine::release_held`]. Empties all barns: objects to slabs, empty sheaves to the
+/// pool.
 pub(crate) fn release_held(cache: &'static RawCache) {
     for barn in barns_of(cache) {
         return_sheaves(cache, barn, usize::MAX);
@@ -31,14 +38,14 @@ pub(crate) fn release_held(cache: &'static RawCache) {
     }
 }
 
-/// Gives a barn's empty sheaves to the pool.
+/// Returns a barn's empty sheaves to the pool.
 pub(super) fn retire_empty(barn: &Barn) {
     while let Some(sheaf) = barn.get_empty() {
         retire_sheaf(sheaf);
     }
 }
 
-/// See [`crate::engine::reap`]: what barns held without need goes back to slabs.
+/// See [`crate::engine::reap`]. Returns the barns' surplus to slabs.
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let mut busy = false;
     for barn in barns_of(cache) {
@@ -49,22 +56,24 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
         }
         if unused > 0 {
             return_sheaves(cache, barn, unused);
-            // The flush itself is no use.
+            // Reset the figures, because this flush is not a use of the barn.
             barn.take_surplus();
         }
     }
     busy
 }
 
-/// See [`crate::engine::held_bytes`]: the full sheaves of barns.
+/// See [`crate::engine::held_bytes`]. Counts the full sheaves of barns.
 pub(crate) fn held_bytes(cache: &RawCache) -> usize {
-    let objects: usize = barns_of(cache).map(Barn::full_objects).sum();
-    objects * cache.slabs.geometry.stride
+    objects_in_barns(cache) * cache.slabs.geometry.stride
 }
 
-/// Gives the cache sheaves of another capacity, 0 for none, and barns of so many of them. Those that exist go home; what a thread
-/// has in hand and is larger follows when it comes back (`check_capacity`, `exchange::fits`). A smaller one may stay: it gets the capacity that is
-/// asked for when it is empty and taken next.
+/// Sets the capacity of the cache's sheaves, 0 for none, and the number of full sheaves a barn may
+/// hold. Drains the existing sheaves.
+///
+/// A larger sheaf that a thread holds meanwhile is drained when it is stored (`check_capacity`,
+/// `exchange::fits`). A smaller one may stay; it gets the new capacity the next time it is taken
+/// empty.
 pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn_limit: usize) {
     cache.barn_limit.store(barn_limit, Ordering::Relaxed);
     cache.sheaf_capacity.store(capacity, Ordering::SeqCst);
@@ -74,9 +83,12 @@ pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn
     }
 }
 
-/// Called when a sheaf of `capacity` objects has just gone into a slot. If less was asked for after the sheaf was chosen,
-/// the drain of that change may have come before the sheaf did: then another is due. One of the two sees the other:
-/// the change stores the capacity, and all CPUs pass a barrier before it looks at slots; here the slot is written first.
+/// Drains again if the capacity was lowered after a sheaf of `capacity` objects was chosen. Called
+/// right after that sheaf was stored in a slot.
+///
+/// Either this check or the drain in `set_sheaf_capacity` sees the other side. The setter stores
+/// the capacity, and every CPU passes a barrier before slots are read. Here the slot is written
+/// first and the capacity read after.
 #[inline]
 pub(super) fn check_capacity(cache: &'static RawCache, capacity: usize) {
     if tunable(&cache.sheaf_capacity) < capacity {

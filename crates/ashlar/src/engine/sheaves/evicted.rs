@@ -1,20 +1,22 @@
-//! The evicted objects of a node and cache, on sheaves: see [`sparse`](super::sparse).
+//! The store of a node's evicted objects, on full sheaves. See [`sparse`](super::sparse).
 //!
-//! Lock: the *evicted lock*, one a node and cache, held for a few instructions; nothing is taken under it.
+//! Lock: the *evicted lock*, one per node and cache, held for a few instructions. It is a leaf.
 
 use crate::base::sync::{AtomicUsize, LockWord, Ordering, SpinLock};
 use crate::percpu::sheaf::{Sheaf, SheafList};
 
 struct Stock {
-    /// Full sheaves, and those of them that [`restore_emptied`](super::sparse::restore_emptied) has looked at since it began.
+    /// Full sheaves, and those that [`restore_emptied`](super::sparse::restore_emptied) has already
+    /// examined in its current pass.
     sheaves: SheafList,
     looked_at: SheafList,
 }
 
-/// The evicted objects of a node and cache; see the module.
+/// The evicted objects of one node and cache.
 pub(crate) struct Evicted {
     stock: SpinLock<Stock>,
-    /// Objects here. Changed under the lock; read without it, so that a refill takes none where there is nothing.
+    /// Number of objects here. Written under the lock; read without it, so that a refill skips an
+    /// empty store.
     objects: AtomicUsize,
 }
 
@@ -24,7 +26,7 @@ impl Evicted {
         Evicted { stock: SpinLock::new(stock), objects: AtomicUsize::new(0) }
     }
 
-    /// Objects here.
+    /// Returns the number of objects here. Racy without the lock.
     #[inline]
     pub(super) fn objects(&self) -> usize {
         self.objects.load(Ordering::Relaxed)
@@ -50,7 +52,7 @@ impl Evicted {
         Some(sheaf)
     }
 
-    /// Begins a look at all sheaves.
+    /// Starts a new pass over all sheaves.
     pub(super) fn look_at_all_again(&self) {
         let mut stock = self.stock.lock();
         while let Some((sheaf, _)) = stock.looked_at.pop_full() {
@@ -58,7 +60,7 @@ impl Evicted {
         }
     }
 
-    /// The evicted lock, for a fork.
+    /// The evicted lock, for fork.
     pub(super) fn lock_word(&self) -> &LockWord {
         self.stock.word()
     }

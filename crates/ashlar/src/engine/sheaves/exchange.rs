@@ -1,4 +1,7 @@
-//! The exchange of sheaves between CPUs and the barns of a node, which stand in front of its slabs.
+//! Moves sheaves between CPUs, the barns of a node, and its slabs.
+//!
+//! Owns no state: a sheaf here is held by the calling thread. Only the lock of one barn is held at
+//! a time.
 
 use super::barn::{Barn, ROBBED_AT_ONCE};
 use super::locality;
@@ -12,12 +15,14 @@ use crate::slab::return_objects::return_objects;
 /// Bytes of objects in one barn above which the reaper is woken.
 const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
 
-/// Whether a sheaf has no more than the capacity that is asked for now. One that has more is nobody's any more: its objects go home.
+/// Whether the sheaf's capacity is within the cache's current capacity. Larger sheaves are
+/// obsolete: their objects are returned to their slabs.
 pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
     sheaf.capacity() <= tunable(&cache.sheaf_capacity)
 }
 
-/// Puts a full sheaf into the CPU's barn, or its objects back to their slabs when the barn holds enough, of scattered objects soon.
+/// Puts a full sheaf into this CPU's barn. If the barn holds enough, the objects are returned to
+/// their slabs; for scattered objects that limit is lower.
 pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
     if !fits(cache, &full) {
         return return_sheaf(cache, full);
@@ -44,7 +49,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId,
     }
 }
 
-/// Takes a full sheaf out of the CPU's barn, or robs another CPU's.
+/// Takes a full sheaf from this CPU's barn, or robs another CPU's.
 pub(super) fn take_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     loop {
         let full = node.barn(cpu).get_full().or_else(|| rob_full(node, cpu))?;
@@ -55,8 +60,9 @@ pub(super) fn take_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) 
     }
 }
 
-/// Robs another CPU's barn of some full sheaves and moves them here; what is more than one goes to the CPU's own barn. The other gets as many
-/// empty ones for them: it will need them, and would come and rob those.
+/// Robs another CPU's barn of a batch of full sheaves. Returns one and puts the rest into this
+/// CPU's barn. The robbed barn gets as many empty sheaves in return; else its CPU would soon come
+/// back and rob them.
 fn rob_full(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     let own = node.barn(cpu);
     others(node, cpu).find_map(|barn| {
@@ -64,7 +70,8 @@ fn rob_full(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
         if robbed.len() == 0 {
             return None;
         }
-        // At once, while the lock's line is here; and what was robbed is on its way meanwhile.
+        // Give back empty sheaves now, while this CPU's cache holds the barn's line; the prefetch
+        // of the robbed sheaves runs meanwhile.
         robbed.prefetch();
         barn.keep_empty(own.give_empty(robbed.len()));
         let one = |list: &mut SheafList| list.pop_full().map(|(full, _)| full);
@@ -81,9 +88,9 @@ fn rob_empty(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     })
 }
 
-/// Moves sheaves of another CPU to this one, in the order in which their own CPU would have used them: the one that came last now, the others
-/// come to this CPU's barn. So objects that were freed in a row are handed out in a row, the last one first, across the ends of sheaves: see
-/// [`locality`].
+/// Takes over robbed sheaves in the order in which their own CPU would have used them: returns the
+/// newest, and puts the others into this CPU's barn. Objects freed in a row are then allocated in a
+/// row, last one first, across sheaves. See [`locality`].
 #[inline(never)]
 fn move_here(
     mut robbed: SheafList,
@@ -91,7 +98,8 @@ fn move_here(
     own: &Barn,
     keep: fn(&Barn, SheafList),
 ) -> Option<Sheaf> {
-    // Whoever takes sheaves from one list to another turns their order round: who robbed them has the oldest on top.
+    // Moving sheaves from list to list reverses their order. Robbing did so once: the oldest is on
+    // top.
     let mut moved = SheafList::new();
     while let Some(mut sheaf) = one(&mut robbed) {
         sheaf.move_here();
@@ -108,15 +116,15 @@ fn move_here(
     Some(newest)
 }
 
-/// The barns of the other CPUs, the next one first.
+/// Returns the barns of the other CPUs, the next one first.
 fn others(node: &SheafNode, cpu: CpuId) -> impl Iterator<Item = &Barn> {
     let own = cpu.0 as usize % node.barns.len();
     let (before, after) = (&node.barns[..own], &node.barns[own + 1..]);
     after.iter().chain(before)
 }
 
-/// An empty sheaf of the given capacity: where one CPU only frees what another allocates, the empty sheaves pile up
-/// at the other's barn.
+/// Returns an empty sheaf of the given capacity. Robs other barns before making one: where one CPU
+/// frees what another allocates, empty sheaves pile up in the barn of the allocating CPU.
 pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capacity: usize) -> Option<Sheaf> {
     match node.barn(cpu).get_empty().or_else(|| rob_empty(node, cpu)) {
         Some(mut sheaf) if capacity <= sheaf.size().most() => {
@@ -126,7 +134,7 @@ pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capaci
             Some(sheaf)
         }
         small => {
-            // The capacity of the cache was raised beyond what its sheaves had room for.
+            // The cache's capacity was raised beyond the size of its old sheaves.
             if let Some(small) = small {
                 retire_sheaf(small);
             }
@@ -135,20 +143,22 @@ pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capaci
     }
 }
 
-/// The size of a cache's sheaves. Only malloc's have some that are smaller than a sheaf page: it has many caches, of which a program uses dozens, each
-/// with two sheaves on each CPU; and the sections for many objects at a time, which others have, know one size.
+/// Returns the size of a cache's sheaves. Sided caches have sheaves smaller than a sheaf page:
+/// there are many of them, and a program uses dozens, each with two sheaves on each CPU. The
+/// critical sections for bulk calls support whole sheaf pages only, and sided caches do not use
+/// them.
 fn sheaf_size(cache: &RawCache) -> SheafSize {
     if cache.policy.sided { SheafSize::for_capacity(tunable(&cache.sheaf_capacity)) } else { SheafSize::WHOLE }
 }
 
-/// Puts an empty sheaf into the CPU's barn, or into the pool.
+/// Puts an empty sheaf into this CPU's barn, or into the pool if the barn has enough.
 pub(super) fn put_empty(node: &SheafNode, cpu: CpuId, sheaf: Sheaf) {
     if let Err(sheaf) = node.barn(cpu).put_empty(sheaf) {
         retire_sheaf(sheaf);
     }
 }
 
-/// Flushes one sheaf that was taken from a CPU or a barn.
+/// Returns the objects of a sheaf to their slabs, and the sheaf to the pool.
 pub(super) fn return_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
     return_objects(&cache.slabs, sheaf.objects());
     sheaf.set_len(0);

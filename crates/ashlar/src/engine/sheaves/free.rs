@@ -1,7 +1,9 @@
-//! Free: an object onto this CPU's sheaves, and what is full into a barn.
+//! Free to the default engine.
 //!
-//! In the order of cost: the main sheaf, the spare, an empty sheaf ([`exchange`](super::exchange)), the object's slab. Objects that
-//! another CPU was given go to the spare ([`remote_free`](super::remote_free)); those of another node go to their slab.
+//! Targets in order of cost: the main sheaf, the spare, an empty sheaf
+//! ([`exchange`](super::exchange)), and the object's slab. Objects allocated on a CPU of the other
+//! side go to the spare ([`remote_free`](super::remote_free)). Objects of another node are returned
+//! to their slab.
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
 use super::drain::check_capacity;
@@ -48,12 +50,12 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
 /// See [`crate::engine::free_remote`].
 pub(crate) fn free_remote(cache: &'static RawCache, object: usize) {
     percpu::adopt_thread();
-    // Objects of other nodes are on no sheaf: `free` sends them home.
+    // Objects of other nodes go on no sheaf: `free` returns them to their slab.
     let attempts = if ZONE.nodes() > 1 && !is_local(cache, object) { 0 } else { percpu::ATTEMPTS };
     for _ in 0..attempts {
         let Some(view) = percpu::read(cache.slot) else { break };
         if !percpu::is_full(view.spare) {
-            // Somebody made room meanwhile, or the spare was looked at on another CPU.
+            // The spare has room now, or the thread migrated to another CPU.
             break;
         }
         if renew_spare(cache, &view, object) {
@@ -66,8 +68,8 @@ pub(crate) fn free_remote(cache: &'static RawCache, object: usize) {
     free(cache, object);
 }
 
-/// Gives this CPU, whose spare sheaf is full or missing, one with `object` on it; false when the slot has changed or there is
-/// no sheaf.
+/// Replaces this CPU's full or missing spare with a sheaf that holds `object`. False if the slot
+/// changed or no sheaf can be had.
 fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
     put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare, FreedFor::OtherCpu)
 }
@@ -77,8 +79,8 @@ fn is_local(cache: &'static RawCache, object: usize) -> bool {
     MEMMAP.page_of(object).is_none_or(|page| ZONE.node_of(page) == here)
 }
 
-/// Makes the spare, if it has room, the main sheaf, and the full main the spare. True if there was such a spare: then the slot has
-/// changed, by this or by somebody else.
+/// Swaps the full main sheaf and the spare if the spare has room. True if it had room; the slot has
+/// then changed, by this call or by another thread.
 pub(super) fn swap_full(cache: &'static RawCache, view: &View) -> bool {
     if percpu::is_full(view.spare) {
         return false;
@@ -87,18 +89,19 @@ pub(super) fn swap_full(cache: &'static RawCache, view: &View) -> bool {
     true
 }
 
-/// Gives this CPU, whose main sheaf is full, one with room, with `object` on it already if that is true.
+/// Replaces this CPU's full main sheaf with one that has room. True if `object` is on it already.
 fn make_room(cache: &'static RawCache, view: &View, object: usize) -> bool {
     if swap_full(cache, view) {
         return false;
     }
-    // The main sheaf holds the hotter objects: it becomes the spare, and the old spare leaves.
+    // The main sheaf holds the hotter objects: it becomes the spare, and the old spare goes to the
+    // barn.
     let (spare, leaving) = if view.main == null_top() { (view.spare, null_top()) } else { (view.main, view.spare) };
     put_on_new_sheaf(cache, view, object, |new| (new, spare), leaving, FreedFor::ThisCpu)
 }
 
-/// Puts `object` on a sheaf that was empty and makes `pair` of it this CPU's main and spare; `leaving` of the view goes to the
-/// barn. False when the slot has changed or there is no sheaf.
+/// Puts `object` on an empty sheaf and stores the main and spare that `pair` makes of it; the sheaf
+/// `leaving` goes to the barn. False if the slot changed or there is no sheaf.
 fn put_on_new_sheaf(
     cache: &'static RawCache,
     view: &View,
@@ -118,7 +121,7 @@ fn put_on_new_sheaf(
     let top = sheaf.into_top();
     let (main, spare) = pair(top);
     if !percpu::exchange(cache.slot, view, main, spare) {
-        // SAFETY: the sheaf came from `into_top` and was not stored.
+        // SAFETY: `top` came from `into_top` above, and the exchange failed, so it was not stored.
         let mut sheaf = unsafe { Sheaf::from_top(top) };
         sheaf.pop();
         put_empty(node, view.cpu, sheaf);

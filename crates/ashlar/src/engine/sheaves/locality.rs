@@ -1,18 +1,20 @@
-//! Locality: what is allocated one after the other should lie side by side.
+//! Locality: objects allocated in a row should be neighbours in memory.
 //!
-//! A program goes through its objects mostly in the order in which it made them. If they lie in that order too, each page and
-//! each cache line is loaded once, and the processor sees the next one coming. A fresh slab hands its objects out so. But sheaves hand
-//! out what was freed last, and programs free in another order than they allocate: whoever only recycled full sheaves would, after some
-//! rounds, hand out every object from another page. A slab is where order comes back: its objects are together again, and when it
-//! empties it starts from its first one.
+//! A program mostly visits its objects in the order in which it allocated them. If they lie in that
+//! order, each page and each cache line is loaded once, and the prefetcher runs ahead. A fresh slab
+//! hands out its objects in order. Sheaves hand out the object freed last, and programs free in
+//! another order than they allocate. With recycled sheaves alone, every object would soon come from
+//! another page. Slabs restore the order: an empty slab starts again from its first object.
 //!
-//! * So a full sheaf whose objects are *scattered* goes home to the slabs, while one whose objects are neighbours goes to the barn as it
-//!   is ([`is_scattered`]). A barn that holds little takes scattered ones nevertheless ([`SCATTERED_BYTES`]): what a program frees and
-//!   allocates again at once is in the processor's cache wherever it lies. And what another CPU will rob may be scattered further
-//!   (`TOLERATED_OF_OTHERS`).
-//! * And what a refill takes from a slab it hands out by address, in whatever order it was freed ([`sort`]).
+//! * A full sheaf whose objects are *scattered* is returned to slabs; one whose objects are
+//!   neighbours goes to the barn ([`is_scattered`]).
+//! * A nearly empty barn takes scattered sheaves too ([`SCATTERED_BYTES`]): objects freed and
+//!   allocated again at once are in the processor's cache, wherever they lie.
+//! * A sheaf that another CPU will rob may be more scattered (`TOLERATED_OF_OTHERS`).
+//! * A refill hands out the objects of a slab by address, in whatever order they were freed
+//!   ([`sort`]).
 //!
-//! What this is worth, and what it costs, stands in docs/why.md.
+//! docs/why.md has the gain and the cost.
 
 use super::remote_free::FreedFor;
 use crate::base::units::PAGE_SIZE;
@@ -20,29 +22,36 @@ use crate::engine::RawCache;
 use crate::percpu::sheaf::Sheaf;
 use crate::slab::geometry::Geometry;
 
-/// Bytes of objects in a barn from which on it takes no scattered sheaf: less than a processor's second cache holds.
+/// Bytes of objects above which a barn takes no scattered sheaf. Less than a processor's
+/// second-level cache.
 pub(super) const SCATTERED_BYTES: usize = 64 << 10;
-/// Largest stride for which the place of an object matters: a page holds eight of them. Larger ones have most of their lines to themselves.
+/// Largest stride for which placement matters: eight objects a page. Larger objects share few cache
+/// lines.
 const MOST_STRIDE: usize = PAGE_SIZE / 8;
-/// Places that objects in perfect order may be apart beyond those where one page ends: the ends of slabs.
+/// Pairs that may span two pages beyond the page ends of perfectly ordered objects, for the ends of
+/// slabs.
 const TOLERATED: usize = 2;
-/// Of the pairs that are looked at, one in so many may be apart where another CPU will rob the sheaf. It finds the objects in no cache of
-/// its own, in whatever order they lie; on the way through the slabs both CPUs would miss each of them.
+/// One in this many sampled pairs may span two pages if another CPU will rob the sheaf. That CPU
+/// has the objects in none of its caches, in whatever order they lie. By way of the slabs, both
+/// CPUs would miss on each of them.
 const TOLERATED_OF_OTHERS: usize = 3;
-/// Most objects of a slab for which [`sort`] has room: slabs hold more only by the option `min_order`.
+/// Most objects of a slab that [`sort`] has room for. Slabs hold more only with the option
+/// `min_order`.
 const MOST_SORTED: usize = 512;
 
-/// Whether the objects of a full sheaf of `cache` come from many places.
+/// Whether the objects of a full sheaf of `cache` are scattered.
 pub(super) fn is_scattered(cache: &RawCache, full: &Sheaf, freed_for: FreedFor) -> bool {
     cache.slabs.geometry.stride <= MOST_STRIDE && are_scattered(cache.slabs.geometry.stride, full.objects(), freed_for)
 }
 
-/// Counts how often an object and the next one on the sheaf lie in different pages, by every second object, since each look counts in
-/// programs that only fill and empty sheaves. Twice as often as for objects in a row is still good.
+/// Counts pairs of adjacent objects on the sheaf that lie in different pages. Samples disjoint
+/// pairs, because the cost shows in programs that only fill and empty sheaves. The limit for
+/// sampled pairs is the number of page ends in all objects, twice what objects in a row need.
 fn are_scattered(stride: usize, objects: &[usize], freed_for: FreedFor) -> bool {
     let ends_of_pages = objects.len() * stride / PAGE_SIZE;
     let pairs = objects.chunks_exact(2);
-    // The low half of the page number: slabs that differ in the high half alone are terabytes apart.
+    // Compares the low half of the page number only: slabs that differ in the high half alone are
+    // terabytes apart.
     let apart: u32 = pairs.map(|pair| u32::from(((pair[0] ^ pair[1]) / PAGE_SIZE) as u32 != 0)).sum();
     let tolerated = match freed_for {
         FreedFor::ThisCpu => TOLERATED,
@@ -51,8 +60,8 @@ fn are_scattered(stride: usize, objects: &[usize], freed_for: FreedFor) -> bool 
     apart as usize > ends_of_pages + tolerated
 }
 
-/// Sorts objects of one slab, which starts at `base`, by address. Leaves them as they are if one occurs twice, which is found when it is freed,
-/// or if the slab has too many objects.
+/// Sorts objects of one slab, which starts at `base`, by address. Leaves them unsorted if an object
+/// occurs twice, which its free detects, or if the slab has too many objects.
 pub(super) fn sort(geometry: &Geometry, base: usize, objects: &mut [usize]) {
     if objects.len() < 2 {
         return;
@@ -83,7 +92,7 @@ mod tests {
     use crate::slab::geometry::OrderRule;
     use std::vec::Vec;
 
-    /// A sheaf's worth of objects in a row, from the middle of a page.
+    /// Objects in a row, starting at `from`.
     fn row(stride: usize, from: usize, count: usize) -> impl Iterator<Item = usize> {
         (0..count).map(move |at| from + at * stride)
     }
@@ -133,7 +142,7 @@ mod tests {
         expected.sort_unstable();
         sort(&geometry, base, &mut objects);
         assert_eq!(objects, expected);
-        // An object that is there twice stays there twice.
+        // An object that occurs twice still does so afterwards.
         let twice = [base + 96, base, base + 96];
         let mut objects = twice;
         sort(&geometry, base, &mut objects);

@@ -1,26 +1,34 @@
-//! The default engine: sheaves, barns, partial slabs.
-//!
-//! ```text
-//!  CPU slot:  main sheaf, spare sheaf          critical sections, no lock
-//!  node:      barns of full and empty sheaves  barn lock, once a sheaf; one barn a CPU, others are robbed
-//!             partial slabs                    list_lock, once a refill, once a slab
-//!             evicted objects                   evicted lock, once a sheaf of them; free, but their pages went back to the system
-//!  zone:      pages                            zone lock, once a batch of slabs
-//! ```
-//!
-//! An allocation pops the main sheaf. When it is empty the spare takes its place, then a full sheaf of the
-//! barn, then a sheaf refilled from slabs. A free pushes, whatever slab the object is from; when the main
-//! sheaf is full the spare takes its place, then an empty sheaf, and the full one goes to the barn, or, when
-//! the barn holds enough, or the objects lie scattered (`locality`), its objects to their slabs. Two sheaves a CPU
-//! are what keeps a program that allocates and frees around a boundary from thrashing. Source: the kernel's sheaves of
+//! The default engine: per-CPU sheaves, barns, and partial slabs. Source: the kernel's sheaves of
 //! 6.18 and 7.0.
 //!
-//! What malloc gave another CPU is freed to the spare (see [`crate::malloc::entry`]), and goes back by sheaves (`remote_free`). For objects that
-//! share cache lines a spare that is less than half full is passed over while there is memory.
+//! ```text
+//!  CPU:   main sheaf, spare sheaf     critical section, no lock
+//!  node:  full and empty sheaves      barn lock, once a sheaf; one barn a CPU, can be robbed
+//!         partial slabs               list_lock, once a refill, once a slab
+//!         evicted objects             evicted lock, once a sheaf; their pages are released
+//!  zone:  pages                       zone lock, once a batch of slabs
+//! ```
 //!
-//! Objects of another NUMA node are not put on sheaves: they go straight to their slab.
+//! An allocation pops the main sheaf. When the main sheaf is empty, it tries the spare, then a full
+//! sheaf of the barn, then a sheaf refilled from slabs.
 //!
-//! A sheaf has one owner at any time: a CPU's slot, a barn, the pool, or the thread that holds the [`Sheaf`].
+//! A free pushes onto the main sheaf, whatever slab the object belongs to. When the main sheaf is
+//! full, the spare takes its place if it has room; else an empty sheaf does. The full sheaf goes to
+//! the barn. If the barn holds enough, or the objects are scattered ([`locality`]), the objects are
+//! returned to their slabs instead.
+//!
+//! Two sheaves a CPU keep a program that allocates and frees around a boundary from thrashing.
+//!
+//! In caches whose slots are sided ([`Policy::sided`](crate::engine::Policy::sided)), an object
+//! allocated on a CPU of the other side is freed to the spare. It goes back to the allocating CPU
+//! with the whole sheaf ([`remote_free`]). Where objects share cache lines, allocation skips a
+//! spare that is less than half full while there is other memory.
+//!
+//! Objects of another NUMA node bypass sheaves and are returned to their slab.
+//!
+//! Invariant: a sheaf has one owner at any time, which is a CPU's slot, a barn, the pool, or the
+//! thread that holds the [`Sheaf`]. Exchanging a slot's words moves ownership; a [`Sheaf`] cannot
+//! be copied.
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
 mod alloc;
@@ -48,8 +56,9 @@ use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage};
 use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::slab::geometry::Geometry;
-use barn::{Barn, BarnStats};
-use here::barns_of;
+use ashlar_macros::place;
+use barn::BarnStats;
+use here::{barns_of, objects_in_barns};
 
 /// See [`crate::engine::barn_stats`].
 pub(crate) fn barn_stats(cache: &'static RawCache) -> BarnStats {
@@ -58,16 +67,19 @@ pub(crate) fn barn_stats(cache: &'static RawCache) -> BarnStats {
     sum
 }
 
-/// Objects in the sheaves of one CPU; a racy look.
+/// Returns the number of objects in the sheaves of one CPU. Racy: the CPU may change them
+/// meanwhile.
 fn cached_on(cpu: CpuId, slot: u16) -> usize {
     let place = PERCPU.slot(cpu, slot);
-    // SAFETY: reads the two words of a committed slot.
+    // SAFETY: the slot is committed and its two words are readable; volatile because its CPU writes
+    // them.
     let tops = unsafe { [place.read_volatile(), place.add(1).read_volatile()] };
     tops.into_iter()
         .filter(|&top| top != null_top())
         .map(|top| {
-            // SAFETY: only the info word and the address are read, of sheaf memory that is never unmapped; the
-            // handle is forgotten as it has no destructor.
+            // SAFETY: only the info word and the address are read, and sheaf memory is never
+            // unmapped. The handle has no destructor, so dropping it does not end the owner's
+            // sheaf.
             let sheaf = unsafe { Sheaf::from_top(top) };
             sheaf.len().min(sheaf.capacity())
         })
@@ -101,29 +113,34 @@ impl Strategy for Sheaves {
         bulk::free_bulk(cache, objects);
     }
 
+    #[place(background)]
     fn trim(cache: &'static RawCache) -> usize {
         cache.state.sheaf_nodes.iter().for_each(|node| _ = sparse::restore_emptied_of(cache, node));
         cache.slabs.trim()
     }
 
+    #[place(cold)]
     fn counts(cache: &'static RawCache) -> Counts {
         let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
         barns_of(cache).for_each(|barn| barn.add_to(&mut sum));
         sum
     }
 
+    #[place(cold)]
     fn usage(cache: &'static RawCache) -> Usage {
         let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
-        let in_barns: usize = barns_of(cache).map(Barn::full_objects).sum();
+        let in_barns = objects_in_barns(cache);
         let on_cpus: usize =
             (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.slot)).sum();
         Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
     }
 
+    #[place(background)]
     fn drain_cpus(cache: &'static RawCache) -> bool {
         drain::drain_cpus(cache)
     }
 
+    #[place(background)]
     fn reap(cache: &'static RawCache) -> bool {
         drain::reap(cache)
     }
@@ -140,6 +157,7 @@ impl Strategy for Sheaves {
         sparse::sparse_bytes(cache)
     }
 
+    #[place(background)]
     fn evict_free_pages(cache: &'static RawCache) -> usize {
         sparse::evict_free_pages(cache)
     }

@@ -1,8 +1,8 @@
-//! What the default engine has for one cache and node: barns, and evicted objects.
+//! What the default engine keeps for one cache and node: barns and evicted objects.
 //!
-//! The kernel has one barn a node. Here a node has one for each CPU, up to [`MAX_BARNS`]: sheaves come back to the CPU
-//! that filled them, whose caches hold their objects, and two CPUs meet at a barn only when one runs dry and robs the
-//! other's, as a consumer that frees feeds a producer that allocates (`remote_free`).
+//! The kernel has one barn per node. Here a node has one per CPU, up to [`MAX_BARNS`]. Sheaves then
+//! return to the CPU whose caches hold their objects. Two CPUs share a barn's line only when one
+//! runs dry and robs the other, as when a consumer frees what a producer allocates (`remote_free`).
 
 use super::barn::Barn;
 use super::evicted::Evicted;
@@ -12,7 +12,7 @@ use crate::pages::meta::meta_slice;
 use crate::percpu::area::PERCPU;
 use crate::slab::node::Node;
 
-/// Most barns of a node and cache; CPUs beyond that share.
+/// Most barns of a node and cache; further CPUs share them.
 pub(crate) const MAX_BARNS: usize = 16;
 /// The sheaves of one cache on one node.
 pub(crate) struct SheafNode {
@@ -23,14 +23,15 @@ pub(crate) struct SheafNode {
 }
 
 impl SheafNode {
-    /// The barn of a CPU.
+    /// Returns the barn of a CPU.
     #[inline]
     pub(super) fn barn(&self, cpu: CpuId) -> &Barn {
         &self.barns[cpu.0 as usize % self.barns.len()]
     }
 }
 
-/// See [`crate::engine::EngineState::open`]. `slabs` are the nodes of the same entry of the registry, which it keeps for ever.
+/// See [`crate::engine::Strategy::open`]. `slabs` are the nodes of the same registry entry,
+/// which keeps them for ever.
 pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> Option<()> {
     if nodes.is_empty() {
         let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
@@ -45,7 +46,7 @@ pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> 
     Some(())
 }
 
-/// Visits the locks of node entries, for a fork.
+/// Visits the locks of node entries, for fork.
 pub(crate) fn for_each_lock(nodes: &[SheafNode], visit: Visit<'_>) {
     for node in nodes {
         node.barns.iter().for_each(|barn| visit(barn.lock_word()));

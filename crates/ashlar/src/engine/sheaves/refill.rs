@@ -1,9 +1,12 @@
-//! Refill: from slabs to an array of object addresses.
+//! Refill: fills an array with objects from slabs.
 //!
-//! First the node's partial slabs, whole freelists at a time under one list_lock; then other nodes' partial
-//! slabs; then evicted objects (`evicted`); then new slabs. Freelists are walked after the lock is gone, so that a cold object never
-//! lengthens the time under it, those of several slabs side by side, and handed out by address (`locality`). Carving a
-//! fresh slab touches no object at all.
+//! Sources in order: the node's partial slabs, whole freelists at a time under one list_lock; other
+//! nodes' partial slabs, if the defragmentation ratio says so; evicted objects (`sparse`); new
+//! slabs; then other nodes.
+//!
+//! Freelists are walked after list_lock is dropped, so that cold objects do not lengthen the hold
+//! time. Those of several slabs are walked side by side and handed out by address (`locality`).
+//! Carving a fresh slab without a constructor touches no object.
 #![allow(unsafe_code, reason = "walks freelists and calls constructors")]
 
 use super::node::SheafNode;
@@ -19,19 +22,23 @@ use crate::slab::freelist::{CorruptLink, read_link, write_link};
 use crate::slab::partial::{Chain, Freed, Taken};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
-/// Slabs handled in one go.
+/// Slabs handled in one batch.
 const BATCH: usize = 16;
 
-/// Objects that a CPU may take for a sheaf. Where the policy has a share, no more than that of what the slabs of the cache have, but a
-/// slab's worth: a program that uses dozens of caches at once would else have slabs for a whole sheaf of each on each CPU, and one that
-/// hands objects from CPU to CPU would open more before the first come back.
+/// Returns the number of objects that a CPU may take for a sheaf. With
+/// [`Policy::refill_share`](crate::engine::Policy::refill_share), that is at most this share of all
+/// objects in the node's slabs, but at least a slab's worth.
+///
+/// Without the limit, a program that uses dozens of caches would need slabs for a whole sheaf of
+/// each on every CPU. One that passes objects from CPU to CPU would open new slabs before the first
+/// objects come back.
 pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
     let Some(share) = cache.policy.refill_share else { return usize::MAX };
     let slab = usize::from(cache.slabs.geometry.objects(cache.slabs.geometry.order)).max(1);
     slab.max(node.slabs.counters.objects() / share)
 }
 
-/// Fills `out` from its start with objects for CPUs of `node`; how many were had.
+/// Fills `out` from its start with objects for CPUs of `node`. Returns the number filled.
 pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
     let nodes = cache.state.sheaf_nodes.len();
     let home = usize::from(node.0) % nodes;
@@ -49,11 +56,12 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) 
     if got < out.len() {
         let used = got;
         got += from_new_slabs(cache, NodeId(home as u8), &mut out[used..]);
-        // What another CPU's refill left of its last slab comes last: it shares lines, of memory and of the object map, with what that
-        // CPU works on, and the first objects of a sheaf are those in use most.
+        // Objects of partial slabs go last. They share cache lines of memory and of the object map
+        // with the CPU that works on the rest of the slab, and the first objects of a sheaf are
+        // used most.
         out[..got].rotate_left(used);
     }
-    // Memory of other nodes is better than none; only then, so that objects stay local.
+    // Take from other nodes only if this node has no memory, so that objects stay local.
     let mut next = 1;
     while got == 0 && next < nodes {
         let other = (home + next) % nodes;
@@ -82,15 +90,15 @@ fn from_partial(cache: &'static RawCache, node: &'static SheafNode, out: &mut [u
     got
 }
 
-/// The way along one slab's freelist.
+/// The walk along one slab's freelist.
 #[derive(Clone, Copy)]
 struct Walk<'a> {
     cache: &'a RawCache,
     base: usize,
     limit: u16,
-    /// The next object, and how many there are from it on.
+    /// The next object, and the number of objects from it on.
     rest: Chain,
-    /// Where its objects go in the array, from the first one to behind the last so far.
+    /// The range of `out` that this walk has filled so far.
     from: usize,
     to: usize,
     is_corrupt: bool,
@@ -112,12 +120,13 @@ impl<'a> Walk<'a> {
     }
 
     fn next_of(&self, index: u16) -> Result<u16, CorruptLink> {
-        // SAFETY: the freelist was taken with its slab's state word, so its objects are ours; each index was
-        // checked against the slab's number of objects when its link was decoded.
+        // SAFETY: the freelist was taken together with the slab's state word, so this thread owns
+        // its objects. Each index was checked against the slab's number of objects when its link
+        // was decoded.
         unsafe { read_link(self.link_at(index), self.cache.slabs.secret, self.limit) }
     }
 
-    /// Takes one object; reports what is none.
+    /// Takes one object. Ends the walk, after a report, if its index or its link is corrupt.
     fn step(&mut self, out: &mut [usize]) {
         let index = self.rest.head;
         if index >= self.limit {
@@ -146,8 +155,11 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Turns what was taken from slabs into addresses, in ascending order for each slab; how many. What does not fit goes back to its slab.
-/// The freelists are followed side by side: their objects are mostly cold, and each says only where the next one is.
+/// Turns the objects taken from slabs into addresses, in ascending order for each slab. Returns
+/// their number. Surplus objects go back to their slab.
+///
+/// The freelists are walked side by side: the objects are mostly cold, and each holds the only link
+/// to the next.
 fn gather(cache: &'static RawCache, node: &SheafNode, taken: &[Taken], out: &mut [usize]) -> usize {
     let mut walks =
         [Walk { cache, base: 0, limit: 0, rest: Taken::NOTHING.chain, from: 0, to: 0, is_corrupt: false }; BATCH];
@@ -171,7 +183,7 @@ fn gather(cache: &'static RawCache, node: &SheafNode, taken: &[Taken], out: &mut
     }
     let mut got = 0;
     for (walk, taken) in walks.iter().zip(taken) {
-        // Nothing moves but after a corrupt freelist.
+        // Moves nothing unless an earlier walk ended at a corrupt freelist.
         out.copy_within(walk.from..walk.to, got);
         let len = walk.to - walk.from;
         locality::sort(&cache.slabs.geometry, walk.base, &mut out[got..got + len]);
@@ -191,7 +203,7 @@ fn gather(cache: &'static RawCache, node: &SheafNode, taken: &[Taken], out: &mut
     got
 }
 
-/// Puts the end of a freelist, which is linked already, back in front of its slab's freelist.
+/// Pushes the rest of a freelist back onto its slab's freelist. Its objects are linked already.
 fn give_back(node: &SheafNode, page: PageIndex, walk: &Walk<'_>) {
     let (cache, chain) = (walk.cache, walk.rest);
     let link = |prior: u16| {
@@ -202,7 +214,8 @@ fn give_back(node: &SheafNode, page: PageIndex, walk: &Walk<'_>) {
                 _ => return report::corrupt_freelist(cache.name(), walk.base),
             }
         }
-        // SAFETY: `last` is a free object of the chain, which is ours until it is published.
+        // SAFETY: `last` is a free object of the chain, which this thread owns until it is
+        // published.
         unsafe { write_link(walk.link_at(last), cache.slabs.secret, prior) };
     };
     let min_partial = cache.slabs.min_partial();
@@ -241,7 +254,7 @@ fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> 
     got
 }
 
-/// Makes a run of pages a slab and carves from it what fits into `out`.
+/// Makes a run of pages a slab and carves as many objects from it as fit into `out`.
 fn open_slab(cache: &'static RawCache, node: NodeId, page: PageIndex, order: Order, out: &mut [usize]) -> usize {
     let wanted = out.len();
     let carved_of = |objects: u16| usize::from(objects).min(wanted) as u16;

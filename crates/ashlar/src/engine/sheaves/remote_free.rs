@@ -1,25 +1,30 @@
-//! Crossing: objects that one CPU hands out and another frees.
+//! Remote frees: objects that one CPU allocates and another frees.
 //!
 //! ```text
-//!  CPU that allocates                               CPU that frees
-//!  main sheaf <- own barn <- robbed, some at a time <- barn <- spare sheaf
+//!  allocating CPU                                     freeing CPU
+//!  main sheaf <- own barn <- robbed in batches <- barn <- spare sheaf
 //! ```
 //!
-//! The sides of CPUs ([`crate::percpu::area`]) tell such objects from the CPU's own: they gather on the spare sheaf. When that is full it
-//! waits in the barn of the CPU that freed them until the one that allocates robs it. Every cache line that goes this way has to change
-//! CPUs, and here stands what makes that cheap.
+//! The side of a CPU ([`crate::percpu::area`]) tells such objects from the CPU's own; they are
+//! freed to the spare sheaf. A full spare goes to the barn of the freeing CPU, where the allocating
+//! CPU robs it. Every cache line on this path changes CPUs. Four rules make that cheap:
 //!
-//! * **Lines go over written.** A line that one CPU wrote and another only read is in the caches of both. Whoever writes it next has to wait
-//!   until the other has dropped its copy, which costs more than taking over a line that only the other has. The program of a CPU that frees
-//!   has mostly only read its objects. So the objects of a full sheaf are written before it goes to the barn ([`hand_over`]), in the caches
-//!   where they lie, and in all their lines, since who is handed a buffer has read it; a program that frees without having looked pays for
-//!   that, a store for each line which its cache has to fetch. And a sheaf that was robbed, which would only be read until it goes back empty, is written by the robber
-//!   ([`Sheaf::move_here`]).
-//! * **Sheaves for others are larger.** Each sheaf that goes over costs both CPUs a meeting at a barn. What a CPU frees for itself may gather on smaller
-//!   ones, where the policy of the cache has it so ([`sheaf_capacity`]).
-//! * **Several at a time, and empty ones for full ones.** See [`super::barn::ROBBED_AT_ONCE`] and [`super::exchange`]; and none is looked at before all are asked for: [`SheafList`](crate::percpu::sheaf::SheafList).
-//! * **They keep some order.** What was freed last is allocated first, across the ends of sheaves ([`super::exchange`]). But they need not be in perfect
-//!   order: see [`super::locality`].
+//! * **Dirty each cache line before handing it over.** A line that one CPU wrote and another only
+//!   read is in the caches of both. The next CPU to write it must wait until the other has dropped
+//!   its copy, which costs more than taking over a line from one cache. A program that frees an
+//!   object has mostly only read it. So the freeing CPU writes to all lines of the objects of a
+//!   full sheaf before it stores the sheaf ([`hand_over`]); all lines, because the program has read
+//!   the whole buffer. A program that frees without reading pays for that: one store for each line
+//!   that its cache must fetch. A robbed sheaf, which would only be read until it is empty, is
+//!   written by the robber ([`Sheaf::move_here`]).
+//! * **Sheaves for other CPUs are larger.** Each sheaf handed over costs both CPUs an access to a
+//!   shared barn. What a CPU frees for itself may gather on smaller sheaves, if the policy of the
+//!   cache says so ([`sheaf_capacity`]).
+//! * **Batches, and empty sheaves in return.** See [`super::barn::ROBBED_AT_ONCE`] and
+//!   [`super::exchange`]. All sheaves of a batch are prefetched before the first is read: see
+//!   [`SheafList`](crate::percpu::sheaf::SheafList).
+//! * **Order is kept roughly.** The object freed last is allocated first, across sheaves
+//!   ([`super::exchange`]). The order need not be perfect: see [`super::locality`].
 #![allow(unsafe_code, reason = "writes free objects")]
 
 use crate::base::units::{CACHE_LINE, PAGE_SIZE, align_up};
@@ -29,16 +34,17 @@ use crate::percpu::sheaf::Sheaf;
 /// Bytes of a free link.
 const WORD: usize = size_of::<u64>();
 
-/// Which CPUs had handed out the objects of a full sheaf, and will probably do so again: see [`crate::percpu::area`] on sides.
+/// Which CPU allocated the objects of a full sheaf, and will probably allocate them again. See
+/// [`crate::percpu::area`] on sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FreedFor {
-    /// That which freed them.
+    /// The CPU that freed them.
     ThisCpu,
-    /// Another one, which will rob the sheaf.
+    /// Another CPU, which will rob the sheaf.
     OtherCpu,
 }
 
-/// Objects that a new sheaf of `cache` holds; 0 if the cache works without sheaves.
+/// Returns the capacity of a new sheaf of `cache`; 0 if the cache has no sheaves.
 #[inline]
 pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
     let (capacity, stride) = (tunable(&cache.sheaf_capacity), cache.slabs.geometry.stride);
@@ -48,32 +54,34 @@ pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
     }
 }
 
-/// Takes the lines of each object of a full sheaf for this CPU alone, before another one robs it; of constructed objects, which must stay as
-/// they are, the line of the free link.
+/// Writes to the cache lines of each object of a full sheaf, before another CPU robs it.
+/// Constructed objects must not change, so for them only the line of the free link is written.
 pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
     let geometry = &cache.slabs.geometry;
     let is_constructed = geometry.link_offset >= geometry.object_size;
     let (from, to) =
         if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.stride) };
     for &object in full.objects() {
-        // SAFETY: the objects of a sheaf are free, and whoever has the sheaf has them, up to the next ones. What is in them, or behind them in
-        // place of a link, means nothing. Objects and links are aligned for a word, so strides are multiples of one.
+        // SAFETY: the objects of a sheaf are free, and the holder of the sheaf owns them, up to the
+        // next object. Neither their bytes nor those in place of a link have a meaning. Objects and
+        // links are word-aligned, so strides are multiples of a word.
         unsafe { write_lines(object + from, object + to) };
     }
 }
 
-/// Writes a word of each cache line of `from..to`. Ends before a page that begins with a zero, as one does that the program never used: it
-/// is not to become resident for this.
+/// Writes a word of each cache line of `from..to`. Stops at a page whose first word is zero,
+/// because the program probably never touched it: writing would make it resident.
 ///
 /// # Safety
-/// The range is memory of the caller's, at least a word of it, whose contents mean nothing, and begins and ends at multiples of a word.
+/// The caller owns the range, which is at least one word long and word-aligned at both ends. Its
+/// contents have no meaning.
 unsafe fn write_lines(from: usize, to: usize) {
     let mut at = from;
     loop {
-        // SAFETY: by the caller's promise.
+        // SAFETY: `at` is a word of the caller's range.
         unsafe { (at as *mut u64).write(0) };
         at = align_up(at + 1, CACHE_LINE);
-        // SAFETY: by the caller's promise.
+        // SAFETY: `at < to`, so it is a word of the caller's range.
         if at >= to || at.is_multiple_of(PAGE_SIZE) && unsafe { (at as *mut u64).read() } == 0 {
             break;
         }
@@ -87,12 +95,14 @@ mod tests {
     #[repr(align(4096))]
     struct Pages([u8; 4 * PAGE_SIZE]);
 
-    /// Writes the lines of `from..to` of pages of which all bytes are 1 but those of `zeros`; the places that are 0 then.
+    /// Writes the lines of `from..to` in pages whose bytes are all 1, except for those of `zeros`.
+    /// Returns the offsets of zero words afterwards.
     fn written(from: usize, to: usize, zeros: core::ops::Range<usize>) -> std::vec::Vec<usize> {
         let mut pages = std::boxed::Box::new(Pages([1; 4 * PAGE_SIZE]));
         pages.0[zeros.clone()].fill(0);
         let base = pages.0.as_mut_ptr() as usize;
-        // SAFETY: inside the pages, which are this function's; the ends are multiples of 16.
+        // SAFETY: the range lies inside the pages, which this function owns; its ends are multiples
+        // of 16.
         unsafe { write_lines(base + from, base + to) };
         assert!(pages.0[zeros].iter().all(|&byte| byte == 0));
         (0..pages.0.len()).step_by(WORD).filter(|&at| pages.0[at..at + WORD] == [0; WORD]).collect()
@@ -110,7 +120,7 @@ mod tests {
 
     #[test]
     fn pages_that_were_never_used_stay_so() {
-        // Only their first word is zero here, so that whoever writes the others is found out.
+        // Only the first word is zero here, so that a write to the others shows.
         let unused = 2 * PAGE_SIZE;
         let places = written(0, 4 * PAGE_SIZE, unused..unused + WORD);
         let expected: std::vec::Vec<usize> = (0..=unused).step_by(CACHE_LINE).collect();

@@ -1,35 +1,44 @@
-//! Evicted objects: free objects whose pages went back to the system while their slab is in use.
+//! Evicted objects: free objects whose pages were released to the system while their slab is in
+//! use.
 //!
-//! A program that frees nine of ten objects and goes on with others leaves slabs of which each page but a few is free, and no other size can
-//! have them. A slab stays whole, but its free pages need no memory: they are released, and read as zeros when they are used again.
-//! Free objects hold the links of their freelist, so those on released pages can be on none. They are kept here, by their addresses alone.
+//! A program that frees nine of ten objects leaves slabs that are mostly free pages, which no other
+//! size can use. Such a slab stays whole, but its free pages need no memory. They are released, and
+//! read as zeros when used again. A free object holds a link of its freelist, so objects on
+//! released pages are on no freelist. They are kept here, by address alone.
 //!
 //! ## States of a free object
 //!
-//! | state | to its slab | known by |
+//! | state | to its slab | recorded in |
 //! |---|---|---|
 //! | uncarved, linked | free | the slab's state word and its freelist |
 //! | on a sheaf of a CPU or barn | in use | the sheaf |
-//! | evicted | in use | a sheaf of the node's [`Evicted`], and counted in the head of its slab |
+//! | evicted | in use | a sheaf of the node's `Evicted`, and counted in the head of its slab |
 //!
-//! ## Becoming evicted
-//! [`evict_free_pages`] takes whole freelists of slabs that have a page's worth of linked objects, under list_lock, and follows them after. From
-//! then on these objects are its own: to their slab they are in use, so it cannot become empty, and frees and refills of others concern
-//! other objects. Where all objects that reach into a page are its own, nobody reads or writes the page, and it is released. Objects
-//! that reach into a released page become evicted; all others go back as a chain, linked anew. Uncarved objects are left alone: others
-//! may carve them at any time, and mostly nobody has touched their pages.
+//! ## Eviction
+//! [`evict_free_pages`] takes whole freelists of slabs with at least a page's worth of linked
+//! objects, under list_lock, and walks them after. From then on it owns these objects. To their
+//! slab they are in use, so it cannot become empty; frees and refills by other threads concern
+//! other objects. If all objects that reach into a page are its own, no other thread reads or
+//! writes the page, and it is released. Objects that reach into a released page become evicted. All
+//! others go back as one chain, linked anew. Uncarved objects are left alone: other threads may
+//! carve them at any time, and their pages are mostly untouched.
 //!
-//! ## And back
-//! * A refill takes evicted objects after linked ones and before those of new slabs ([`refill`]).
-//! * When all objects of a slab that are in use are evicted, they go home ([`restore_emptied`]): the free that empties a slab writes no link. So whoever wants
-//!   slabs to become empty, to shrink or destroy the cache, need bring no others home, and no released page is touched for it.
+//! ## Restoring
+//! * A refill takes evicted objects after linked ones and before new slabs ([`refill`]).
+//! * When all objects in use of a slab are evicted, they are returned to it ([`restore_emptied`]).
+//!   The free that empties a slab writes no link, so this touches no released page. To shrink or
+//!   destroy a cache, no other evicted object needs to be restored.
 //!
 //! ## Invariants
-//! * Sheaves here are full: their capacity is the number of their objects. Objects of one slab that became evicted together are
-//!   neighbours on one sheaf.
-//! * The evicted count of a slab's head, guarded by list_lock, is that of its objects on sheaves here or in the hands of a function
-//!   of this file. It goes up before a sheaf is put here, and down after it was taken.
-//! * Only slabs of caches without a constructor have evicted objects: constructed objects would lose their contents.
+//! * Sheaves here are full: their capacity is the number of their objects. Objects of one slab that
+//!   were evicted together are adjacent on one sheaf.
+//! * The evicted count in a slab's head, guarded by list_lock, covers its objects on sheaves here
+//!   and those a function of this file holds. It is raised before a sheaf is stored here, and
+//!   lowered after the sheaf was taken.
+//! * Only caches without a constructor have evicted objects: constructed objects would lose their
+//!   contents.
+//!
+//! Locks: list_lock and the evicted lock, never both at a time.
 #![allow(unsafe_code, reason = "reads and writes free links, releases pages of free objects")]
 
 use core::ptr::NonNull;
@@ -50,18 +59,20 @@ use crate::slab::partial::{Chain, Freed, Taken};
 use crate::slab::return_objects::return_objects;
 use crate::slab::state::{NO_OBJECT, SlabState};
 
-/// Slabs handled in one go.
+/// Slabs handled in one batch.
 const BATCH: usize = 16;
-/// Most objects of a slab that is looked at: what is evicted of one slab must fit on a sheaf. Slabs of several pages have more only by
-/// the option `min_order`.
+/// Most objects of a slab that is scanned: the evicted objects of one slab must fit on a sheaf.
+/// Slabs of several pages have more only with the option `min_order`.
 const MOST_OBJECTS: usize = if MAX_SHEAF_CAPACITY < 256 { MAX_SHEAF_CAPACITY } else { 256 };
-/// Pages' worth of linked objects that make a slab worth a look: of fewer no page is free.
+/// Pages' worth of linked objects from which on a slab is scanned. With fewer, no page can be free.
 const WORTH: usize = 1;
 
-/// Set when the source refused to release: an arena, or pages that the program locked in memory. It is not asked again.
+/// Set when the source refused to release pages: an arena, or pages the program locked in memory.
+/// It is not asked again.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 
-/// Fills `out` from its start with evicted objects of `node`; how many. What is not needed of a sheaf stays on it.
+/// Fills `out` from its start with evicted objects of `node`. Returns the number filled. The rest
+/// of a sheaf stays on it.
 pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
     let mut got = 0;
     while got < out.len() {
@@ -83,7 +94,8 @@ pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
     got
 }
 
-/// Puts a sheaf with what it holds back, or to the pool if that is nothing.
+/// Puts a sheaf back into the store, or into the pool if it is empty.
+#[place(background)]
 fn put_back(node: &SheafNode, mut sheaf: Sheaf, looked_at: bool) {
     if sheaf.len() == 0 {
         return retire_sheaf(sheaf);
@@ -92,30 +104,31 @@ fn put_back(node: &SheafNode, mut sheaf: Sheaf, looked_at: bool) {
     node.evicted.put(sheaf, looked_at);
 }
 
-/// The first page of the slab of an object.
+/// Returns the first page of an object's slab.
 fn slab_of(object: usize) -> Option<PageIndex> {
     let page = MEMMAP.page_of(object)?;
     Some(PageIndex(page.0.wrapping_sub(MEMMAP.class_of(page).back())))
 }
 
-/// Neighbours of one slab, each with the slab.
+/// Splits objects into runs of one slab each, and yields the slab with each run.
 fn groups(objects: &[usize]) -> impl Iterator<Item = (PageIndex, &[usize])> {
     let groups = objects.chunk_by(|&one, &other| slab_of(one) == slab_of(other));
     groups.filter_map(|group| Some((slab_of(*group.first()?)?, group)))
 }
 
-/// Brings the objects of slabs home of which all that is in use is evicted: the slabs become empty, and go back or are kept as any that do.
-/// True if there were some.
+/// Returns evicted objects to slabs whose objects in use are all evicted. Those slabs become empty,
+/// and are given back or kept as usual. True if there were any.
 #[inline]
 pub(super) fn restore_emptied_of(cache: &'static RawCache, node: &SheafNode) -> bool {
     node.evicted.objects() > 0 && restore_emptied_of_node(cache, node)
 }
 
 #[cold]
+#[place(background)]
 fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
     node.evicted.look_at_all_again();
     let mut came = false;
-    // One sheaf at a time, so that others find the rest.
+    // One sheaf at a time, so that other threads find the rest.
     while let Some(mut sheaf) = node.evicted.take(false) {
         let all = sheaf.len();
         let mut kept = 0;
@@ -132,7 +145,7 @@ fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
             }
             from += count;
         }
-        // What is kept is at the start of the room: objects are at its end.
+        // The kept objects are at the start of the room; they belong at its end.
         room.copy_within(..kept, all - kept);
         sheaf.set_len(kept);
         put_back(node, sheaf, true);
@@ -140,7 +153,8 @@ fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
     came
 }
 
-/// Whether all objects of a slab that are in use are evicted. Then `count` of them are no longer.
+/// If all objects in use of a slab are evicted, takes `count` of them off its evicted count and
+/// returns true.
 fn try_release_slab(node: &SheafNode, page: PageIndex, count: usize) -> bool {
     let head = MEMMAP.head(page);
     let _list = node.slabs.list.lock();
@@ -155,12 +169,12 @@ fn state_of(head: &PageHead) -> SlabState {
     SlabState(head.state.load(Ordering::Acquire))
 }
 
-/// Bytes of what the system gives and takes back at a time.
+/// Returns the unit in which the system takes and gives back memory.
 fn granule(source: &dyn PageSource) -> usize {
     source.page_size().max(PAGE_SIZE)
 }
 
-/// The source of the pages, if slabs of `cache` may have evicted objects.
+/// Returns the source of the pages if slabs of `cache` may have evicted objects.
 fn source_for(cache: &RawCache) -> Option<&'static dyn PageSource> {
     let source = ZONE.source()?;
     let suits = cache.engine == Engine::Sheaves
@@ -170,14 +184,14 @@ fn source_for(cache: &RawCache) -> Option<&'static dyn PageSource> {
     suits.then_some(source)
 }
 
-/// Bytes of linked objects of a listed slab, if it is worth a look.
+/// Returns the bytes of linked objects of a listed slab, if they are enough for a scan.
 fn worth(head: &PageHead, stride: usize, granule: usize) -> Option<usize> {
     let bytes = usize::from(state_of(head).linked()) * stride;
     let fits = usize::from(head.objects()) <= MOST_OBJECTS && Order(head.order()).bytes() > granule;
     (fits && bytes >= WORTH * granule).then_some(bytes)
 }
 
-/// See [`crate::engine::sparse_bytes`]: what [`evict_free_pages`] would look at.
+/// See [`crate::engine::sparse_bytes`]. Sums what [`evict_free_pages`] would scan.
 pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
     let Some(source) = source_for(cache) else { return 0 };
     let granule = granule(source);
@@ -205,21 +219,21 @@ pub(crate) fn restore_emptied(cache: &'static RawCache) -> bool {
     cache.state.sheaf_nodes.iter().filter(|node| restore_emptied_of(cache, node)).count() > 0
 }
 
-/// A look at the partial slabs of a node.
+/// One pass over the partial slabs of a node.
 struct Pass {
     cache: &'static RawCache,
     node: &'static SheafNode,
     source: &'static dyn PageSource,
     /// The sheaf that is being filled.
     sheaf: Option<Sheaf>,
-    /// Bytes given back.
+    /// Bytes released so far.
     given: usize,
 }
 
 impl Pass {
     fn evict(mut self) -> usize {
         let (stride, granule) = (self.cache.slabs.geometry.stride, granule(self.source));
-        // Others may add slabs meanwhile: those there are now are enough.
+        // Other threads may add slabs meanwhile; scanning the current number is enough.
         let mut left = self.node.slabs.list.lock().count;
         while left > 0 {
             let mut taken = [Taken::NOTHING; BATCH];
@@ -234,14 +248,15 @@ impl Pass {
         self.given
     }
 
-    /// Puts the sheaf that was being filled into the store.
+    /// Puts the sheaf that is being filled into the store.
     fn put_sheaf(&mut self) {
         if let Some(sheaf) = self.sheaf.take() {
             put_back(self.node, sheaf, false);
         }
     }
 
-    /// Releases what pages of a slab can be, and hands all objects that were taken on.
+    /// Releases the free pages of a slab. Evicts the objects that reach into them and returns the
+    /// others to the slab.
     fn look_at(&mut self, taken: &Taken) {
         let head = MEMMAP.head(taken.page);
         let base = MEMMAP.address_of(taken.page);
@@ -258,7 +273,7 @@ impl Pass {
             head.add_evicted(count);
             drop(list);
             if let Some(sheaf) = &mut self.sheaf {
-                // The first is to be the first that is handed out.
+                // Pushed in descending order: the first object is to be allocated first.
                 evicted.iter_down().for_each(|index| _ = sheaf.push(base + usize::from(index) * stride));
             }
         } else {
@@ -267,7 +282,7 @@ impl Pass {
         self.give_back(taken.page, base, &linked.without(&evicted));
     }
 
-    /// The objects of a freelist; `None`, after a report, where it is corrupt.
+    /// Returns the objects of a freelist; `None`, after a report, if it is corrupt.
     fn follow(&self, base: usize, limit: u16, chain: Chain) -> Option<Set> {
         let geometry = &self.cache.slabs.geometry;
         let mut objects = Set::EMPTY;
@@ -278,7 +293,8 @@ impl Pass {
                 return None;
             }
             let link = base + usize::from(index) * geometry.stride + geometry.link_offset;
-            // SAFETY: the freelist was taken with its slab's state word, so its objects are ours, and the index is one of the slab's.
+            // SAFETY: the freelist was taken together with its slab's state word, so this thread
+            // owns its objects; the index is below the slab's number of objects.
             match unsafe { read_link(link, self.cache.slabs.secret, limit) } {
                 Ok(next) => index = next,
                 Err(bad) => {
@@ -290,7 +306,7 @@ impl Pass {
         Some(objects)
     }
 
-    /// Whether there is a sheaf with room for `count` objects.
+    /// Makes sure that the current sheaf has room for `count` objects. False if there is no sheaf.
     fn has_room(&mut self, count: usize) -> bool {
         if self.sheaf.as_ref().is_none_or(|sheaf| sheaf.free() < count) {
             self.put_sheaf();
@@ -299,13 +315,15 @@ impl Pass {
         self.sheaf.is_some()
     }
 
-    /// Releases all pages that none but `free` objects reach into. False when the source refuses: then what was in them is undefined.
+    /// Releases all pages that only `free` objects reach into. False if the source refuses; the
+    /// contents of the pages are then undefined.
     fn release_pages(&mut self, pages: &Pages, free: &Set) -> bool {
         let mut done = true;
         pages.each_free_run(free, |start, end| {
             done &= NonNull::new(start as *mut u8).is_some_and(|at| {
-                // SAFETY: the range consists of pages of a slab, which are committed. All objects in them are in `free`: they were taken off
-                // their freelist by this pass, so nobody else reads or writes them.
+                // SAFETY: the range consists of pages of a slab, which are committed. All objects
+                // that reach into it are in `free`. This pass took them off their freelist, so no
+                // other thread reads or writes them.
                 unsafe { self.source.release(at, end - start) }
             });
             self.given += if done { end - start } else { 0 };
@@ -316,7 +334,7 @@ impl Pass {
         done
     }
 
-    /// Frees objects of the slab, linked anew.
+    /// Links the objects anew and frees them to their slab.
     fn give_back(&self, page: PageIndex, base: usize, objects: &Set) {
         let cache = self.cache;
         let Some(first) = objects.iter().next() else { return };
@@ -325,7 +343,8 @@ impl Pass {
             let nexts = objects.iter().skip(1).chain([prior]);
             for (index, next) in objects.iter().zip(nexts) {
                 let at = base + usize::from(index) * cache.slabs.geometry.stride + cache.slabs.geometry.link_offset;
-                // SAFETY: the object was taken off its freelist by this pass, and is ours until the chain is published.
+                // SAFETY: this pass took the object off its freelist and owns it until the chain is
+                // published.
                 unsafe { write_link(at, cache.slabs.secret, next) };
             }
         };
@@ -343,7 +362,7 @@ struct Set([u64; 4]);
 impl Set {
     const EMPTY: Set = Set([0; 4]);
 
-    /// Adds an object; false if it was there, or if there is no place for it.
+    /// Adds an object. False if it is in the set already, or if its index is out of range.
     fn insert(&mut self, index: u16) -> bool {
         let Some(word) = self.0.get_mut(usize::from(index) / 64) else { return false };
         let bit = 1 << (index % 64);
@@ -383,14 +402,15 @@ struct Pages {
 }
 
 impl Pages {
-    /// The objects that reach into `start..end`.
+    /// Returns the objects that reach into `start..end`.
     fn objects_in(&self, start: usize, end: usize) -> core::ops::Range<u16> {
         let first = (start - self.base) / self.stride;
         let last = (end - 1 - self.base) / self.stride;
         first.min(usize::from(self.objects)) as u16..(last + 1).min(usize::from(self.objects)) as u16
     }
 
-    /// Tells `each` the runs of whole pages that objects reach into, but none that is not in `free`.
+    /// Calls `each` for every run of whole pages that some object reaches into and no object
+    /// outside of `free` does.
     fn each_free_run(&self, free: &Set, mut each: impl FnMut(usize, usize)) {
         let end = (self.base + self.bytes) & !(self.granule - 1);
         let mut at = align_up(self.base, self.granule);
@@ -411,7 +431,7 @@ impl Pages {
         }
     }
 
-    /// Those of `free` that reach into such a run.
+    /// Returns the objects that reach into such a run.
     fn reaching_into_free(&self, free: &Set) -> Set {
         let mut reaching = Set::EMPTY;
         self.each_free_run(free, |start, end| {
@@ -429,7 +449,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// Looks at every byte.
+    /// The same by looking at every byte.
     fn naive(pages: &Pages, free: &Set) -> (Vec<usize>, Set) {
         let mut given = Vec::new();
         let mut reaching = Set::EMPTY;

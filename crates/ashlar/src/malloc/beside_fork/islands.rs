@@ -103,6 +103,7 @@ impl Island {
 }
 
 /// Zeroed memory of `size` bytes at a multiple of `align`, a power of two.
+#[place(background)]
 pub(in crate::malloc) fn alloc(size: usize, align: usize) -> Option<NonNull<u8>> {
     let size = checked_align_up(size.max(1), HEAD)?;
     let room = size.checked_add(HEAD)?.checked_add(align).filter(|&room| room <= isize::MAX as usize)?;
@@ -139,6 +140,7 @@ fn around(address: usize) -> Option<&'static Island> {
 
 #[cold]
 #[inline(never)]
+#[place(background)]
 fn among_all(address: usize) -> Option<&'static Island> {
     TABLE.taken().find(|island| {
         let start = island.start.load(Ordering::Acquire);

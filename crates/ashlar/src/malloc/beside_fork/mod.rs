@@ -51,6 +51,7 @@ fn enter() -> Option<Inside<'static>> {
 /// Waits before the closed gate, unless another thread did so in vain in this fork.
 #[cold]
 #[inline(never)]
+#[place(background)]
 fn wait(me: usize) -> Option<Inside<'static>> {
     for waited in 0..PATIENCE {
         if LONG.load(Ordering::Relaxed) != 0 {
@@ -66,6 +67,7 @@ fn wait(me: usize) -> Option<Inside<'static>> {
 }
 
 /// Leaves a block to be freed after the fork, or frees it if it lies on an island.
+#[place(background)]
 pub(super) fn leave(address: usize) {
     if !islands::free(address) {
         left::put(address);

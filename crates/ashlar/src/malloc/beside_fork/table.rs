@@ -55,6 +55,7 @@ impl<T: Sync, const FIRST: usize, const MORE: usize> Table<T, FIRST, MORE> {
     /// Finds a place for which `claim` is true; `None` if there is none. `claim` has to take the
     /// place from all other threads.
     #[inline(never)]
+    #[place(background)]
     pub(super) fn claim(&self, claim: impl Fn(&T) -> bool) -> Option<usize> {
         loop {
             let places = FIRST + self.more().len();

@@ -70,6 +70,7 @@ impl Extents {
     /// Takes over a larger array.
     #[cold]
     #[inline(never)]
+    #[place(background)]
     pub(super) fn move_to(&mut self, larger: &'static mut [Stretch]) {
         if larger.len() > self.count {
             larger[..self.count].copy_from_slice(self.all());
@@ -94,6 +95,7 @@ impl Extents {
 /// Memory for `count` stretches.
 #[cold]
 #[inline(never)]
+#[place(background)]
 pub(super) fn array(count: usize) -> Option<&'static mut [Stretch]> {
     let place = META.alloc(count * size_of::<Stretch>(), align_of::<Stretch>())?.cast::<Stretch>();
     #[expect(unsafe_code, reason = "makes an array of metadata memory")]

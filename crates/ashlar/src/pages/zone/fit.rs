@@ -89,6 +89,7 @@ impl Zone {
     /// [`Self::fit`] in more blocks than it would look at.
     #[cold]
     #[inline(never)]
+    #[place(background)]
     fn fit_in_many(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let found = if pages > BLOCK_PAGES {
             self.fit_around_empties(blocks, pages)
@@ -145,6 +146,7 @@ impl Zone {
     /// The first page of `pages` free pages, more than a block has, from a block's start on.
     #[cold]
     #[inline(never)]
+    #[place(background)]
     pub(super) fn whole_blocks(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let (whole, rest) = ((pages / BLOCK_PAGES) as u32, pages % BLOCK_PAGES);
         let runs = blocks.extents.iter().flat_map(|stretch| self.empty_runs(stretch).map(move |run| (stretch, run)));

@@ -164,6 +164,7 @@ impl Zone {
     /// if need be.
     #[cold]
     #[inline(never)]
+    #[place(background)]
     fn numbers_for(&self, frontier: &mut Frontier, node: NodeId, count: u32) -> Option<u32> {
         let aside = frontier.set_aside[usize::from(node.0)];
         if aside.len() >= count {

@@ -175,6 +175,7 @@ pub(crate) enum Need {
 pub(crate) type BeforeGrowth = fn(Need) -> bool;
 
 /// The one zone of the process.
+#[place(large_data)]
 pub(crate) static ZONE: Zone = Zone::new();
 
 impl Zone {
@@ -233,6 +234,7 @@ impl Zone {
     /// in hand, and takes again. Once in any case, since what others gave back meanwhile is for everybody; then for as long as
     /// something comes back, of which a thread that was quicker may have taken more than it needs. Before every request fails.
     #[cold]
+    #[place(cold)]
     pub(crate) fn take_after_all<T>(&self, mut take: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..ATTEMPTS {
             let asked = self.ask(Need::Last);

@@ -42,6 +42,7 @@ type Taken = (PageIndex, usize);
 impl Zone {
     /// Gives free pages back to the system. Returns how many, and how many free pages are still
     /// resident.
+    #[place(background)]
     pub(crate) fn purge(&self, which: Purge) -> (usize, usize) {
         let Some(source) = self.source() else { return (0, 0) };
         let (mut given, mut left) = (0, 0);

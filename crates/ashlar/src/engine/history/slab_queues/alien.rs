@@ -1,6 +1,8 @@
-//! Alien caches: objects of one remote node that CPUs of this node freed, on their way home by the dozen.
+//! Alien caches: objects of one remote node that CPUs of this node freed, gathered to be returned
+//! in batches.
 //!
-//! Lock: the *alien lock*, one for each pair of nodes, taken under a CPU lock; the other node's list_lock is taken under it.
+//! Lock: the *alien lock*, one per pair of nodes. It is taken under a CPU lock; the remote node's
+//! list_lock is taken under it.
 
 use super::lists::{After, Lists, Slabs};
 use crate::base::sync::SpinLock;
@@ -8,16 +10,17 @@ use crate::base::sync::SpinLock;
 /// Objects in an alien cache.
 pub(crate) const ALIEN_LIMIT: usize = 12;
 
-/// See the module.
+/// Objects of one remote node, waiting to be returned.
 pub(crate) struct AlienCache {
     entries: [usize; ALIEN_LIMIT],
     avail: usize,
     pub(crate) limit: usize,
-    /// Objects that came in, and times that it was full.
+    /// Objects freed into it, and times that it was full.
     pub(super) frees: u64,
     pub(super) overflows: u64,
 }
 
+#[place(cold)]
 impl AlienCache {
     pub(crate) const NEW: AlienCache =
         AlienCache { entries: [0; ALIEN_LIMIT], avail: 0, limit: 0, frees: 0, overflows: 0 };
@@ -32,8 +35,8 @@ impl AlienCache {
         &self.entries[..self.avail]
     }
 
-    /// Adds an object of the node whose lists are `home`, where all go first if there is no room; false, and nothing done,
-    /// if it is the one that came last.
+    /// Adds an object of the node whose lists are `home`. Drains the cache there first if it is
+    /// full. False, and nothing done, if the object is the newest one already: a double free.
     pub(crate) fn free(
         &mut self,
         slabs: &impl Slabs,
@@ -54,7 +57,8 @@ impl AlienCache {
         true
     }
 
-    /// Sends all its objects home: into the shared array of their node as far as there is room, the rest to their slabs.
+    /// Returns all objects to their node: to its shared array as far as that has room, the rest to
+    /// their slabs.
     pub(crate) fn drain(&mut self, slabs: &impl Slabs, home: &SpinLock<Lists>, after: &mut After) {
         if self.avail == 0 {
             return;

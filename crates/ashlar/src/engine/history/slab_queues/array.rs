@@ -1,50 +1,51 @@
-//! Array caches: stacks of object addresses, one a CPU and one a node.
+//! Array caches: stacks of object addresses, one per CPU and one per node.
 //!
-//! An array cache is used by whoever holds its lock: the CPU's lock, or, of the shared array, list_lock; one that was
-//! replaced is the caller's alone.
+//! Lock: an array cache belongs to the holder of its lock: the CPU lock, or list_lock for a shared
+//! array. One that was replaced belongs to the thread that replaced it.
 #![allow(unsafe_code, reason = "places arrays in metadata memory")]
 
 #[cfg(not(ashlar_loom))]
 use super::pool;
 use crate::base::sync::{AtomicUsize, Ordering};
 
-/// See the module. The entries follow in memory, but in models.
+/// A stack of object addresses. The entries follow in memory, except in models.
 #[repr(C, align(64))]
 pub(crate) struct ArrayCache {
     /// Objects in it.
     avail: AtomicUsize,
     /// Objects that it may hold.
     limit: AtomicUsize,
-    /// Objects that move at a time.
+    /// Objects moved at a time.
     batchcount: AtomicUsize,
-    /// Nonzero if used since the reaper looked last.
+    /// Nonzero if used since the reaper's last round.
     touched: AtomicUsize,
     capacity: u32,
     #[cfg(ashlar_loom)]
     entries: std::vec::Vec<AtomicUsize>,
     pub(super) alloc_slow: AtomicUsize,
     pub(super) free_slow: AtomicUsize,
-    /// Times that the CPU's lock was taken for it.
+    /// Times that the CPU lock was taken for it.
     pub(super) locks: AtomicUsize,
-    /// Time of the background thread's next round here.
+    /// Time of the reaper's next round.
     pub(super) next_reap: crate::base::sync::AtomicU32,
 }
 
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 impl ArrayCache {
     const fn bytes(capacity: usize) -> usize {
         size_of::<ArrayCache>() + capacity * size_of::<usize>()
     }
 
-    /// An empty array for `limit` objects.
+    /// Makes an empty array for `limit` objects.
     pub(crate) fn new(limit: usize, batchcount: usize) -> Option<&'static ArrayCache> {
         let at = pool::ARRAYS.take(Self::bytes(limit))?;
-        // What the block has beyond the limit is of use when the limit is raised.
+        // The rest of the block is used if the limit is raised.
         let capacity = (pool::block_of(Self::bytes(limit)) - size_of::<ArrayCache>()) / size_of::<usize>();
         let zero = || AtomicUsize::new(0);
         let place = at as *mut ArrayCache;
-        // SAFETY: a block of the pool, ours, that is large enough and aligned to 64 at least; the entries become
-        // initialised by `write_bytes`, and the memory stays for ever.
+        // SAFETY: the pool gave this thread the block, which is large enough and aligned to 64 at
+        // least. `write_bytes` initialises the entries, and the memory stays for ever.
         unsafe {
             place.add(1).cast::<usize>().write_bytes(0, capacity);
             place.write(ArrayCache {
@@ -62,10 +63,11 @@ impl ArrayCache {
         }
     }
 
-    /// Gives an array's memory back; it is empty, and no CPU or node has it any more.
+    /// Returns an array's memory to the pool. It is empty, and no CPU or node refers to it.
     pub(crate) fn retire(&'static self) {
         debug_assert_eq!(self.avail(), 0, "a retired array holds objects");
-        // SAFETY: the block came from `take` in `new`, whose size class is that of its capacity; by contract unused.
+        // SAFETY: the block came from `take` in `new`, and its size class is that of its capacity.
+        // By contract no thread uses it.
         unsafe { pool::ARRAYS.give(core::ptr::from_ref(self) as usize, Self::bytes(self.capacity())) };
     }
 
@@ -76,7 +78,7 @@ impl ArrayCache {
         unsafe { core::slice::from_raw_parts(first as *const AtomicUsize, self.capacity()) }
     }
 
-    /// Takes the objects and the counts of a smaller array.
+    /// Moves the objects and the counts of a smaller array here.
     pub(crate) fn take_over(&self, other: &ArrayCache) {
         let held = other.avail();
         for (to, from) in self.entries().iter().zip(&other.entries()[..held]) {
@@ -93,8 +95,9 @@ impl ArrayCache {
 }
 
 #[cfg(ashlar_loom)]
+#[place(cold)]
 impl ArrayCache {
-    /// As the real one, without a pool.
+    /// As the real array, without a pool.
     pub(crate) fn new(limit: usize, batchcount: usize) -> ArrayCache {
         let zero = || AtomicUsize::new(0);
         ArrayCache {
@@ -116,6 +119,7 @@ impl ArrayCache {
     }
 }
 
+#[place(cold)]
 impl ArrayCache {
     #[inline]
     pub(crate) fn avail(&self) -> usize {
@@ -136,7 +140,8 @@ impl ArrayCache {
         self.capacity as usize
     }
 
-    /// Changes limit and batchcount; the limit is at most the capacity, and at least what is in it.
+    /// Sets limit and batchcount. The limit is at most the capacity, and at least the objects in
+    /// it.
     pub(crate) fn tune(&self, limit: usize, batchcount: usize) {
         self.limit.store(limit, Ordering::Relaxed);
         self.batchcount.store(batchcount, Ordering::Relaxed);
@@ -147,7 +152,7 @@ impl ArrayCache {
         self.limit().saturating_sub(self.avail())
     }
 
-    /// The object that came last, without taking it; 0 for none.
+    /// Returns the newest object without taking it; 0 for none.
     #[inline]
     pub(crate) fn top(&self) -> usize {
         match self.avail() {
@@ -156,7 +161,7 @@ impl ArrayCache {
         }
     }
 
-    /// Takes the object that came last; 0 for none.
+    /// Takes the newest object; 0 for none.
     #[inline]
     pub(crate) fn pop(&self) -> usize {
         let avail = self.avail();
@@ -168,7 +173,7 @@ impl ArrayCache {
         self.entries()[avail - 1].load(Ordering::Relaxed)
     }
 
-    /// Adds an object; false when it is at its limit.
+    /// Adds an object; false at the limit.
     #[inline]
     pub(crate) fn push(&self, object: usize) -> bool {
         let avail = self.avail();
@@ -181,7 +186,7 @@ impl ArrayCache {
         true
     }
 
-    /// Copies the oldest objects to `out`, without taking them; how many.
+    /// Copies the oldest objects to `out` without taking them. Returns their number.
     pub(crate) fn oldest(&self, out: &mut [usize]) -> usize {
         let count = out.len().min(self.avail());
         for (to, from) in out.iter_mut().zip(&self.entries()[..count]) {
@@ -190,13 +195,13 @@ impl ArrayCache {
         count
     }
 
-    /// Copies up to `count` of its oldest objects to `to`, as many as fit there; how many.
+    /// Copies up to `count` of the oldest objects to `to`, as many as fit. Returns their number.
     pub(crate) fn oldest_to(&self, to: &ArrayCache, count: usize) -> usize {
         let count = count.min(self.avail()).min(to.room());
         self.entries()[..count].iter().take_while(|entry| to.push(entry.load(Ordering::Relaxed))).count()
     }
 
-    /// Forgets the `count` oldest objects: the others move down.
+    /// Removes the `count` oldest objects and moves the others down.
     pub(crate) fn shift(&self, count: usize) {
         let avail = self.avail();
         let count = count.min(avail);
@@ -207,7 +212,7 @@ impl ArrayCache {
         self.avail.store(avail - count, Ordering::Relaxed);
     }
 
-    /// Moves up to `count` of its newest objects to `to`, as many as fit there; how many.
+    /// Moves up to `count` of the newest objects to `to`, as many as fit. Returns their number.
     pub(crate) fn transfer(&self, to: &ArrayCache, count: usize) -> usize {
         let mut moved = 0;
         while moved < count && to.room() > 0 {

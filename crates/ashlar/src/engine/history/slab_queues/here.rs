@@ -1,4 +1,4 @@
-//! A CPU and its array: the stand-in for disabled interrupts is the CPU's lock.
+//! A CPU and its array, under the CPU lock.
 #![allow(unsafe_code, reason = "words of the per-CPU areas")]
 
 use super::array::ArrayCache;
@@ -9,17 +9,17 @@ use crate::percpu::area::PERCPU;
 use crate::percpu::lock;
 use crate::percpu::this_cpu_quick;
 
-/// A CPU with its lock held: the stand-in for disabled interrupts.
+/// A CPU whose lock is held. The lock stands for disabled interrupts.
 pub(super) struct Here(lock::CpuGuard);
 
 impl Here {
-    /// This thread's CPU.
+    /// Locks this thread's CPU.
     #[inline]
     pub(super) fn take() -> Here {
         Here::of(this_cpu_quick())
     }
 
-    /// Any CPU.
+    /// Locks any CPU.
     #[inline]
     pub(super) fn of(cpu: CpuId) -> Here {
         Here(lock::CpuGuard::take(cpu))
@@ -31,24 +31,26 @@ impl Here {
         self.0.cpu()
     }
 
-    /// The CPU's array, if it has one yet.
+    /// Returns the CPU's array, if it has one yet.
     #[inline]
     pub(super) fn array(&self, cache: &RawCache) -> Option<&'static ArrayCache> {
         let at = word(cache, self.cpu()).load(Ordering::Relaxed);
-        // SAFETY: the word is 0 or the address of an array, which is replaced and retired under this lock only.
+        // SAFETY: the word is 0 or the address of an array, which is replaced and retired only
+        // under this lock.
         (at != 0).then(|| unsafe { &*(at as *const ArrayCache) })
     }
 
-    /// Makes `array` the CPU's.
+    /// Makes `array` the CPU's array.
     pub(super) fn set_array(&self, cache: &RawCache, array: Option<&'static ArrayCache>) {
         word(cache, self.cpu()).store(array.map_or(0, |array| core::ptr::from_ref(array) as usize), Ordering::Relaxed);
     }
 }
 
-/// The word of the CPU's area that holds the address of its array.
+/// Returns the word of the CPU's area that holds the address of its array.
 #[inline]
 fn word(cache: &RawCache, cpu: CpuId) -> &'static AtomicUsize {
-    // SAFETY: the place was claimed in the committed areas, which stay for ever, and is only ever used as this word.
+    // SAFETY: the place was claimed in the committed areas, which stay for ever, and holds only
+    // this word.
     unsafe { &*PERCPU.slot(cpu, cache.state.slab.place).cast::<AtomicUsize>() }
 }
 

@@ -1,20 +1,26 @@
-//! How SLAB lays objects into slabs: order, place of the index array, colours.
+//! The layout of objects in slabs: order, place of the index array, colours.
 //!
-//! Three places for the index array are tried in the kernel's order. *In a free object* costs nothing and needs that the
-//! array is no larger than an object, and that free objects may be written to (no constructor). *Off the slab* leaves the
-//! whole slab to objects; it must pay: the block of metadata may take at most half an object, and a slab that has room
-//! left for the array anyway keeps it. *On the slab*, at its end, always works for objects that leave room. Source: the
-//! kernel's `calculate_slab_order` and its callers.
+//! Three places for the index array are tried in the kernel's order:
+//!
+//! * *In a free object* is free of cost. The array must be no larger than an object, and free
+//!   objects must be writable (no constructor).
+//! * *Off the slab* leaves the whole slab to objects. The block of metadata may take at most half
+//!   an object, and a slab with room left for the array keeps it.
+//! * *On the slab*, at its end, works for all objects that leave room.
+//!
+//! Source: the kernel's `calculate_slab_order` and its callers.
 
 use super::index::{SMALLEST_BLOCK, index_bytes};
 use crate::base::units::{BLOCK_ORDER, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, IndexArray};
 
-/// Largest order of slabs that hold more than one object, where the process does not say: the kernel's `slab_max_order`.
+/// Largest order of slabs with more than one object, unless the process sets it: the kernel's
+/// `slab_max_order`.
 const MAX_ORDER: u8 = 1;
 
-/// The rule of the process with SLAB's default in place of the general one; `min_objects` has no meaning here.
+/// Returns the rule of the process with SLAB's default in place of the general one. `min_objects`
+/// has no meaning here.
 pub(crate) const fn order_rule(rule: OrderRule) -> OrderRule {
     if rule.max_order != OrderRule::DEFAULT.max_order {
         return rule;
@@ -22,7 +28,7 @@ pub(crate) const fn order_rule(rule: OrderRule) -> OrderRule {
     OrderRule { max_order: if rule.min_order > MAX_ORDER { rule.min_order } else { MAX_ORDER }, ..rule }
 }
 
-/// An order with the objects that fit and the bytes that are left over.
+/// An order, the objects that fit, and the bytes left over.
 #[derive(Clone, Copy)]
 struct Fit {
     order: u8,
@@ -30,14 +36,16 @@ struct Fit {
     left: usize,
 }
 
-/// Objects of `stride` bytes in a slab of `order`, each with its entry of the array if that is on the slab.
+/// Counts the objects of `stride` bytes in a slab of `order`, each with its entry of the array if
+/// that is on the slab.
+#[place(cold)]
 fn estimate(stride: usize, order: u8, array: IndexArray) -> Fit {
     let bytes = PAGE_SIZE << order;
     let mut objects = bytes / stride;
     if array == IndexArray::OnSlab {
         objects = bytes / (stride + 1);
         if objects > 256 {
-            // The entries have two bytes, or there are as many objects as one byte can tell.
+            // Entries have two bytes, or there are as many objects as one byte can number.
             objects = ((bytes - 1) / (stride + 2)).max(256);
         }
     }
@@ -46,7 +54,8 @@ fn estimate(stride: usize, order: u8, array: IndexArray) -> Fit {
     Fit { order, objects, left: bytes - objects * stride - taken.min(bytes - objects * stride) }
 }
 
-/// The first order that wastes at most an eighth, or that no larger one may follow.
+/// Returns the first order that wastes at most an eighth, or the largest allowed one.
+#[place(cold)]
 fn fit(stride: usize, array: IndexArray, rule: OrderRule) -> Option<Fit> {
     let mut best = None;
     for order in rule.min_order..=BLOCK_ORDER {
@@ -66,9 +75,10 @@ fn fit(stride: usize, array: IndexArray, rule: OrderRule) -> Option<Fit> {
     best
 }
 
-/// The geometry of a cache of this engine, from the general one; `constructed` objects are never written to. `None` when
-/// not even one object fits.
+/// Returns the geometry of a cache of this engine, from the general one; `constructed` objects are
+/// never written to. `None` if not even one object fits.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn layout(mut geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry> {
     let stride = geometry.stride;
     let in_object = || {
@@ -86,8 +96,8 @@ pub(crate) fn layout(mut geometry: Geometry, constructed: bool, rule: OrderRule)
     geometry.min_order = geometry.order;
     geometry.max_objects = fit.objects as u16;
     geometry.array = array;
-    // A colour must keep what the place of an object in its slab promises: malloc counts on sizes that are multiples of
-    // a power of two being aligned to it.
+    // A colour must keep natural alignment: callers rely on objects whose size is a multiple of a
+    // power of two being aligned to it.
     let natural = (1usize << stride.trailing_zeros()).min(PAGE_SIZE);
     geometry.colour_off = geometry.align.max(CACHE_LINE).max(natural);
     geometry.colours = fit.left / geometry.colour_off + 1;
@@ -128,7 +138,8 @@ mod tests {
 
     #[test]
     fn what_is_left_over_gives_colours() {
-        // 5 objects of 704 bytes leave 576 bytes, more than an eighth of a page; 11 in two pages leave 448.
+        // 5 objects of 704 bytes leave 576 bytes, more than an eighth of a page; 11 in two pages
+        // leave 448.
         let g = of(704, false);
         assert_eq!((g.order.0, g.objects(g.order), g.colour_off, g.colours), (1, 11, 64, 8));
         assert_eq!(of(64, false).colours, 1);

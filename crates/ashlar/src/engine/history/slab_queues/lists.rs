@@ -1,16 +1,22 @@
-//! A node's slabs: full, partial and free lists under one list_lock, and the index array of each slab.
+//! A node's slabs: full, partial and free lists under one list_lock, and the index array of each
+//! slab.
 //!
-//! A slab's state word holds the number of objects that are in use, its *active* count, and the place of its index array:
+//! A slab's state word holds the number of objects in use, its *active* count, and the place of its
+//! index array:
 //!
 //! | bits | field |
 //! |---|---|
-//! | 0..16 | active; [`QUARANTINED`] for a slab that failed a check and is on no list for ever |
-//! | 16..64 | bytes from the slab's start to the index array, signed; [`NO_ARRAY`] while a full slab has none, because it lies in a free object |
+//! | 0..16 | active; [`QUARANTINED`] for a slab that failed a check and stays off all lists |
+//! | 16..64 | signed distance from the slab to the index array; [`NO_ARRAY`] for none |
 //!
-//! Entries from `active` on are the indices of the free objects. An allocation takes the entry at `active`, a free puts
-//! its object just before; nothing else of the array is ever touched. An array inside an object lies in the one whose index
-//! is the last entry, which is the last to be allocated: it is gone when the slab is full, and the first free to a full slab
-//! makes the object that comes back its new place. The word changes under list_lock alone.
+//! Entries from `active` on are the indices of the free objects. An allocation takes the entry at
+//! `active`; a free stores its index just before. No other entry is accessed.
+//!
+//! An array inside an object lies in the object of the last entry, which is allocated last. So a
+//! full slab has no array, and the first free to it makes the freed object the new place of the
+//! array.
+//!
+//! Lock: the word and the lists change under list_lock alone.
 #![allow(unsafe_code, reason = "reads and writes index arrays")]
 
 use super::array::ArrayCache;
@@ -25,17 +31,17 @@ use crate::{
     slab::{cache::CacheSlabs, geometry::IndexArray},
 };
 
-/// The active count of a slab that nothing is taken from any more.
+/// The active count of a slab in quarantine.
 const QUARANTINED: usize = 0xffff;
 const ARRAY: u32 = 16;
-/// Objects that a refill brings to a CPU whose array was not used of late.
+/// Objects that a refill brings to a CPU whose array was unused lately.
 const BATCH_REFILL_LIMIT: usize = 16;
-/// Free objects of a slab among which a second free is looked for: a cache line of their indices.
+/// Free objects of a slab that a double free is compared with: a cache line of indices.
 const LOOK_BACK: usize = 64;
-/// The distance of a slab without an array: odd, as none of an array is.
+/// The distance of a slab without an array. It is odd, and distances of arrays are even.
 const NO_ARRAY: isize = 1;
 
-/// What lists know of the slabs of their cache: the cache itself, or a few slabs of a model.
+/// The slabs of a cache, as lists need them: the cache itself, or a few slabs of a model.
 pub(crate) trait Slabs: Heads {
     /// Objects in a slab.
     fn objects(&self) -> usize;
@@ -88,7 +94,7 @@ impl Slabs for CacheSlabs {
     }
 }
 
-/// The active count of a slab and the address of its index array, 0 for none.
+/// Returns the active count of a slab and the address of its index array, 0 for none.
 fn read_word(slabs: &impl Slabs, page: PageIndex) -> (usize, usize) {
     decode(slabs.head(page).state.load(Ordering::Relaxed), slabs.address_of(page))
 }
@@ -97,7 +103,8 @@ fn write_word(slabs: &impl Slabs, page: PageIndex, active: usize, array: usize) 
     slabs.head(page).state.store(encode(active, array, slabs.address_of(page)), Ordering::Relaxed);
 }
 
-/// A distance fits where an address may not: on some machines addresses have more than 48 bits, or their upper half set.
+/// Encodes the array as a distance, because an address may not fit: some machines have more than 48
+/// address bits, or set the upper bits.
 fn encode(active: usize, array: usize, slab: usize) -> u64 {
     let distance = if array == 0 { NO_ARRAY } else { array.wrapping_sub(slab) as isize };
     active as u64 | (distance as i64 as u64) << ARRAY
@@ -109,10 +116,12 @@ fn decode(word: u64, slab: usize) -> (usize, usize) {
     ((word & 0xffff) as usize, array)
 }
 
-/// Entry `at` of an array.
+/// Returns entry `at` of an array.
+#[place(cold)]
 fn entry(objects: usize, array: usize, at: usize) -> usize {
-    // SAFETY: the array has an entry for every object, `at` is below their number, and it is written under list_lock
-    // only, which the caller holds. Two-byte entries are aligned: arrays start at even addresses.
+    // SAFETY: the array has an entry for every object, and `at` is below their number. The caller
+    // holds list_lock, under which all entries are written. Two-byte entries are aligned, because
+    // arrays start at even addresses.
     unsafe {
         match index_bytes(objects) {
             1 => usize::from((array as *const u8).add(at).read()),
@@ -121,6 +130,7 @@ fn entry(objects: usize, array: usize, at: usize) -> usize {
     }
 }
 
+#[place(cold)]
 fn set_entry(objects: usize, array: usize, at: usize, index: usize) {
     // SAFETY: as in `entry`.
     unsafe {
@@ -131,10 +141,11 @@ fn set_entry(objects: usize, array: usize, at: usize, index: usize) {
     }
 }
 
-/// Whether the object of this index is among the [`LOOK_BACK`] that came back to their slab last.
+/// Whether the object of this index is among the [`LOOK_BACK`] objects freed to the slab last.
+#[place(cold)]
 fn came_lately(objects: usize, array: usize, active: usize, index: usize) -> bool {
     let count = (objects - active).min(LOOK_BACK);
-    // SAFETY: as in `entry`; a slab without an array has `active` of its objects, so that nothing is read.
+    // SAFETY: as in `entry`. In a slab without an array all objects are active, so nothing is read.
     count > 0
         && unsafe {
             match index_bytes(objects) {
@@ -151,8 +162,10 @@ fn array_bytes(cache: &CacheSlabs) -> usize {
     objects * index_bytes(objects)
 }
 
-/// Sets up the index array of a fresh slab with all objects free; false when there is no memory for it.
+/// Sets up the index array of a fresh slab with all objects free; false when there is no memory for
+/// it.
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 pub(super) fn open_slab(cache: &CacheSlabs, page: PageIndex) -> bool {
     let objects = cache.objects();
     let bytes = array_bytes(cache);
@@ -186,10 +199,10 @@ pub(crate) fn free_indices(slabs: &impl Slabs, page: PageIndex) -> std::vec::Vec
     (active..slabs.objects()).map(|at| entry(slabs.objects(), array, at)).collect()
 }
 
-/// What is left to do when no lock is held any more: slabs to destroy, misuse to report.
+/// Work left for after all locks are dropped: slabs to destroy, misuse to report.
 pub(crate) struct After {
     pub(crate) empty: Partial,
-    /// Objects that were free already, and slabs with a corrupt array: the first of each.
+    /// The first double free and the first slab with a corrupt array; 0 for none.
     pub(crate) twice: usize,
     pub(crate) corrupt: usize,
 }
@@ -199,8 +212,9 @@ impl After {
 }
 
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 impl After {
-    /// Does it.
+    /// Does the work.
     #[inline]
     pub(super) fn settle(self, cache: &'static CacheSlabs) {
         if self.empty.count > 0 || self.twice != 0 || self.corrupt != 0 {
@@ -226,21 +240,23 @@ impl After {
 
 /// Gives a slab without live objects, which is on no list, back to the zone.
 #[cfg(not(ashlar_loom))]
+#[place(cold)]
 fn destroy_slab(cache: &'static CacheSlabs, page: PageIndex) {
     let (_, array) = read_word(cache, page);
     if cache.geometry.array == IndexArray::OffSlab {
-        // SAFETY: the array came from `take_indices` with as many bytes when the slab was opened; the slab ends here.
+        // SAFETY: the array came from `take_indices` with the same number of bytes when the slab
+        // was opened, and the slab ends here.
         unsafe { super::pool::give_indices(array, array_bytes(cache)) };
     }
     crate::slab::discard::discard_one(cache.node_of(page), page);
 }
 
-/// What list_lock guards.
+/// The data that list_lock guards.
 pub(crate) struct Lists {
     pub(crate) partial: Partial,
     pub(crate) full: Partial,
     pub(crate) free: Partial,
-    /// Objects for all CPUs of the node; `None` where it has no room.
+    /// Objects for all CPUs of the node; `None` if the tunables set no shared array.
     pub(crate) shared: Option<&'static ArrayCache>,
     /// Free objects in slabs.
     pub(crate) free_objects: usize,
@@ -250,9 +266,9 @@ pub(crate) struct Lists {
     pub(super) free_touched: bool,
     /// The colour of the next slab.
     colour_next: usize,
-    /// Time of the reaper's next visit.
+    /// Time of the reaper's next round.
     pub(super) next_reap: u32,
-    /// The remote node whose objects the reaper sends home next.
+    /// The remote node whose alien cache the reaper drains next.
     pub(super) next_alien: usize,
     /// Refills of a CPU's array out of the shared one.
     pub(super) shared_refills: u64,
@@ -260,6 +276,7 @@ pub(crate) struct Lists {
     pub(super) reaped: u64,
 }
 
+#[place(cold)]
 impl Lists {
     pub(crate) const NEW: Lists = Lists {
         partial: Partial::EMPTY,
@@ -276,15 +293,15 @@ impl Lists {
         reaped: 0,
     };
 
-    /// The next of `colours` colours, in turn.
+    /// Returns the next of `colours` colours, in turn.
     pub(super) fn next_colour(&mut self, colours: usize) -> usize {
         let colour = self.colour_next;
         self.colour_next = (colour + 1) % colours;
         colour
     }
 
-    /// Fills a CPU's array, which its holder has locked and found empty, by a batch: out of the shared array, or out of
-    /// slabs that have free objects.
+    /// Fills a CPU's array by a batch, from the shared array or from slabs with free objects. The
+    /// caller has locked the array and found it empty.
     pub(crate) fn refill(&mut self, slabs: &impl Slabs, array: &ArrayCache, after: &mut After) {
         let mut batch = array.batchcount();
         if !array.is_touched() {
@@ -299,7 +316,8 @@ impl Lists {
         self.take(slabs, batch.min(array.room()), |object| _ = array.push(object), after);
     }
 
-    /// Moves the oldest batch of a CPU's array to the shared array as far as that has room, or all of it to slabs.
+    /// Moves the oldest batch of a CPU's array to the shared array as far as that has room. If it
+    /// has none, returns the batch to slabs.
     pub(crate) fn flush(&mut self, slabs: &impl Slabs, array: &ArrayCache, after: &mut After) {
         let batch = array.batchcount();
         if let Some(shared) = self.shared
@@ -312,7 +330,8 @@ impl Lists {
         self.drain(slabs, array, batch, after);
     }
 
-    /// Puts `new` in the place of the shared array; what the old one held is back in slabs, and it is the caller's.
+    /// Replaces the shared array. Returns the objects of the old one to slabs, and the old one to
+    /// the caller.
     pub(crate) fn replace_shared(
         &mut self,
         slabs: &impl Slabs,
@@ -324,7 +343,7 @@ impl Lists {
         Some(old)
     }
 
-    /// The list that a slab with `active` of its objects in use stands on.
+    /// Returns the list for a slab with `active` objects in use.
     fn list_of(&mut self, objects: usize, active: usize) -> &mut Partial {
         if active == 0 {
             &mut self.free
@@ -335,7 +354,7 @@ impl Lists {
         }
     }
 
-    /// Enters a fresh slab, out of which `take` takes up to `want` objects first; how many.
+    /// Enters a fresh slab after `take` has taken up to `want` objects. Returns the number taken.
     pub(crate) fn add_slab(
         &mut self,
         slabs: &impl Slabs,
@@ -349,7 +368,7 @@ impl Lists {
         self.take_from(slabs, page, want, take, after)
     }
 
-    /// Takes up to `want` objects out of slabs, partial ones first; how many.
+    /// Takes up to `want` objects from slabs, partial ones first. Returns the number taken.
     pub(crate) fn take(
         &mut self,
         slabs: &impl Slabs,
@@ -372,8 +391,8 @@ impl Lists {
         had
     }
 
-    /// Takes up to `want` objects out of a slab of the partial or the free list and puts it on the list where it belongs
-    /// then. A slab whose array holds no index is quarantined.
+    /// Takes up to `want` objects from a slab of the partial or free list, then moves it to the
+    /// list where it belongs. A slab whose array holds an impossible index is quarantined.
     fn take_from(
         &mut self,
         slabs: &impl Slabs,
@@ -407,8 +426,8 @@ impl Lists {
         active - before
     }
 
-    /// Puts an object back into its slab, of this node, and a slab at the end of its list: it has the most time there to
-    /// be freed as a whole.
+    /// Returns an object to its slab, which belongs to this node, and moves the slab to the end of
+    /// its list. There it has the most time to become empty.
     fn put(&mut self, slabs: &impl Slabs, object: usize, after: &mut After) {
         let Some((page, index)) = slabs.find(object) else { return };
         let (active, mut array) = read_word(slabs, page);
@@ -416,7 +435,7 @@ impl Lists {
             return;
         }
         let objects = slabs.objects();
-        // An object is free for certain if all are, or if it is among those that came last.
+        // An object is certainly free if all are, or if it is among those freed last.
         if active == 0 || came_lately(objects, array, active, index) {
             after.twice = object;
             return;
@@ -435,7 +454,8 @@ impl Lists {
         }
     }
 
-    /// Puts objects back into their slabs, all of this node, and takes free slabs above the limit off for `after`.
+    /// Returns objects of this node to their slabs, and moves free slabs above the limit to
+    /// `after`.
     pub(crate) fn free_block(&mut self, slabs: &impl Slabs, objects: &[usize], after: &mut After) {
         for &object in objects {
             self.put(slabs, object, after);
@@ -445,7 +465,7 @@ impl Lists {
         }
     }
 
-    /// Takes up to `count` free slabs off their list for `after`, the oldest first.
+    /// Moves up to `count` free slabs to `after`, the oldest first.
     pub(crate) fn drop_free(&mut self, slabs: &impl Slabs, count: usize, after: &mut After) {
         for _ in 0..count {
             let page = self.free.last();
@@ -458,7 +478,8 @@ impl Lists {
         }
     }
 
-    /// Puts the `count` oldest objects of an array that the caller has locked back into their slabs.
+    /// Returns the `count` oldest objects of an array to their slabs. The caller has locked the
+    /// array.
     pub(crate) fn drain(&mut self, slabs: &impl Slabs, array: &ArrayCache, count: usize, after: &mut After) {
         const STEP: usize = 64;
         let mut left = count.min(array.avail());

@@ -1,30 +1,35 @@
 //! SLAB: queues of objects in front of slabs, as in the kernel from 1996 to 6.7.
 //!
 //! ```text
-//!  CPU:   array cache: a stack of objects          the CPU's lock, at every operation
+//!  CPU:   array cache: a stack of objects          CPU lock, at every operation
 //!  node:  alien caches, one a remote node          alien lock, at every free to that node
 //!         shared array                             list_lock, once a batch
 //!         full, partial and free slabs             list_lock, once a batch
 //!  zone:  pages                                    zone lock, once a slab
 //! ```
 //!
-//! An allocation takes the object that came last off its CPU's array. An empty array is refilled by a batch: out of the
-//! shared array, else out of slabs, partial ones first; else a slab is new. A free puts the object on its CPU's array;
-//! when that is at its limit, its oldest batch goes to the shared array, or to slabs where that is full. Objects of another
-//! node never come on an array: they gather in the alien cache of that node, twelve at a time, or go there one
-//! by one with the option `noaliencache`. Free slabs stay until a node has more free objects than its `free_limit`.
-//! The reaper ([`reap`]) empties in small steps what is not in use.
+//! An allocation takes the newest object of its CPU's array. An empty array is refilled by a batch
+//! from the shared array, or else from slabs, partial ones first. If there are none, a slab is
+//! made.
 //!
-//! A slab has no word of links: the indices of its free objects stand in an array ([`lists`]), whose place and the
-//! colours of slabs are the business of [`layout`]. So free objects are never written to, but for the one that holds
-//! the array of a slab of small objects.
+//! A free puts the object on its CPU's array. If that is at its limit, its oldest batch goes to the
+//! shared array, or to slabs if that is full. Objects of another node never go on an array. They
+//! gather in the alien cache of that node, twelve at a time; with the option `noaliencache` each is
+//! returned on its own. Free slabs stay until a node has more free objects than its `free_limit`.
+//! The reaper ([`reap`]) empties unused queues in small steps.
 //!
-//! * [`array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]: memory of arrays.
+//! A slab has no free links. The indices of its free objects are kept in an array ([`lists`]);
+//! [`layout`] places the array and the colours of slabs. So free objects are never written to,
+//! except for the one that holds the array of a slab of small objects.
+//!
+//! * [`mod@array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]: memory of
+//!   arrays.
 //! * [`state`]: tunables, nodes.
-//! * [`lists`]: slabs. [`layout`]: geometry. [`reap`]: giving back.
+//! * [`lists`]: slabs. [`layout`]: geometry. [`reap`]: the reaper.
 //! * this file: the contract of engines.
 //!
-//! The kernel disables interrupts around all of it. The stand-in is the lock of the CPU, as in the first stage of SLUB.
+//! The kernel disables interrupts around all of it. Here the CPU lock takes that part, as in the
+//! first stage of SLUB.
 
 mod alien;
 mod array;
@@ -58,15 +63,18 @@ use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
 use crate::slab::geometry::IndexArray;
 use array::ArrayCache;
+use ashlar_macros::place;
 use here::{Here, count_lock};
 use lists::After;
 use tune::{give_array, queues};
 
-/// Bytes of slabs on a node above which the background thread is woken when they become more.
+/// Bytes of slabs on a node above which a new slab wakes the background thread.
 const BYTES_WORTH_REAPING: usize = 1 << 20;
 
-/// See [`crate::engine::alloc`]. Not inlined: every engine behind the entry points would pay for its registers.
+/// See [`crate::engine::alloc`]. Not inlined, because every engine behind the entry points would
+/// pay for its registers.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let here = Here::take();
     if let Some(array) = here.array(cache) {
@@ -81,6 +89,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
     let node = PERCPU.node_of(here.cpu());
     let mut after = After::NOTHING;
@@ -102,31 +111,41 @@ fn alloc_slow(cache: &'static RawCache, here: Here) -> *mut u8 {
     from_nodes(cache, node)
 }
 
-/// One object out of the slabs of a node; 0 for none.
+/// Takes one object from the slabs of a node; 0 if they have none.
+#[place(cold)]
 fn take_one(cache: &'static RawCache, node: NodeId, after: &mut After) -> usize {
     let mut object = 0;
     queues(cache).node(node).lists.lock().take(&cache.slabs, 1, |taken| object = taken, after);
     object
 }
 
-/// One object of a new slab of `home`, or of whatever other node has one; null when memory ends.
+/// Allocates one object from a new slab of `home`, or of another node; null when out of memory.
+#[place(cold)]
 fn from_nodes(cache: &'static RawCache, home: NodeId) -> *mut u8 {
-    let once = || {
-        let nodes = queues(cache).nodes.len();
-        (0..nodes).find_map(|i| {
-            let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
-            let mut after = After::NOTHING;
-            let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
-            after.settle(&cache.slabs);
-            if taken == 0 { grow(cache, node) } else { Some(taken) }
-        })
-    };
-    // Stores of other caches may hold the last memory there is.
+    let once = || from_first_node(cache, home);
+    // Other caches may hold the last free memory.
     let object = once().or_else(|| ZONE.take_after_all(once));
     object.unwrap_or(0) as *mut u8
 }
 
-/// One object of a new slab of `node`. If this CPU is of that node its array gets a batch of others.
+/// Allocates one object from a new slab of `home`, or of the first other node that has memory. Not
+/// part of the closure that calls it, because closures are not placed.
+#[inline(never)]
+#[place(cold)]
+fn from_first_node(cache: &'static RawCache, home: NodeId) -> Option<usize> {
+    let nodes = queues(cache).nodes.len();
+    (0..nodes).find_map(|i| {
+        let node = NodeId(((usize::from(home.0) + i) % nodes) as u8);
+        let mut after = After::NOTHING;
+        let taken = if i == 0 { 0 } else { take_one(cache, node, &mut after) };
+        after.settle(&cache.slabs);
+        if taken == 0 { grow(cache, node) } else { Some(taken) }
+    })
+}
+
+/// Makes a slab of `node` and returns one object. If this CPU belongs to that node, its array gets
+/// a batch of others.
+#[place(cold)]
 fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let geometry = &cache.slabs.geometry;
     let page = pages::alloc(node, geometry.order)?.first;
@@ -149,7 +168,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
         crate::base::background::wake();
     }
-    // The thread may be elsewhere by now.
+    // The thread may have migrated.
     let here = Here::take();
     let array = here.array(cache).filter(|_| PERCPU.node_of(here.cpu()) == node);
     let more = array.map_or(0, |array| array.batchcount().min(array.room()));
@@ -169,9 +188,11 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
 }
 
 /// See [`crate::engine::alloc_on`].
+#[place(cold)]
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     if PERCPU.node_of(this_cpu_quick()) == node {
-        // Moved meanwhile, it has an object of another node: as when the node has none.
+        // If the thread migrates meanwhile, it gets an object of another node, as when the node has
+        // no memory.
         return alloc(cache);
     }
     percpu::adopt_thread();
@@ -182,6 +203,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 }
 
 /// See [`crate::engine::free`].
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -195,10 +217,11 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 
 /// See [`crate::engine::free_in`]. Not inlined, as [`alloc`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let head = MEMMAP.head(slab);
     let offset = object.wrapping_sub(MEMMAP.address_of(slab)).wrapping_sub(head.colour());
-    // An offset that wrapped around is none of an object.
+    // An offset that wrapped around belongs to no object.
     let index = if offset < cache.slabs.geometry.order.bytes() { cache.slabs.geometry.index_of(offset) } else { None };
     if index.is_none_or(|index| index >= head.objects()) {
         return report::misaligned(cache.name(), object);
@@ -220,6 +243,7 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
     let own = queues(cache).node(PERCPU.node_of(here.cpu()));
     let mut after = After::NOTHING;
@@ -240,9 +264,10 @@ fn free_slow(cache: &'static RawCache, here: Here, object: usize) {
     crate::base::background::settle();
 }
 
-/// A free to another node: into its alien cache, or straight to its slab.
+/// Frees to another node: into its alien cache, or straight to the slab.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize) {
     let queues = queues(cache);
     let own = queues.node(PERCPU.node_of(here.cpu()));
@@ -267,7 +292,9 @@ fn free_remote(cache: &'static RawCache, here: Here, home: NodeId, object: usize
     crate::base::background::settle();
 }
 
-/// See [`crate::engine::alloc_bulk`]: whole runs of objects under one lock, while the CPU's array has them.
+/// See [`crate::engine::alloc_bulk`]. Takes runs of objects under one CPU lock while the array has
+/// them.
+#[place(cold)]
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     while got < out.len() {
@@ -302,7 +329,9 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     objects.iter().for_each(|&object| free(cache, object));
 }
 
-/// Brings what alien caches and shared arrays hold back to slabs.
+#[place(cold)]
+/// Returns the objects of alien caches and shared arrays to their slabs.
+#[place(cold)]
 fn drain_nodes(cache: &'static RawCache) {
     let nodes = queues(cache).nodes;
     for node in nodes {
@@ -323,12 +352,12 @@ fn drain_nodes(cache: &'static RawCache) {
     }
 }
 
-/// The queues of a cache at one moment: what slabinfo says of a cache of SLAB.
+/// The queues of a cache at one moment, as in slabinfo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueInfo {
     /// The tunables in force.
     pub tunables: QueueTunables,
-    /// Where the index arrays of slabs lie.
+    /// The place of the index arrays of slabs.
     pub array: IndexArray,
     /// Different offsets of the first object in a slab.
     pub colours: usize,
@@ -336,9 +365,9 @@ pub struct QueueInfo {
     pub shared_avail: usize,
     /// Objects in alien caches.
     pub alien_avail: usize,
-    /// Free objects above which each node gives free slabs back; that of node 0.
+    /// Free objects above which a node gives free slabs back; that of node 0.
     pub free_limit: usize,
-    /// Slabs without a live or cached object that are kept.
+    /// Free slabs that are kept.
     pub free_slabs: usize,
     /// Refills of a CPU's array out of a shared array.
     pub shared_refills: u64,
@@ -346,11 +375,12 @@ pub struct QueueInfo {
     pub alien_frees: u64,
     /// Times that an alien cache was full.
     pub alien_overflows: u64,
-    /// Objects that the reaper brought back to slabs.
+    /// Objects that the reaper returned to slabs.
     pub reaped: u64,
 }
 
-/// The queues of a cache of this engine.
+/// Returns the figures of a cache's queues.
+#[place(cold)]
 pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
     let queues = queues(cache);
     let mut info = QueueInfo {
@@ -389,6 +419,7 @@ pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
 #[derive(Clone, Copy)]
 pub(crate) struct SlabQueues;
 
+#[place(cold)]
 impl Strategy for SlabQueues {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -417,7 +448,7 @@ impl Strategy for SlabQueues {
         free_bulk(cache, objects);
     }
 
-    /// arrays of CPUs, alien caches, shared arrays.
+    /// Arrays of CPUs, alien caches, and shared arrays.
     fn drain_cpus(cache: &'static RawCache) -> bool {
         for cpu in all_cpus() {
             let mut after = After::NOTHING;
@@ -433,7 +464,7 @@ impl Strategy for SlabQueues {
         true
     }
 
-    /// free slabs go, however few they are.
+    /// Free slabs go, however few there are.
     fn trim(cache: &'static RawCache) -> usize {
         let mut left = 0;
         for (id, node) in queues(cache).nodes.iter().enumerate() {
@@ -467,7 +498,7 @@ impl Strategy for SlabQueues {
         usage
     }
 
-    /// shared arrays, alien caches and free slabs.
+    /// Shared arrays, alien caches, and free slabs.
     #[inline(never)]
     fn held_bytes(cache: &'static RawCache) -> usize {
         let objects = |node: &state::Node| {
@@ -484,7 +515,7 @@ impl Strategy for SlabQueues {
         Self::trim(cache);
     }
 
-    /// An array may be replaced at any time, so each is looked at under its CPU's lock.
+    /// An array may be replaced at any time, so each is read under its CPU lock.
     fn counts(cache: &'static RawCache) -> Counts {
         let mut sum = Counts::default();
         for node in queues(cache).nodes {
@@ -526,7 +557,7 @@ impl Strategy for SlabQueues {
         layout::order_rule(rule)
     }
 
-    // Indices of free objects stand in an array.
+    // Indices of free objects are kept in an array.
     fn links_objects(self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
-//! Pools of metadata blocks, of powers of two bytes, that are never given back to the system: one of array caches, one of
-//! index arrays.
+//! Pools of metadata blocks of powers of two bytes: one of array caches, one of index arrays. Their
+//! memory is never given back to the system.
 //!
-//! Lock: a *pool lock*, one for each pool, a leaf but for the meta lock.
+//! Lock: the *pool lock*, one per pool. Only the meta lock may be taken after it.
 #![allow(unsafe_code, reason = "links free blocks through their first word")]
 
 use super::index::SMALLEST_BLOCK;
@@ -11,7 +11,7 @@ use crate::pages::meta::META;
 /// Largest block: log2 of its bytes.
 const LARGEST: u32 = 20;
 
-/// Blocks that nobody uses, by log2 of their bytes; each holds the address of the next.
+/// Free blocks, by log2 of their bytes; each holds the address of the next.
 pub(super) struct Pool(SpinLock<[usize; LARGEST as usize + 1]>);
 
 pub(super) static ARRAYS: Pool = Pool(SpinLock::new([0; LARGEST as usize + 1]));
@@ -21,8 +21,9 @@ pub(super) fn block_of(bytes: usize) -> usize {
     bytes.next_power_of_two().max(SMALLEST_BLOCK)
 }
 
+#[place(cold)]
 impl Pool {
-    /// A block of at least `bytes` bytes, aligned to its size up to 128.
+    /// Takes a block of at least `bytes` bytes, aligned to its size up to 128.
     pub(super) fn take(&self, bytes: usize) -> Option<usize> {
         let size = block_of(bytes);
         let class = size.trailing_zeros();
@@ -35,39 +36,42 @@ impl Pool {
             drop(free);
             return META.alloc(size, size.min(128)).map(|at| at.as_ptr() as usize);
         }
-        // SAFETY: blocks of the pool are ours, and hold the address of the next in their first word.
+        // SAFETY: the pool owns its blocks, and each holds the address of the next in its first
+        // word.
         free[class as usize] = unsafe { (first as *const usize).read() };
         Some(first)
     }
 
-    /// Takes a block back.
+    /// Returns a block to the pool.
     ///
     /// # Safety
-    /// The block came from `take` of this pool with the same number of bytes, and nobody uses it any more.
+    /// The block came from `take` of this pool with the same number of bytes, and no thread uses it
+    /// any more.
     pub(super) unsafe fn give(&self, block: usize, bytes: usize) {
         let mut free = self.0.lock();
         let first = &mut free[block_of(bytes).trailing_zeros() as usize];
-        // SAFETY: by the caller's promise the block is ours; it has room for a word.
+        // SAFETY: the caller passes ownership of the block, which has room for a word.
         unsafe { (block as *mut usize).write(*first) };
         *first = block;
     }
 }
 
-/// Memory for an index array of `bytes` bytes.
+/// Takes memory for an index array of `bytes` bytes.
 pub(super) fn take_indices(bytes: usize) -> Option<usize> {
     INDICES.take(bytes)
 }
 
-/// Takes the memory of an index array back.
+/// Returns the memory of an index array.
 ///
 /// # Safety
-/// As for a block of a pool: from [`take_indices`] with the same number, and no longer used.
+/// The block came from [`take_indices`] with the same number of bytes, and no thread uses it any
+/// more.
 pub(super) unsafe fn give_indices(block: usize, bytes: usize) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: passed on from the caller.
     unsafe { INDICES.give(block, bytes) };
 }
 
-/// Visits the pool locks, for a fork.
+/// Visits the pool locks, for fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     visit(ARRAYS.0.word());
     visit(INDICES.0.word());

@@ -1,15 +1,21 @@
-//! The reaper of SLAB: gives back, in small steps, what queues hold and nobody uses.
+//! The reaper of SLAB: returns unused objects of queues to slabs, in small steps.
 //!
-//! The kernel visits each CPU every two seconds by a timer. Here two things visit: the background thread, which looks each
-//! half second while it runs, and the slow paths, which look at the clock once in [`ENTRIES`] entries and do a round for
-//! their own CPU when it is due. So a program whose threads are at work in one cache takes idle caches apart without
-//! a thread of ours, and one that sleeps has the thread. Without an operating system there is no clock: each [`ENTRIES`]
-//! entries of slow paths are a round.
+//! The kernel visits each CPU every two seconds by a timer. Here there are two drivers. The
+//! background thread checks every half second while it runs. Slow paths check the clock once in
+//! [`ENTRIES`] entries and run the round of their own CPU if it is due. So a program busy in one
+//! cache reaps its idle caches without a thread of ours, and a sleeping program has the thread.
+//! Without an operating system there is no clock, and every [`ENTRIES`] entries of slow paths are a
+//! round.
 //!
-//! A round does for each cache what the kernel's does: a CPU's array that was not used since the last round loses a fifth of
-//! its limit, or half of what is left; one alien cache of the node is sent home; and every second round of a node its shared
-//! array is treated like a CPU's, and, if no allocation needed a free slab meanwhile, a fifth of the free slabs that the node
-//! may keep go.
+//! A round does for each cache what the kernel's does:
+//!
+//! * A CPU's array not used since the last round loses a fifth of its limit, or half of what is
+//!   left.
+//! * One alien cache of the node is drained.
+//! * Every second round of a node, its shared array is treated like a CPU's. If no allocation
+//!   needed a free slab meanwhile, a fifth of the free slabs that the node may keep are given back.
+//!
+//! Locks: the CPU lock, alien lock and list_lock of the array or node at hand.
 #![allow(unsafe_code, reason = "turns the stored walk back into a function")]
 
 use super::SlabQueues;
@@ -25,40 +31,41 @@ use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
 use crate::percpu::this_cpu_quick;
 
-/// Entries of slow paths, of all caches, between two looks at the clock.
+/// Entries of slow paths, of all caches, between two checks of the clock.
 pub(super) const ENTRIES: u32 = 256;
 /// Milliseconds between two rounds of a CPU, and of a node.
 const CPU_MS: u32 = 2000;
 const NODE_MS: u32 = 4000;
-/// CPUs that have a time of their own; others share.
+/// CPUs with a due time of their own; further CPUs share.
 const TIMES: usize = 64;
 
-/// Calls a function for every cache, if nobody else walks over them; the layer above has it.
+/// Calls a function for every cache, unless another thread is walking the caches. The layer above
+/// provides it.
 pub(crate) type Walk = fn(fn(&'static RawCache));
 
-/// A [`Walk`], or 0 before the boot has set it.
+/// A [`Walk`], or 0 before start-up has set it.
 static WALK: AtomicUsize = AtomicUsize::new(0);
 
 static SEEN: AtomicU32 = AtomicU32::new(0);
 static NEXT: [AtomicU32; TIMES] = [const { AtomicU32::new(0) }; TIMES];
 
-/// Milliseconds of some clock; wraps around.
+/// Milliseconds of a monotonic clock; wraps around.
 #[cfg(feature = "os")]
 fn now() -> u32 {
     crate::base::os::now_ms() as u32
 }
-/// A clock that stands but for the rounds.
+/// A clock that advances by rounds only.
 #[cfg(not(feature = "os"))]
 fn now() -> u32 {
     (SEEN.load(Ordering::Relaxed) / ENTRIES).wrapping_mul(CPU_MS)
 }
 
-/// The time after `next`, if that has come; 0 is a time that always has.
+/// Returns the due time after `next`, if `next` has come; 0 is always due.
 fn after(next: u32, now: u32, period: u32) -> Option<u32> {
     (next == 0 || now.wrapping_sub(next) <= u32::MAX / 2).then(|| now.wrapping_add(period).max(1))
 }
 
-/// True, once, when the time in `next` has come. Two who ask at once may both be told so.
+/// True, once, if the time in `next` has come. Two threads that ask at once may both get true.
 fn due(next: &AtomicU32, now: u32) -> bool {
     let then = after(next.load(Ordering::Relaxed), now, CPU_MS);
     if let Some(then) = then {
@@ -67,7 +74,7 @@ fn due(next: &AtomicU32, now: u32) -> bool {
     then.is_some()
 }
 
-/// Called by slow paths, without locks.
+/// Counts an entry of a slow path. The caller holds no lock.
 #[inline]
 pub(super) fn tick() {
     let seen = SEEN.load(Ordering::Relaxed).wrapping_add(1);
@@ -78,6 +85,7 @@ pub(super) fn tick() {
 }
 
 #[cold]
+#[place(cold)]
 fn tick_now() {
     let walk = WALK.load(Ordering::Relaxed);
     if walk == 0 || !due(&NEXT[this_cpu_quick().0 as usize % TIMES], now()) {
@@ -92,8 +100,9 @@ fn tick_now() {
     });
 }
 
-/// The round of this CPU that is due.
+/// Runs the due round of this CPU.
 #[inline(never)]
+#[place(cold)]
 fn round_here(cache: &'static RawCache) {
     round(cache, this_cpu_quick(), now());
 }
@@ -103,7 +112,9 @@ pub(crate) fn set_walk(walk: Walk) {
     WALK.store(walk as usize, Ordering::Relaxed);
 }
 
-/// See [`crate::engine::reap`]: the rounds that are due. In use is a cache whose CPUs were there since the last look.
+/// See [`crate::engine::reap`]. Runs the rounds that are due. A cache is in use if its CPU locks
+/// were taken since the last call.
+#[place(cold)]
 pub(crate) fn reap(cache: &'static RawCache) -> bool {
     let entries = <SlabQueues as crate::engine::Strategy>::counts(cache).cpu_locks as u32;
     let used = cache.looked.swap(entries, Ordering::Relaxed) != entries;
@@ -119,7 +130,8 @@ pub(crate) fn reap(cache: &'static RawCache) -> bool {
     used
 }
 
-/// A round of every CPU, and of every node, for one cache, due or not.
+/// Runs a round of every CPU and node for one cache, due or not.
+#[place(cold)]
 pub(crate) fn round_now(cache: &'static RawCache) {
     for node in queues(cache).nodes {
         node.lists.lock().next_reap = 0;
@@ -129,7 +141,8 @@ pub(crate) fn round_now(cache: &'static RawCache) {
     }
 }
 
-/// One round of a CPU for one cache.
+/// Runs one round of a CPU for one cache.
+#[place(cold)]
 fn round(cache: &'static RawCache, cpu: CpuId, now: u32) {
     let id = usize::from(PERCPU.node_of(cpu).0);
     let nodes = queues(cache).nodes;
@@ -150,7 +163,9 @@ fn round(cache: &'static RawCache, cpu: CpuId, now: u32) {
     after.settle(&cache.slabs);
 }
 
-/// A fifth of the limit of an array that was not used since the last round, at most half of what is in it.
+/// Drains an array that was not used since the last round: a fifth of its limit, at most half of
+/// its objects.
+#[place(cold)]
 fn drain_unused(cache: &RawCache, lists: &mut Lists, array: &ArrayCache, after: &mut After) {
     if array.untouch() {
         return;
@@ -161,7 +176,8 @@ fn drain_unused(cache: &RawCache, lists: &mut Lists, array: &ArrayCache, after: 
     lists.reaped += count as u64;
 }
 
-/// One alien cache of a node, in turn.
+/// Drains one alien cache of a node, in turn.
+#[place(cold)]
 fn send_home(cache: &RawCache, id: usize, nodes: &[Node], after: &mut After) {
     let node = &nodes[id % nodes.len()];
     if node.aliens.is_empty() {
@@ -174,7 +190,8 @@ fn send_home(cache: &RawCache, id: usize, nodes: &[Node], after: &mut After) {
     node.aliens[home].lock().drain(&cache.slabs, &nodes[home].lists, after);
 }
 
-/// The shared array and the free slabs of a node.
+/// Reaps the shared array and the free slabs of a node.
+#[place(cold)]
 fn reap_node(cache: &RawCache, lists: &mut Lists, after: &mut After) {
     if let Some(shared) = lists.shared {
         drain_unused(cache, lists, shared, after);

@@ -1,4 +1,5 @@
-//! What SLAB keeps for a cache beside its slabs: tunables, nodes with their lists and alien caches.
+//! What SLAB keeps for a cache besides its slabs: tunables, and nodes with their lists and alien
+//! caches.
 #![allow(unsafe_code, reason = "fork handlers release locks without a guard")]
 
 use super::alien::{ALIEN_LIMIT, AlienCache};
@@ -17,11 +18,12 @@ use crate::slab::geometry::Geometry;
 
 /// Most objects in a CPU's array.
 pub(crate) const MAX_LIMIT: usize = 8192;
-/// Largest shared factor, and most objects in a shared array.
+/// Largest shared factor; the constant below is the most objects in a shared array.
 pub(crate) const MAX_SHARED: usize = 64;
 const MAX_SHARED_OBJECTS: usize = 1 << 16;
 
-/// The tunables of a cache of the engine `slab`; the columns `limit`, `batchcount` and `sharedfactor` of slabinfo.
+/// The tunables of a cache of the engine `slab`; the columns `limit`, `batchcount` and
+/// `sharedfactor` of slabinfo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueTunables {
     /// Objects in the array of one CPU: 1 to 8192.
@@ -32,6 +34,7 @@ pub struct QueueTunables {
     pub shared: usize,
 }
 
+#[place(cold)]
 impl QueueTunables {
     /// The kernel's defaults for objects of `stride` bytes on a machine with `cpus` CPUs.
     pub(super) const fn by_size(stride: usize, cpus: u32) -> QueueTunables {
@@ -50,7 +53,7 @@ impl QueueTunables {
         QueueTunables { limit, batchcount: limit.div_ceil(2), shared }
     }
 
-    /// The same with the options of the process, each cut to what the others leave it.
+    /// Applies the options of the process, each limited by the others.
     fn with(self, options: &QueueOptions) -> QueueTunables {
         let limit = options.limit.unwrap_or(self.limit);
         let by_limit = if options.limit.is_some() { limit.div_ceil(2) } else { self.batchcount };
@@ -73,24 +76,25 @@ impl QueueTunables {
     }
 }
 
-/// What the options of the process say of queues.
+/// The options of the process for queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueOptions {
     pub(crate) limit: Option<usize>,
     pub(crate) batchcount: Option<usize>,
     pub(crate) shared: Option<usize>,
-    /// Objects of other nodes go straight to their slabs.
+    /// Objects of other nodes are returned straight to their slabs.
     pub(crate) noaliencache: bool,
 }
 
-/// What a cache keeps for one node.
+/// The queues of one node.
 pub(crate) struct Node {
     pub(super) lists: SpinLock<Lists>,
-    /// An alien cache for each node, this one's without use; empty on machines with one node.
+    /// An alien cache for each node, of which this node's is unused; empty on machines with one
+    /// node.
     pub(super) aliens: &'static [SpinLock<AlienCache>],
 }
 
-/// What a cache keeps; in metadata memory, and used again by later caches in the same entry of the registry.
+/// The queues of a cache. In metadata memory; reused by later caches of the registry entry.
 pub(crate) struct Queues {
     limit: AtomicUsize,
     batchcount: AtomicUsize,
@@ -98,24 +102,26 @@ pub(crate) struct Queues {
     pub(super) nodes: &'static [Node],
 }
 
-/// What [`crate::engine::EngineState`] has of it.
+/// The part of [`crate::engine::EngineState`] for this engine.
 #[derive(Clone, Copy)]
 pub(crate) struct State {
-    /// Place in the per-CPU areas: its first word is the address of the CPU's array, 0 until it has one.
+    /// Place in the per-CPU areas. Its first word is the address of the CPU's array, 0 until it has
+    /// one.
     pub(super) place: u16,
-    /// The option of the process: no alien caches.
+    /// The option `noaliencache` of the process.
     pub(super) noaliencache: bool,
-    /// One, or none before a cache of this engine was here.
+    /// One element, or none before the first cache of this engine in this registry entry.
     pub(super) queues: &'static [Queues],
 }
 
-/// CPUs of a node.
+/// Returns the number of CPUs of a node.
 fn cpus_of(node: usize) -> usize {
     all_cpus().filter(|&cpu| usize::from(PERCPU.node_of(cpu).0) == node).count()
 }
 
+#[place(cold)]
 impl Queues {
-    /// Queues for each node, in metadata memory.
+    /// Makes queues for each node, in metadata memory.
     fn make() -> Option<&'static [Queues]> {
         let nodes = ZONE.nodes();
         let zero = || AtomicUsize::new(0);
@@ -140,25 +146,25 @@ impl Queues {
         self.shared.store(tunables.shared, Ordering::Relaxed);
     }
 
-    /// The entry of a node.
+    /// Returns the entry of a node.
     #[inline]
     pub(super) fn node(&self, id: NodeId) -> &'static Node {
         &self.nodes[usize::from(id.0) % self.nodes.len()]
     }
 
-    /// Gives a node what follows from the tunables, but for the shared array.
+    /// Derives a node's limits from the tunables, except for the shared array.
     pub(super) fn tune_node(&self, id: usize, geometry: &Geometry) {
         let tunables = self.tunables();
         let node = &self.nodes[id];
         for alien in node.aliens {
-            // Lowered below what is in it, it is full and drains at the next free.
+            // An alien cache above a lowered limit counts as full, and is drained at the next free.
             alien.lock().limit = if tunables.limit > 1 { ALIEN_LIMIT } else { 1 };
         }
         node.lists.lock().free_limit = (1 + cpus_of(id)) * tunables.batchcount + usize::from(geometry.max_objects);
     }
 }
 
-/// A shared array of the size that the tunables ask for; `Some(None)` where they ask for none.
+/// Makes a shared array of the size set by the tunables; `Some(None)` if they set none.
 pub(super) fn new_shared(tunables: &QueueTunables) -> Option<Option<&'static ArrayCache>> {
     match tunables.shared * tunables.batchcount {
         0 => Some(None),
@@ -166,10 +172,11 @@ pub(super) fn new_shared(tunables: &QueueTunables) -> Option<Option<&'static Arr
     }
 }
 
+#[place(cold)]
 impl State {
     pub(crate) const NONE: State = State { place: 0, noaliencache: false, queues: &[] };
 
-    /// See [`crate::engine::EngineState::open`].
+    /// See [`crate::engine::Strategy::open`].
     #[inline(never)]
     pub(crate) fn open(&mut self, geometry: &Geometry, options: &QueueOptions) -> Result<(), CreateError> {
         lock::want();
@@ -179,7 +186,8 @@ impl State {
         }
         self.place = PERCPU.claim_slot().ok_or(CreateError::TooManyCaches)?;
         for cpu in all_cpus() {
-            // SAFETY: the place was just claimed, so nobody else knows it; it lies in the committed areas.
+            // SAFETY: the place was just claimed, so only this thread uses it; it lies in the
+            // committed areas.
             unsafe { PERCPU.slot(cpu, self.place).cast::<[usize; 2]>().write_volatile([0; 2]) };
         }
         let queues = &self.queues[0];
@@ -191,7 +199,7 @@ impl State {
                 *alien.lock() = AlienCache::NEW;
                 alien.reset_taken();
             }
-            // A shared array is worth having, but not worth failing for.
+            // The cache works without a shared array, so a failure is no error.
             node.lists.lock().shared = new_shared(&tunables).flatten();
             queues.tune_node(id, geometry);
             node.lists.reset_taken();
@@ -199,7 +207,7 @@ impl State {
         Ok(())
     }
 
-    /// Visits all locks in it, for a fork.
+    /// Visits all locks, for fork.
     pub(crate) fn for_each_lock(&self, visit: Visit<'_>) {
         let nodes = || self.queues.iter().flat_map(|queues| queues.nodes);
         nodes().flat_map(|node| node.aliens).for_each(|alien| visit(alien.word()));

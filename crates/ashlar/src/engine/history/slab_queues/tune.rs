@@ -1,4 +1,5 @@
-//! Arrays are given, resized and taken back: when a CPU first needs one, when a tunable changes, when the cache ends.
+//! Makes, resizes and retires arrays: when a CPU first needs one, when a tunable changes, when the
+//! cache ends.
 
 use super::array::ArrayCache;
 use super::here::Here;
@@ -10,6 +11,7 @@ use crate::engine::RawCache;
 use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
 use crate::percpu::drain;
+use ashlar_macros::place;
 
 /// The queues of a cache of this engine.
 #[inline]
@@ -17,7 +19,8 @@ pub(super) fn queues(cache: &RawCache) -> &'static Queues {
     &cache.state.slab.queues[0]
 }
 
-/// See [`crate::engine::close`]: no slab and no object is left.
+/// See [`crate::engine::close`]. No slab and no object is left.
+#[place(cold)]
 pub(crate) fn close(cache: &'static RawCache) {
     for cpu in all_cpus() {
         let here = Here::of(cpu);
@@ -34,7 +37,8 @@ pub(crate) fn close(cache: &'static RawCache) {
     PERCPU.release_slot(cache.state.slab.place);
 }
 
-/// Makes an array for a CPU that has none; `None` when memory ends.
+/// Returns this CPU's array; makes one if there is none yet. `None` when out of memory.
+#[place(cold)]
 pub(super) fn give_array(cache: &'static RawCache, here: &Here) -> Option<&'static ArrayCache> {
     if let Some(array) = here.array(cache) {
         return Some(array);
@@ -45,12 +49,13 @@ pub(super) fn give_array(cache: &'static RawCache, here: &Here) -> Option<&'stat
     Some(array)
 }
 
-/// Sets the tunables of a cache. Objects that do not fit any more go back to their slabs.
+/// Sets the tunables of a cache. Objects beyond the new limits are returned to their slabs.
+#[place(cold)]
 pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result<(), TuneError> {
     tunables.check()?;
     let _one_at_a_time = drain::one_at_a_time();
     let queues = queues(cache);
-    // Memory first, so that nothing has changed when there is none.
+    // Allocate first, so that a failure changes nothing.
     let mut shared = [None; crate::base::units::MAX_NODES];
     let mut had = true;
     for place in &mut shared[..queues.nodes.len()] {
@@ -79,7 +84,9 @@ pub(crate) fn tune(cache: &'static RawCache, tunables: &QueueTunables) -> Result
     Ok(())
 }
 
-/// Gives a CPU's array its new limit, or the CPU a larger array. One that cannot grow keeps what it can hold.
+/// Sets the limit of a CPU's array, or replaces it by a larger one. An array that cannot be
+/// replaced keeps its capacity as limit.
+#[place(cold)]
 fn tune_cpu(cache: &'static RawCache, here: &Here, tunables: &QueueTunables, after: &mut After) {
     let Some(array) = here.array(cache) else { return };
     let node = queues(cache).node(PERCPU.node_of(here.cpu()));

@@ -1,12 +1,15 @@
-//! The blocks of one page: address-ordered first fit, with coalescing.
+//! The free blocks of one page: first fit by address, with coalescing.
 //!
-//! A page is 2048 units of 2 bytes. Its free blocks form a list in order of address, each in its own first bytes: a block of two
-//! units or more holds its length and the unit at which the next block starts; a block of one unit holds the
-//! negative of the latter. The last block's successor is 2048, the end of the page. Two free blocks never touch. So a block costs
-//! nothing while it is allocated, and nothing in a page says where its objects start.
+//! A page is 2048 units of 2 bytes. Its free blocks form a list in address order, each stored in
+//! its own first bytes. A block of two units or more holds its length and the unit of the next
+//! block; a block of one unit holds the negative of the latter. The successor of the last block is
+//! 2048, the end of the page. Two free blocks never touch. So an allocated object has no overhead,
+//! and the page does not record where objects start.
 //!
-//! Everything that is read is checked: a block that was written to after it was freed is seen when its length
-//! and successor make no sense, and nothing is followed out of the page.
+//! Every word read is checked. A write to a free block shows when its length and successor are
+//! impossible, and no link is followed out of the page.
+//!
+//! The caller holds slob_lock, or owns the page.
 #![allow(unsafe_code, reason = "reads and writes free blocks")]
 
 use crate::base::units::PAGE_SIZE;
@@ -16,19 +19,20 @@ pub(crate) const UNIT: usize = 2;
 /// Units of a page; also the successor of the last free block.
 pub(crate) const UNITS: u16 = (PAGE_SIZE / UNIT) as u16;
 
-/// Units that `bytes` need.
+/// Returns the units that `bytes` need.
 pub(crate) const fn units_for(bytes: usize) -> u16 {
     bytes.div_ceil(UNIT) as u16
 }
 
-/// The free space of a page: how many units, and where the first block starts.
+/// The free space of a page: its units, and the first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) units: u16,
     pub(crate) first: u16,
 }
 
-/// What an allocation wants: so many units, of which the one `offset` units behind the start is aligned.
+/// The request of an allocation: units, of which the one `offset` units behind the start is
+/// aligned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) units: u16,
@@ -37,10 +41,10 @@ pub(crate) struct Want {
     pub(crate) offset: u16,
 }
 
-/// Why a free block cannot be followed, or a free not be done.
+/// Why a free block cannot be followed, or units not be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bad {
-    /// The free block at this address was written to.
+    /// The free block at this address was overwritten.
     Corrupt(usize),
     /// Some of the units are free already.
     Overlap,
@@ -67,14 +71,15 @@ fn place(base: usize, unit: u16) -> *mut i16 {
 ///
 /// # Safety
 /// `base` is a page whose free blocks the caller may read.
+#[place(cold)]
 unsafe fn read(base: usize, at: u16) -> Result<Block, Bad> {
     let corrupt = Bad::Corrupt(base + usize::from(at) * UNIT);
-    // SAFETY: inside the page, by the caller's promise readable.
+    // SAFETY: inside the page, which the caller may read.
     let first = unsafe { place(base, at).read() };
     let (units, next) = if first < 0 {
         (1, first.unsigned_abs())
     } else if first > 1 && at + 1 < UNITS {
-        // SAFETY: as above: `at + 1` is inside the page.
+        // SAFETY: `at + 1` is inside the page, which the caller may read.
         (first as u16, unsafe { place(base, at + 1).read() } as u16)
     } else {
         return Err(corrupt);
@@ -87,9 +92,10 @@ unsafe fn read(base: usize, at: u16) -> Result<Block, Bad> {
 /// Writes a free block.
 ///
 /// # Safety
-/// The units of the block are free and the caller's to write, and it ends inside the page.
+/// The units of the block are free, the caller owns them, and the block ends inside the page.
+#[place(cold)]
 unsafe fn write(base: usize, block: Block) {
-    // SAFETY: inside the block, by the caller's promise.
+    // SAFETY: inside the block, which the caller owns.
     unsafe {
         if block.units == 1 {
             place(base, block.at).write(-(block.next as i16));
@@ -100,12 +106,12 @@ unsafe fn write(base: usize, block: Block) {
     }
 }
 
-/// Makes all of a page one free block.
+/// Makes the whole page one free block.
 ///
 /// # Safety
-/// The page at `base` is the caller's to write.
+/// The caller owns the page at `base`.
 pub(crate) unsafe fn fresh(base: usize) -> Space {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller owns the page.
     unsafe { write(base, Block { at: 0, units: UNITS, next: UNITS }) };
     Space { units: UNITS, first: 0 }
 }
@@ -113,7 +119,7 @@ pub(crate) unsafe fn fresh(base: usize) -> Space {
 /// Makes `next` the successor of `previous`, or the first block where there is none.
 ///
 /// # Safety
-/// As for [`write`].
+/// As for [`write()`].
 unsafe fn link(base: usize, space: &mut Space, previous: Option<Block>, next: u16) {
     match previous {
         // SAFETY: a free block of this page.
@@ -122,24 +128,25 @@ unsafe fn link(base: usize, space: &mut Space, previous: Option<Block>, next: u1
     }
 }
 
-/// Takes units out of the first block in which they fit: the unit they start at, or `None` when there is no such block. Adds to `looked`
-/// how many free blocks it looked at.
+/// Takes units out of the first block in which they fit. Returns their first unit, or `None` if no
+/// block has room. Adds the number of blocks visited to `looked`.
 ///
 /// # Safety
-/// `space` is that of the page at `base`, and the caller is alone with its free blocks.
+/// `space` is that of the page at `base`, and only the caller accesses its free blocks.
+#[place(cold)]
 pub(crate) unsafe fn alloc(base: usize, space: &mut Space, want: Want, looked: &mut u64) -> Result<Option<u16>, Bad> {
     let mut previous: Option<Block> = None;
     let mut at = space.first;
     while at < UNITS {
         *looked += 1;
-        // SAFETY: by the caller's promise; `at` is inside the page.
+        // SAFETY: only the caller accesses the free blocks, and `at` is inside the page.
         let block = unsafe { read(base, at)? };
         let start = ((at + want.offset + want.align - 1) & !(want.align - 1)) - want.offset;
         if start + want.units <= block.end() {
-            // What lies before the aligned start stays a block, and so does what lies behind the end.
+            // The parts before the aligned start and behind the end stay free blocks.
             let end = start + want.units;
             let mut next = block.next;
-            // SAFETY: both parts are of the free block, and the blocks that are linked are free.
+            // SAFETY: both parts lie in the free block, and linked blocks are free.
             unsafe {
                 if end < block.end() {
                     write(base, Block { at: end, units: block.end() - end, next });
@@ -160,16 +167,19 @@ pub(crate) unsafe fn alloc(base: usize, space: &mut Space, want: Want, looked: &
     Ok(None)
 }
 
-/// The free blocks before and behind `start`. Adds to `looked` how many it went by.
+/// Returns the free block before `start` and the unit of the one behind. Adds the number of blocks
+/// visited to `looked`.
 ///
 /// # Safety
 /// As for [`alloc`].
+#[place(cold)]
 unsafe fn around(base: usize, space: &Space, start: u16, looked: &mut u64) -> Result<(Option<Block>, u16), Bad> {
     let mut previous = None;
     let mut at = space.first;
     while at < start {
         *looked += 1;
-        // SAFETY: by the caller's promise; `at` is below `start`, which is inside the page.
+        // SAFETY: only the caller accesses the free blocks; `at` is below `start`, which is inside
+        // the page.
         let block = unsafe { read(base, at)? };
         previous = Some(block);
         at = block.next;
@@ -182,21 +192,24 @@ unsafe fn around(base: usize, space: &Space, start: u16, looked: &mut u64) -> Re
 /// # Safety
 /// As for [`alloc`].
 pub(crate) unsafe fn is_free(base: usize, space: &Space, start: u16, units: u16) -> Result<bool, Bad> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: passed on from the caller.
     let (previous, next) = unsafe { around(base, space, start, &mut 0)? };
     Ok(previous.is_some_and(|block| block.end() > start) || next < start + units)
 }
 
-/// Gives units back: they become a block, one with the free blocks that they touch. Adds to `looked` how many free blocks it went by.
+/// Frees units and merges them with the free blocks that they touch. Adds the number of blocks
+/// visited to `looked`.
 ///
 /// # Safety
-/// As for [`alloc`]; the units `start..start + units` are inside the page, and those that are not free are the caller's.
+/// As for [`alloc`]. The units `start..start + units` are inside the page, and the caller owns
+/// those that are not free.
+#[place(cold)]
 pub(crate) unsafe fn free(base: usize, space: &mut Space, start: u16, units: u16, looked: &mut u64) -> Result<(), Bad> {
     if space.units == 0 {
-        // The only block. A full page has no first one.
+        // A full page has no first block.
         space.first = UNITS;
     }
-    // SAFETY: by the caller's promise.
+    // SAFETY: passed on from the caller.
     let (previous, next) = unsafe { around(base, space, start, looked)? };
     if previous.is_some_and(|block| block.end() > start) || next < start + units {
         return Err(Bad::Overlap);
@@ -207,7 +220,7 @@ pub(crate) unsafe fn free(base: usize, space: &mut Space, start: u16, units: u16
         let after = unsafe { read(base, next)? };
         block = Block { units: units + after.units, next: after.next, ..block };
     }
-    // SAFETY: all units of the block are free now, and the block before it was before.
+    // SAFETY: all units of the block are free now, and the block before it was free before.
     unsafe {
         match previous {
             Some(before) if before.end() == start => {
@@ -234,7 +247,8 @@ mod tests {
     #[repr(align(4096))]
     struct Page([u8; PAGE_SIZE]);
 
-    /// Units that are free, by a walk over the blocks; checks their order and that no two touch.
+    /// Returns the units that are free, by a walk over the blocks. Checks that blocks are in order
+    /// and do not touch.
     fn walk(base: usize, space: Space) -> Vec<bool> {
         let mut free = vec![false; usize::from(UNITS)];
         let (mut at, mut end) = (space.first, None);
@@ -252,7 +266,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 300 }))]
-        /// Against a map of units: first fit by address, no overlap, everything coalesced, whole again at the end.
+        /// Compares with a map of units: first fit by address, no overlap, everything coalesced,
+        /// whole again at the end.
         #[test]
         fn blocks_are_as_the_map_of_units_says(
             steps in prop::collection::vec((0u16..400, 0u32..6, 0u16..5, any::<prop::sample::Index>()), 1..120)
@@ -300,7 +315,8 @@ mod tests {
             prop_assert!(walk(base, space).iter().all(|&free| free));
         }
 
-        /// Whatever a program writes into free blocks: nothing is followed out of the page, and nothing loops for ever.
+        /// Arbitrary words in free blocks: no link is followed out of the page, and no walk loops
+        /// for ever.
         #[test]
         fn rubbish_is_refused_or_harmless(words in prop::collection::vec(any::<i16>(), 16), start in 0u16..UNITS - 8) {
             let mut page = Box::new(Page([0; PAGE_SIZE]));

@@ -1,29 +1,35 @@
-//! SLOB, the kernel's allocator for small memory until 6.3: objects of all sizes side by side in single pages.
+//! SLOB, the kernel's allocator for small memory until 6.3: objects of all sizes share single
+//! pages.
 //!
 //! ```text
 //!  page:  free blocks in order of address   first fit, coalesced: see `blocks`
 //!  list:  pages with free space             three, by the size asked for; next fit
-//!  zone:  pages                             a page whose last object goes is given back at once
+//!  zone:  pages                             an empty page is given back at once
 //! ```
 //!
-//! One lock, slob_lock, covers all of it, for all caches and nodes. An allocation looks through the list of its size for a page with
-//! enough free units, and in it for the first block that fits; where it found one is where the next search
-//! begins. A size below 256 bytes is small, below 1024 medium, everything else large; a page stays on the list that
-//! it came to until it is full, and then goes to the list of the size that is freed to it first. Objects of a page and more are
-//! runs of pages, each a slab of one object.
+//! One lock, slob_lock, covers all pages of all caches and nodes. An allocation searches the list
+//! of its size for a page with enough free units, and that page for the first block that fits. The
+//! next search starts at the page where the last one succeeded. Sizes below 256 bytes are small,
+//! below 1024 medium, all others large. A page stays on its list until it is full; the size of the
+//! first free to it then chooses the list. Objects of a page and more are runs of pages, each a
+//! slab of one object.
 //!
-//! Objects of caches have nothing around them: the cache knows their size. Those of kmalloc have 8 bytes before them
-//! with the size that was asked for, which is therefore what they take, not that of a class. The constructor is called for
-//! each allocation: a free object is overwritten from its start. Source: the kernel's mm/slob.c, as a description.
+//! Objects of most caches have no header, because the cache knows their size. Objects freed by
+//! address alone have a header of 8 bytes with the size asked for. They take that size, not that of
+//! a size class. The constructor runs at each allocation, because a free object is overwritten from
+//! its start. Source: the kernel's mm/slob.c, as a description.
 //!
-//! ## What it sees of misuse
-//! Units that are free already are seen when they are freed again; a free block that was written to, when a search comes by
-//! it; a size in front of a kmalloc object that does not decode, when that is freed. What no page says is which
-//! cache an object belongs to, and where objects start.
+//! ## Detected misuse
+//! * A double free, if the units are still free.
+//! * A write to a free block, when a search or a free visits the block.
+//! * A header that does not decode, when its object is freed.
 //!
-//! ## Lock order
-//! slob_lock has the place of list_lock; the zone lock is not taken under it. A page without free space is on no list, and a
-//! page is known to the lists, or to the one thread that just got it, or is about to give it back.
+//! A page records neither which cache an object belongs to nor where objects start.
+//!
+//! ## Locks
+//! slob_lock has the place of list_lock in the lock order; the zone lock is not taken under it. A
+//! page without free space is on no list. A page that is neither full nor listed belongs to the one
+//! thread that has just allocated it or is about to give it back.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
 mod blocks;
@@ -41,18 +47,21 @@ use crate::slab::freelist::key;
 use crate::slab::geometry::Geometry;
 use crate::slab::partial::Partial;
 use crate::slab::state::SlabState;
+use ashlar_macros::place;
 use blocks::{Bad, Space, UNIT, UNITS, Want, units_for};
 
-/// Bytes in front of an object of kmalloc: its smallest alignment, and its size.
+/// Bytes of the header in front of an object freed by address alone; also its smallest alignment.
 pub(crate) const HEADER: usize = 8;
-/// The largest object of kmalloc that is no run of pages: with its header less than a page (the kernel's rule).
+/// Largest object with a header that is not a run of pages: less than a page together with its
+/// header (the kernel's rule).
 pub(crate) const MAX_WITH_HEADER: usize = PAGE_SIZE - HEADER - 1;
 /// Sizes below are small (the kernel's `SLOB_BREAK1`).
 const SMALL: usize = 256;
 /// Sizes below are medium (the kernel's `SLOB_BREAK2`).
 const MEDIUM: usize = 1024;
 
-/// The list of a size.
+/// Returns the list of a size.
+#[place(cold)]
 const fn list_of(bytes: usize) -> usize {
     if bytes < SMALL {
         0
@@ -63,13 +72,14 @@ const fn list_of(bytes: usize) -> usize {
     }
 }
 
-/// The lists of pages with free space; the head of each page says which it is on.
+/// The lists of pages with free space. The head of each page records its list.
 struct Lists([Partial; 3]);
 
 /// slob_lock.
 static SLOB: SpinLock<Lists> = SpinLock::new(Lists([Partial::EMPTY; 3]));
 
-/// Takes slob_lock; and what a call that had to wait for it counts.
+/// Takes slob_lock. Also returns the search figures of this call, with one wait if the lock was
+/// taken.
 fn lock() -> (Guard<'static, Lists>, Search) {
     match SLOB.try_lock() {
         Some(lists) => (lists, Search::default()),
@@ -77,7 +87,7 @@ fn lock() -> (Guard<'static, Lists>, Search) {
     }
 }
 
-/// Set in the state word of a page that is not used any more since one of its blocks was written to.
+/// Set in the state word of a page that was retired because one of its free blocks was overwritten.
 const CORRUPT: u64 = 1 << 32;
 
 fn space_of(page: PageIndex) -> Space {
@@ -89,7 +99,7 @@ fn set_space(page: PageIndex, space: Space) {
     MEMMAP.head(page).state.store(u64::from(space.units) | u64::from(space.first) << 16, Ordering::Relaxed);
 }
 
-/// What a cache's objects, or one object of kmalloc, take: bytes, alignment, and bytes in front.
+/// What one object takes: bytes, alignment, and bytes of header.
 #[derive(Clone, Copy)]
 struct Shape {
     bytes: usize,
@@ -98,7 +108,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Of the objects of `cache`.
+    /// The shape of the objects of `cache`.
     fn of(cache: &RawCache) -> Shape {
         if cache.policy.by_address {
             return Shape::with_header(cache.slabs.geometry.object_size.min(MAX_WITH_HEADER));
@@ -106,7 +116,7 @@ impl Shape {
         Shape { bytes: cache.slabs.geometry.object_size, align: cache.slabs.geometry.align, header: 0 }
     }
 
-    /// Of an object of kmalloc: powers of two are aligned to their size.
+    /// The shape of an object freed by address alone. Powers of two are aligned to their size.
     fn with_header(size: usize) -> Shape {
         let align = if size.is_power_of_two() { size.max(HEADER) } else { HEADER };
         Shape { bytes: size, align, header: HEADER }
@@ -120,15 +130,17 @@ impl Shape {
         }
     }
 
-    /// True for objects that are runs of pages.
+    /// True if the object is a run of pages.
     fn is_run(self) -> bool {
         self.header == 0 && self.bytes >= PAGE_SIZE
     }
 }
 
+#[place(cold)]
 impl Lists {
-    /// The address of so many units of a listed page, of `node` if one is given; `None` when no page has them. Pages with a
-    /// corrupt block leave the list; `report` learns of them. Adds to `search` what it looked at.
+    /// Takes units for an object from a listed page, of `node` if one is given. Returns their
+    /// address; `None` if no page has them. A page with a corrupt block is taken off the list and
+    /// passed to `report`. Adds its search length to `search`.
     fn find(
         &mut self,
         shape: Shape,
@@ -147,7 +159,8 @@ impl Lists {
             if space.units >= want.units && node.is_none_or(|node| head.node() == node.0) {
                 search.walked += 1;
                 let base = MEMMAP.address_of(page);
-                // SAFETY: the page is on a list and we hold slob_lock: its free blocks are ours.
+                // SAFETY: the page is listed and slob_lock is held, so this thread owns its free
+                // blocks.
                 match unsafe { blocks::alloc(base, &mut space, want, &mut search.blocks) } {
                     Ok(Some(start)) => {
                         set_space(page, space);
@@ -172,7 +185,7 @@ impl Lists {
         None
     }
 
-    /// Puts a page in front of the list of a size.
+    /// Puts a page at the front of the list of a size.
     fn enlist(&mut self, page: PageIndex, bytes: usize) {
         let list = list_of(bytes);
         MEMMAP.head(page).init(0, list as u16, 0, ZONE.node_of(page).0);
@@ -180,12 +193,12 @@ impl Lists {
     }
 }
 
-/// A page of `node`, or else of another.
+/// Allocates a page of node `home`, or else of another node.
 fn new_page(home: NodeId) -> Option<(PageRun, NodeId)> {
     any_node(home, |node| ZONE.alloc(node, 1, RunAlign::Aligned))
 }
 
-/// What `take` gets from `home`, or else from the other nodes in turn.
+/// Calls `take` for `home`, then for the other nodes in turn, until it succeeds.
 fn any_node<T>(home: NodeId, take: impl Fn(NodeId) -> Option<T>) -> Option<(T, NodeId)> {
     let nodes = ZONE.nodes() as u8;
     (0..nodes).find_map(|i| {
@@ -194,7 +207,8 @@ fn any_node<T>(home: NodeId, take: impl Fn(NodeId) -> Option<T>) -> Option<(T, N
     })
 }
 
-/// Units for an object; the address of the first.
+/// Takes the units of an object and returns the address of the first.
+#[place(cold)]
 fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
     let mut corrupt = 0;
     let found = {
@@ -219,9 +233,9 @@ fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
         return alloc_units(cache, shape, None);
     };
     let base = MEMMAP.address_of(run.first);
-    // SAFETY: the zone just gave the page to us.
+    // SAFETY: the zone has just given the page to this thread.
     let mut space = unsafe { blocks::fresh(base) };
-    // SAFETY: nobody else knows the page.
+    // SAFETY: the page is not published yet, so no other thread accesses it.
     let start = unsafe { blocks::alloc(base, &mut space, shape.want(), &mut 0) }.ok().flatten()?;
     MEMMAP.set_class(run.first, 1, ClassWord::new(PageKind::Slob, 0, 0), |_| ClassWord::FREE);
     set_space(run.first, space);
@@ -234,7 +248,9 @@ fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
     Some(base + usize::from(start) * UNIT)
 }
 
-/// A run of pages for one object: a slab of its own, so that whoever is given the address finds the cache.
+/// Allocates a run of pages for one object. It is a slab of its own, so that a free by address
+/// finds the cache.
+#[place(cold)]
 fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
     let order = Order::for_bytes(shape.bytes);
     let home = wish.unwrap_or_else(|| PERCPU.node_of(percpu::this_cpu()));
@@ -248,23 +264,35 @@ fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Op
     Some(MEMMAP.address_of(run.first))
 }
 
+/// Not part of the closure that calls it, because closures are not placed.
+#[inline(never)]
+#[place(cold)]
+fn alloc_run_or_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
+    if shape.is_run() { alloc_run(cache, shape, wish) } else { alloc_units(cache, shape, wish) }
+}
+
+#[place(cold)]
 fn alloc_shape(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> *mut u8 {
     percpu::adopt_thread();
-    let take = || if shape.is_run() { alloc_run(cache, shape, wish) } else { alloc_units(cache, shape, wish) };
-    // Stores of caches of other engines may hold the last memory there is.
+    let take = || alloc_run_or_units(cache, shape, wish);
+    // Caches of other engines may hold the last free memory.
     let Some(start) = take().or_else(|| ZONE.take_after_all(take)) else {
         return core::ptr::null_mut();
     };
     if shape.header > 0 {
-        // SAFETY: the first bytes of what was just allocated, aligned to the header's size.
+        // SAFETY: the first bytes of the new object, aligned to the header's size.
         unsafe { write_header(start, shape.bytes) };
     }
     cache.slabs.carve(start + shape.header) as *mut u8
 }
 
-/// Where the header's halves are: what it is checked by first, since a free block overwrites that, then the size.
+/// Writes the header: the check word first, because a free block overwrites that half, then the
+/// size.
+///
+/// # Safety
+/// `at` is aligned to 8 bytes, which the caller owns.
 unsafe fn write_header(at: usize, size: usize) {
-    // SAFETY: 8 bytes, by the caller's promise.
+    // SAFETY: the caller owns these 8 bytes.
     unsafe { (at as *mut [u32; 2]).write([check_of(at, size), size as u32]) };
 }
 
@@ -273,24 +301,26 @@ fn check_of(at: usize, size: usize) -> u32 {
     (mixed >> 32) as u32
 }
 
-/// What kmalloc's object at an address in a page of this engine turns out to be.
+/// The state of an object freed by address alone, at an address in a page of this engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectState {
-    /// Live, of so many bytes.
+    /// Live, with its size in bytes.
     Live(usize),
-    /// Free already; it had so many bytes.
+    /// Free already, with its former size in bytes.
     Free(usize),
-    /// None starts there.
+    /// No object starts there.
     None,
 }
 
-/// Looks at the header in front of an address in a page of this engine.
+/// Reads the header in front of an address in a page of this engine.
+#[place(cold)]
 pub(crate) fn object_state(address: usize) -> ObjectState {
     let at = address.wrapping_sub(HEADER);
     if !address.is_multiple_of(HEADER) || address & (PAGE_SIZE - 1) < HEADER {
         return ObjectState::None;
     }
-    // SAFETY: 8 bytes of the same page, aligned. They may be anything; only a size that the check confirms is believed.
+    // SAFETY: 8 aligned bytes of the same page. They may hold anything; the size counts only if the
+    // check word confirms it.
     let [check, size] = unsafe { (at as *const [u32; 2]).read() };
     let size = size as usize;
     let inside = (1..=MAX_WITH_HEADER).contains(&size) && (at & (PAGE_SIZE - 1)) + HEADER + size <= PAGE_SIZE;
@@ -310,7 +340,7 @@ pub(crate) fn object_state(address: usize) -> ObjectState {
     }
 }
 
-/// Bytes that kmalloc sets aside for a size.
+/// Returns the bytes set aside for a size.
 pub(crate) const fn roundup(size: usize) -> usize {
     size.next_multiple_of(UNIT)
 }
@@ -332,6 +362,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 }
 
 /// See [`crate::engine::free`].
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     let Some(page) = MEMMAP.page_of(object) else { return report::not_of_cache(cache.name(), object) };
     match MEMMAP.class_of(page).kind() {
@@ -342,7 +373,8 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if cache.policy.by_address {
         return match object_state(object) {
             ObjectState::Live(size) => {
-                // SAFETY: the header of the object, which the caller gives up. Nobody may take it for a live one again.
+                // SAFETY: the header of the object that the caller frees. The changed check word
+                // keeps it from being taken for a live object again.
                 unsafe { ((object - HEADER) as *mut u32).write(!check_of(object - HEADER, size)) };
                 free_units(cache, page, object, object - HEADER, HEADER + size);
             }
@@ -358,19 +390,22 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     free_units(cache, page, object, object, bytes);
 }
 
-/// Gives `bytes` from `start` on back to their page, and that to the zone when nothing of it is left.
+/// Frees `bytes` from `start` on to their page. Gives the page back to the zone if it is empty
+/// then.
+#[place(cold)]
 fn free_units(cache: &'static RawCache, page: PageIndex, object: usize, start: usize, bytes: usize) {
     let head = MEMMAP.head(page);
     let first = ((start & (PAGE_SIZE - 1)) / UNIT) as u16;
     let (mut lists, mut search) = lock();
     if head.state.load(Ordering::Relaxed) & CORRUPT != 0 {
-        // What is left of the page is in use until its last object goes, and then is nobody's.
+        // The rest of a corrupt page stays allocated and is never used again.
         cache.state.tallies[0].count_free();
         return;
     }
     let mut space = space_of(page);
     let was_full = space.units == 0;
-    // SAFETY: slob_lock is held; the units are inside the page, and the caller's unless they are free already.
+    // SAFETY: slob_lock is held. The units are inside the page, and the caller's unless they are
+    // free already.
     let freed =
         unsafe { blocks::free(MEMMAP.address_of(page), &mut space, first, units_for(bytes), &mut search.free_blocks) };
     cache.state.tallies[0].count_search(&search);
@@ -415,7 +450,7 @@ fn give_back(page: PageIndex, pages: usize) {
     crate::base::background::settle();
 }
 
-/// Visits slob_lock, for a fork.
+/// Visits slob_lock, for fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     visit(SLOB.word());
 }
@@ -424,6 +459,7 @@ pub(crate) fn for_each_lock(visit: Visit<'_>) {
 #[derive(Clone, Copy)]
 pub(crate) struct Slob;
 
+#[place(cold)]
 impl Strategy for Slob {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -439,23 +475,23 @@ impl Strategy for Slob {
         alloc_on(cache, node)
     }
 
-    /// free pages went back at once. What remains is what live objects lie in.
+    /// Free pages were given back at once. What remains is the pages of live objects.
     fn trim(cache: &'static RawCache) -> usize {
         tally::live(cache.state.tallies)
     }
 
-    /// no page is of one cache, so there are objects and their bytes, and no slabs.
+    /// No page belongs to one cache, so this returns objects and their bytes but no slabs.
     fn usage(cache: &'static RawCache) -> Usage {
         let live = tally::live(cache.state.tallies);
         Usage { objects: live, live, bytes: live * cache.slabs.geometry.object_size, ..Usage::default() }
     }
 
-    /// slob_lock counts as a list_lock. How far searches went is counted beside it.
+    /// slob_lock counts as a list_lock. The search lengths are included.
     fn counts(cache: &'static RawCache) -> Counts {
         tally::counts(cache.state.tallies)
     }
 
-    /// here that is slob_lock.
+    /// Here that is slob_lock.
     fn list_lock_held(_cache: &'static RawCache) -> bool {
         SLOB.is_held()
     }
@@ -468,7 +504,7 @@ impl Strategy for Slob {
         tally::open(&mut state.tallies).ok_or(CreateError::OutOfMemory)
     }
 
-    // It knows no caches: all objects are side by side.
+    // The engine does not separate caches: all objects share pages.
     fn share_pages(_one: &RawCache, _other: &RawCache) -> bool {
         true
     }

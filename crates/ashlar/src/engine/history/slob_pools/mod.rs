@@ -1,24 +1,29 @@
-//! The segregated successors of SLOB: `slob-seg` and `slob-cache`. Constant time, bounded memory, small code.
+//! The segregated successors of SLOB: `slob-seg` and `slob-cache`. Constant time, bounded memory,
+//! small code.
 //!
 //! ```text
 //!  pool, node:  pages with free objects    one list, one lock
-//!  page:        free objects of one size   a linked list, and objects that were never used
-//!  zone:        pages                      when the list is empty; back when a page is, but for one
+//!  page:        free objects of one size   a freelist, and uncarved objects
+//!  zone:        pages                      taken if the list is empty; empty pages but one go back
 //! ```
 //!
-//! All objects of a page have one size, so any free one will do: an allocation takes the first object of the first page of the
-//! list, a free puts its object in front of its page's. Neither contains a loop over anything that grows. Which pages serve a
-//! cache is its *pool* ([`pools`]): in `slob-seg` there is one for each power of two, for all caches of that size;
-//! in `slob-cache` each cache has its own, and caches with objects alike share one, by the kernel's rules of merging.
-//! Source: the two mails of 2021 that proposed them. kmalloc's caches and malloc's have pools of their own, so that `kfree`, which
-//! is told no cache, charges the right one.
+//! All objects of a page have one size, so any free one will do. An allocation takes the first
+//! object of the first listed page; a free pushes onto the page's freelist. Neither loops over
+//! anything that grows.
 //!
-//! The page is a slab like the default's: state word, links, partial list, head. Its owner is the pool. All changes happen under the
-//! list_lock of the pool's node. The constructor is called for each allocation, as in SLOB.
+//! The *pool* of a cache ([`pools`]) is the set of pages that serve it. In `slob-seg` there is one
+//! pool for each power of two, shared by all caches of that size. In `slob-cache` each cache has
+//! its own, and caches with objects alike share one by the kernel's merge rules. Source: the two
+//! mails of 2021 that proposed them. Caches whose objects are freed by address alone have pools of
+//! their own, because such a free must find the cache to charge.
+//!
+//! A page is a slab as in the default engine: state word, links, partial list, head. Its owner is
+//! the pool. All changes happen under the list_lock of the pool's node. The constructor runs at
+//! each allocation, as in SLOB.
 //!
 //! ## Double frees
-//! The link of a free object decodes, and allocation clears it; so one look at the place tells whether an object is free
-//! already. Only if it seems so is the freelist walked, to be sure.
+//! The link of a free object decodes, and allocation clears it. So a free reads the link first. If
+//! it decodes, the freelist is walked to make sure.
 #![allow(unsafe_code, reason = "links and frees objects")]
 
 pub(crate) mod pools;
@@ -40,26 +45,28 @@ use crate::slab::freelist::{read_link, write_link};
 use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 use pools::{Pool, pool_of};
 
-/// Empty pages that the list of a pool keeps on a node: without one, a program at the edge of a page would take and give back a
-/// page with every object.
+/// Empty pages that a pool keeps listed on a node. Without one, a program at the edge of a page
+/// would take and give back a page with every object.
 pub(crate) const KEPT: usize = 1;
 
 fn link_at(pages: &RawCache, base: usize, index: u16) -> usize {
     base + usize::from(index) * pages.slabs.geometry.stride + pages.slabs.geometry.link_offset
 }
 
-/// What a look at the list of a node gave.
+/// The result of an allocation from a node's list.
 enum Taken {
     Object(usize),
-    /// No page there has a free object.
+    /// No listed page has a free object.
     Nothing,
-    /// The first page is corrupt, and off the list now; the address of the bad link.
+    /// The first page was corrupt and was taken off the list. Holds the address of the bad link.
     Corrupt(usize),
 }
 
-/// The first object of the first page of a node's list.
+/// Takes the first object of the first listed page of a node.
+#[place(cold)]
 fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Taken {
     let mut list = pages.slabs.nodes[node].list.lock();
     let page = list.first();
@@ -72,7 +79,8 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
     let (index, new) = if state.head() == NO_OBJECT {
         (state.carved(), state.carved_one())
     } else {
-        // SAFETY: a free object of a listed page, under its list_lock; its index was checked when it was decoded.
+        // SAFETY: a free object of a listed page, under its list_lock; its index was checked when
+        // it was decoded.
         match unsafe { read_link(link_at(pages, base, state.head()), pages.slabs.secret, head.objects()) } {
             Ok(next) => (state.head(), state.popped(next)),
             Err(bad) => {
@@ -88,12 +96,14 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
     }
     cache.state.tallies[node].count_alloc();
     drop(list);
-    // SAFETY: the object is ours. What stands there must not look like a link when it is freed.
+    // SAFETY: this thread owns the object. Clearing the link keeps it from decoding when the object
+    // is freed.
     unsafe { (link_at(pages, base, index) as *mut u64).write(0) };
     Taken::Object(base + usize::from(index) * pages.slabs.geometry.stride)
 }
 
-/// The first object of a new page.
+/// Allocates a page and takes its first object.
+#[place(cold)]
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
     let geometry = &pages.slabs.geometry;
     let id = NodeId(node as u8);
@@ -114,7 +124,8 @@ fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> 
     Some(base)
 }
 
-/// An object of `home`'s pages, of a new page, or of another node's.
+/// Takes an object of a listed page of `home`, of a new page, or of another node.
+#[place(cold)]
 fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) -> Option<usize> {
     let nodes = pages.slabs.nodes.len();
     (0..nodes).find_map(|i| {
@@ -123,7 +134,7 @@ fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) ->
             match take(cache, pages, node) {
                 Taken::Object(object) => return Some(object),
                 Taken::Nothing => return take_new(cache, pages, node),
-                // Each time a page less: this ends.
+                // Each corrupt page leaves the list, so this ends.
                 Taken::Corrupt(at) => report::corrupt_link(cache.name(), at),
             }
         }
@@ -132,12 +143,14 @@ fn take_any(cache: &'static RawCache, pages: &'static RawCache, home: NodeId) ->
 
 /// See [`crate::engine::alloc`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let home = if ZONE.nodes() > 1 { PERCPU.node_of(percpu::this_cpu()) } else { NodeId(0) };
     alloc_on(cache, home)
 }
 
 /// See [`crate::engine::alloc_on`].
+#[place(cold)]
 pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let pages = &pool_of(cache).pages;
     let take = || take_any(cache, pages, node);
@@ -149,6 +162,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 
 /// See [`crate::engine::free`].
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -161,27 +175,28 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     report::not_of_cache(cache.name(), object);
 }
 
-/// What a free came to.
+/// The outcome of a free.
 enum Freed {
     Kept,
-    /// The page is empty and on no list: it goes back.
+    /// The page is empty and off the list: the caller gives it back.
     Discard,
     Twice,
 }
 
-/// See [`crate::engine::free_in`]. `cache` may be the pool's own, which `kfree` finds as the owner of the page: then the object is charged to
-/// the only cache of the pool, or, where there are several, to none of them.
+/// See [`crate::engine::free_in`]. `cache` may be the pool's own cache, which a free by address
+/// finds as the owner of the page. The object is then charged to the pool's only member, or to the
+/// pool if there are several.
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let pool = pool_of(cache);
     let pages = &pool.pages;
     let of_nobody = core::ptr::eq(cache, pages);
     let charged = if of_nobody { pool.only_member().unwrap_or(cache) } else { cache };
-    let name = || if of_nobody { pool.home().unwrap_or(cache).name() } else { cache.name() };
     let base = MEMMAP.address_of(slab);
     let head = MEMMAP.head(slab);
     let Some(index) = pages.slabs.geometry.index_of(object.wrapping_sub(base)).filter(|&index| index < head.objects())
     else {
-        return report::misaligned(name(), object);
+        return report::misaligned(reported(cache, pool).name(), object);
     };
     let node = usize::from(head.node()) % pages.slabs.nodes.len();
     let entry = &pages.slabs.nodes[node];
@@ -191,10 +206,17 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
             crate::slab::discard::discard(entry, &[slab]);
             crate::base::background::settle();
         }
-        Freed::Twice => report::double_free(name(), object),
+        Freed::Twice => report::double_free(reported(cache, pool).name(), object),
     }
 }
 
+/// The cache that a report names. For the pool's own cache, that is the pool's home.
+#[place(cold)]
+fn reported(cache: &'static RawCache, pool: &'static Pool) -> &'static RawCache {
+    if core::ptr::eq(cache, &pool.pages) { pool.home().unwrap_or(cache) } else { cache }
+}
+
+#[place(cold)]
 fn free_to(
     charged: &'static RawCache,
     pages: &'static RawCache,
@@ -211,7 +233,7 @@ fn free_to(
         return Freed::Twice;
     }
     charged.state.tallies[node].count_free();
-    // SAFETY: the object is the caller's to free, and the page's list is ours.
+    // SAFETY: the caller frees the object, and list_lock guards the page's freelist.
     unsafe { write_link(link_at(pages, base, index), pages.slabs.secret, state.head()) };
     let new = state.pushed(index, 1);
     if state.frozen() {
@@ -232,16 +254,18 @@ fn free_to(
     Freed::Kept
 }
 
-/// True if the object is on its page's freelist. One look where it is not, unless the program wrote the very value there.
+/// True if the object is on its page's freelist. Costs one load if it is not, unless the program
+/// wrote a word that decodes.
 #[inline]
 fn is_listed(pages: &RawCache, base: usize, state: SlabState, index: u16, limit: u16) -> bool {
-    // SAFETY: inside an object of the page. It may hold anything.
+    // SAFETY: the link lies inside an object of the page. It may hold anything.
     unsafe { read_link(link_at(pages, base, index), pages.slabs.secret, limit) }.is_ok()
         && walk(pages, base, state, index, limit)
 }
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16) -> bool {
     let mut at = state.head();
     for _ in 0..state.linked() {
@@ -260,12 +284,14 @@ fn walk(pages: &RawCache, base: usize, state: SlabState, wanted: u16, limit: u16
     false
 }
 
-/// The engine, in one of two forms: pools of powers of two (`slob-seg`), or pools by cache (`slob-cache`).
+/// The engine, in one of two forms: pools of powers of two (`slob-seg`), or pools by cache
+/// (`slob-cache`).
 #[derive(Clone, Copy)]
 pub(crate) struct SlobPools {
     pub(crate) of_powers_of_two: bool,
 }
 
+#[place(cold)]
 impl Strategy for SlobPools {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -286,15 +312,15 @@ impl Strategy for SlobPools {
         alloc_on(cache, node)
     }
 
-    /// Pages hold objects of all caches of the pool: a cache without objects has none. Objects that may be among
-    /// those that `kfree` took without knowing whose they are do not keep a cache from being destroyed.
+    /// Pages hold objects of all caches of the pool, so a cache without live objects has no slab.
+    /// Objects that may be among the pool's unknown frees do not keep a cache from being destroyed.
     fn trim(cache: &'static RawCache) -> usize {
         let pool = pool_of(cache);
         let left = pool.pages.slabs.trim();
         if tally::live(cache.state.tallies) <= pool.unknown() { 0 } else { left.max(1) }
     }
 
-    /// The pages of a pool stand at one of its caches, so that sums are right.
+    /// The pages of a pool are counted at one of its caches, so that sums are right.
     fn usage(cache: &'static RawCache) -> Usage {
         let pool = pool_of(cache);
         let is_home = pool.is_home(cache);
@@ -302,7 +328,7 @@ impl Strategy for SlobPools {
         let live = match (tally::live(cache.state.tallies), pool.unknown()) {
             (live, 0) => live,
             (live, unknown) if pool.only_member().is_some() => live.saturating_sub(unknown),
-            // So many at most; `kfree` was not told of which cache the others were.
+            // An upper bound: frees by address did not record their cache.
             (live, _) => live.min(pages.live),
         };
         if is_home {
@@ -315,7 +341,7 @@ impl Strategy for SlobPools {
         tally::counts(cache.state.tallies)
     }
 
-    /// here that is the lock of the pool's pages.
+    /// Here that is the list_lock of the pool's pages.
     fn list_lock_held(cache: &'static RawCache) -> bool {
         pool_of(cache).pages.slabs.list_lock_held()
     }
@@ -345,7 +371,7 @@ impl Strategy for SlobPools {
         one.state.pool == other.state.pool
     }
 
-    // A page and more is runs of pages, which need no list.
+    // Objects of a page and more are runs of pages, which need no list.
     fn max_class(self) -> usize {
         PAGE_SIZE
     }

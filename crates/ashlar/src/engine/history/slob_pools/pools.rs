@@ -1,21 +1,24 @@
-//! Pools: the pages that serve a cache, or several.
+//! Pools: the pages that serve one or more caches.
 //!
-//! A pool is a hidden cache: geometry, key of the links, a partial list for each node. Pages have it as their owner, so that whoever
-//! finds a page finds the pool. Caches of different families ([`crate::engine::Policy`]) share
-//! no pool: a free by the address alone must find which cache is charged. (The kernel keeps some caches apart for the same reason,
-//! where it accounts for them.)
+//! A pool is a hidden cache: geometry, link key, and a partial list for each node. It owns its
+//! pages, so a page leads to its pool. Caches of different families ([`crate::engine::Policy`])
+//! share no pool, because a free by address alone must find the cache to charge. The kernel keeps
+//! accounted caches apart for the same reason.
 //!
 //! * `slob-seg`: the pool of a cache is that of the next power of two.
-//! * `slob-cache`: an existing pool whose objects are alike ([`Geometry::serves`]), or a new one; a cache that is not to be merged
-//!   has a pool of its own.
+//! * `slob-cache`: an existing pool whose objects are alike ([`Geometry::serves`]), or a new one. A
+//!   cache that must not be merged has a pool of its own.
 //!
-//! Pools are made, joined and left under the registry lock, which fork holds too. Their memory is never given back; one that no cache
-//! uses and that has no pages serves the next cache that needs one.
+//! Locks: pools are made, joined and left under the registry lock, which fork holds too. Their
+//! memory is never given back. A pool without members and pages is reused for the next cache that
+//! needs one.
 //!
-//! ## Whose an object is
-//! Nothing in a page says which cache of the pool an object belongs to. Who frees it to its cache says so. `kfree` does not: what it
-//! takes back in a pool of several caches is counted at the pool itself, as *unknown*. While there is any, a cache can say only how many
-//! live objects it has at most, and is destroyed if all of them may be among the unknown. A cache that goes leaves its counts to the pool.
+//! ## Which cache an object belongs to
+//! A page does not record which cache of the pool an object belongs to. A free to a cache names it;
+//! a free by address does not. In a pool of several caches the latter is counted at the pool, as
+//! *unknown*. While there are unknown frees, a cache has only an upper bound of its live objects.
+//! It may be destroyed if all of them may be among the unknown. A cache that ends adds its counts
+//! to the pool.
 
 use crate::base::sync::Visit;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
@@ -29,19 +32,22 @@ use crate::slab::node;
 
 /// The pages of one size of objects.
 pub(crate) struct Pool {
-    /// What pages are owned by.
+    /// The hidden cache that owns the pages.
     pub(super) pages: RawCache,
-    /// Caches that it serves.
+    /// Number of member caches.
     members: AtomicUsize,
-    /// The one of them that shows the figures of the pages; null after that was destroyed, until another is asked for its figures.
+    /// The member that reports the figures of the pages. Null after it was destroyed, until the
+    /// figures of another member are read.
     home: AtomicPtr<RawCache>,
 }
 
+#[place(large_bss)]
 static POOLS: [AtomicPtr<Pool>; MAX_CACHES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CACHES];
 
-/// A pool by its number.
+/// Returns a pool by its number.
 fn pool_at(number: usize) -> Option<&'static Pool> {
-    // SAFETY: entries point to pools in metadata memory, written before they were stored, and never given back.
+    // SAFETY: entries point to pools in metadata memory, which were written before they were stored
+    // and are never given back.
     unsafe { POOLS.get(number)?.load(Ordering::Acquire).as_ref() }
 }
 
@@ -49,22 +55,23 @@ fn all() -> impl Iterator<Item = (usize, &'static Pool)> {
     (0..MAX_CACHES).map_while(|number| pool_at(number).map(|pool| (number, pool)))
 }
 
-/// The pool of a cache of these engines.
+/// Returns the pool of a cache of these engines.
 #[inline]
 pub(super) fn pool_of(cache: &RawCache) -> &'static Pool {
     let pool = POOLS[usize::from(cache.state.pool)].load(Ordering::Acquire);
-    // SAFETY: `open` gave the cache the number of a pool that exists.
+    // SAFETY: `open` gave the cache the number of an existing pool.
     unsafe { &*pool }
 }
 
 impl Pool {
-    /// The cache that stands for it.
+    /// Returns the member that reports the figures of the pages.
     pub(super) fn home(&self) -> Option<&'static RawCache> {
-        // SAFETY: caches are never unmapped, and one that is destroyed is no home any more.
+        // SAFETY: caches are never unmapped, and `close` clears the pointer when its cache is
+        // destroyed.
         unsafe { self.home.load(Ordering::Acquire).as_ref() }
     }
 
-    /// True if `cache`, one of its caches, stands for it: from now on, if no other does.
+    /// True if `cache`, a member, reports the figures of the pages. Appoints it if no member does.
     pub(super) fn is_home(&self, cache: &'static RawCache) -> bool {
         let this = core::ptr::from_ref(cache).cast_mut();
         match self.home.compare_exchange(core::ptr::null_mut(), this, Ordering::AcqRel, Ordering::Acquire) {
@@ -73,14 +80,15 @@ impl Pool {
         }
     }
 
-    /// Its only cache, whose every object of its pages is.
+    /// Returns the only member, to which every object of the pages then belongs.
     #[inline]
     pub(super) fn only_member(&self) -> Option<&'static RawCache> {
-        // A second one has no objects before it is counted here, and whoever has one of them knows of that.
+        // A second member is counted here before it has objects. A thread that holds one of them
+        // was handed it after that.
         if self.members.load(Ordering::Relaxed) == 1 { self.home() } else { None }
     }
 
-    /// Objects that came back without a word of which cache they were.
+    /// Returns the number of frees by address that named no cache.
     pub(super) fn unknown(&self) -> usize {
         tally::balance(self.pages.state.tallies).min(0).unsigned_abs()
     }
@@ -91,7 +99,7 @@ impl Pool {
     }
 }
 
-/// The geometry of the pool for objects like these, where pools are powers of two.
+/// Returns the geometry of the power-of-two pool for such objects.
 fn power_of_two(wanted: &Geometry) -> Option<Geometry> {
     let size = wanted.object_size.max(wanted.align).max(LINK_BYTES).next_power_of_two();
     let rule = OrderRule { min_order: 0, max_order: 0, min_objects: 0 };
@@ -99,8 +107,9 @@ fn power_of_two(wanted: &Geometry) -> Option<Geometry> {
     Geometry::new(size, size.min(PAGE_SIZE), false, false, rule, 1).ok()
 }
 
-/// Finds, or makes, the pool of a cache that is about to be; gives it its geometry.
+/// Finds or makes the pool of a cache that is being created, and sets the geometry to the pool's.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Option<()> {
     let (engine, family, group) = (spec.engine, spec.policy.family, spec.merge.group);
     tally::open(&mut state.tallies)?;
@@ -129,6 +138,7 @@ pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut
     Some(())
 }
 
+#[place(cold)]
 fn make(of: &CacheSpec<'_>, geometry: Geometry, merge: Merge) -> Option<usize> {
     let unused = |pool: &'static Pool| pool.members.load(Ordering::Relaxed) == 0 && pool.pages.slabs.slab_count() == 0;
     let old = all().find(|&(_, pool)| unused(pool));
@@ -142,7 +152,7 @@ fn make(of: &CacheSpec<'_>, geometry: Geometry, merge: Merge) -> Option<usize> {
         Some(_) => entry.load(Ordering::Relaxed),
         None => META.alloc(size_of::<Pool>(), align_of::<Pool>().max(64))?.as_ptr().cast(),
     };
-    // Whatever object of a shared pool it is: all of its bytes may be used.
+    // In a shared pool all bytes of an object are usable, whichever cache it belongs to.
     let mut geometry = geometry;
     if merge.mergeable {
         geometry.object_size = geometry.stride;
@@ -166,7 +176,7 @@ fn make(of: &CacheSpec<'_>, geometry: Geometry, merge: Merge) -> Option<usize> {
         members: AtomicUsize::new(0),
         home: AtomicPtr::new(core::ptr::null_mut()),
     };
-    // SAFETY: fresh memory for a pool, or one that no cache uses and no page belongs to.
+    // SAFETY: fresh memory for a pool, or a pool without members and pages.
     unsafe { place.write(pool) };
     entry.store(place, Ordering::Release);
     Some(number)
@@ -178,16 +188,18 @@ pub(crate) fn home(cache: &'static RawCache) -> Option<&'static RawCache> {
     if pool.is_home(cache) { None } else { pool.home() }
 }
 
-/// Tells a cache's pool of it, once it is where it stays.
+/// Announces a cache to its pool, once the cache is at its final address.
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn attach(cache: &'static RawCache) {
     let pool = pool_of(cache);
     pool.is_home(cache);
-    // What `kfree` frees keeps as many empty pages as what goes back to the cache.
+    // Frees by address keep as many empty pages as frees to the cache.
     pool.pages.slabs.min_partial.store(cache.slabs.min_partial.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// See [`crate::engine::close`].
+#[place(cold)]
 pub(crate) fn close(cache: &'static RawCache) {
     let pool = pool_of(cache);
     let pages = &pool.pages.state;
@@ -200,7 +212,7 @@ pub(crate) fn close(cache: &'static RawCache) {
     pool.members.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Visits the locks of all pools, for a fork.
+/// Visits the locks of all pools, for fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     all().for_each(|(_, pool)| node::for_each_lock(pool.pages.slabs.nodes, visit));
 }

@@ -1,4 +1,4 @@
-//! Bulk operations of the stage of 2015: the CPU's whole freelist at once, and detached freelists.
+//! Bulk operations of the stage of 2015: whole freelists of the CPU, and detached freelists.
 
 use super::local::{self, exchange, read};
 use super::places::NO_SLAB;
@@ -10,12 +10,13 @@ use crate::slab::freelist::read_link;
 use crate::slab::return_objects::{Sink, return_objects_to};
 use crate::slab::state::NO_OBJECT;
 
-/// Fills `out` from this CPU's freelist; how many were had.
+/// Fills `out` from this CPU's freelist. Returns the number filled.
+#[place(cold)]
 pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
     let place = cache.state.places.slab;
     let Some(view) = read(cache, place) else { return 0 };
     let [head, base] = view.words;
-    // Taken whole, the list is ours before it is followed.
+    // Take the whole freelist before following it; then this thread owns it.
     if head >= usize::from(NO_OBJECT) || !exchange(cache, place, &view, [NO_SLAB[0], base]) {
         return 0;
     }
@@ -23,7 +24,7 @@ pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
     let objects = MEMMAP.head(page).objects();
     let (mut at, mut got) = (head as u16, 0);
     while got < out.len() && at < objects {
-        // SAFETY: the list was taken off its CPU, so its objects are ours.
+        // SAFETY: the freelist was taken off its CPU, so this thread owns the objects.
         match unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, objects) } {
             Ok(next) => {
                 out[got] = base + usize::from(at) * cache.slabs.geometry.stride;
@@ -45,12 +46,13 @@ pub(super) fn free(cache: &'static RawCache, objects: &[usize]) {
     return_objects_to(&cache.slabs, objects, &mut ToSlabs(cache));
 }
 
-/// Where the groups of objects go: each to its slab.
+/// The sink for groups of objects: their slabs.
 struct ToSlabs(&'static RawCache);
 
-/// Puts a chain on this CPU's freelist, if that is of the chain's slab: what the fast path is for one object. The freelist may
-/// change between the look and the exchange and be the same again in between: the chain's last link is to its first object, and
-/// that is all the chain says of it.
+/// Pushes a chain onto this CPU's freelist if it belongs to the CPU slab, as the fast path does for
+/// one object. The freelist may change and return to the same head between the read and the
+/// exchange. That is harmless, because the chain links only to that head.
+#[place(cold)]
 fn push_local(cache: &'static RawCache, page: PageIndex, chain: Chain, mut link: impl FnMut(u16)) -> bool {
     let (place, base) = (cache.state.places.slab, MEMMAP.address_of(page));
     if !local::is_cpu_slab(cache, base) {
@@ -69,6 +71,7 @@ fn push_local(cache: &'static RawCache, page: PageIndex, chain: Chain, mut link:
     false
 }
 
+#[place(cold)]
 impl Sink for ToSlabs {
     fn first_on_cpu(&self, page: PageIndex) -> Option<u16> {
         let base = MEMMAP.address_of(page);

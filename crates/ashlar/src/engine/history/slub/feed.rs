@@ -1,7 +1,7 @@
-//! Where a CPU's next slab comes from, and how it gives one up.
+//! Takes a CPU's next slab, and gives one up.
 //!
-//! In order: what others freed to the slab it has; one of its partial slabs; one of the node's, and more of them for its
-//! partial slabs; a new slab; then the same of other nodes.
+//! Sources in order: remote frees to the slab the CPU has; one of its partial slabs; one of the
+//! node's, with more of them for the CPU's partial slabs; a new slab; then the same of other nodes.
 
 use super::local::{self, Words, exchange, read};
 use super::places::NO_SLAB;
@@ -19,12 +19,12 @@ use crate::percpu::this_cpu_quick;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
-/// Attempts at this CPU's words before an operation does without them.
+/// Attempts at this CPU's words before an operation proceeds without them.
 const ATTEMPTS: usize = 8;
-/// Where the tag of the words of partial slabs starts; what is below counts free objects.
+/// First bit of the tag in the words of partial slabs; the bits below count free objects.
 const TAG: u32 = 32;
 
-/// A slab that is frozen for the caller, and the freelist that it was taken with.
+/// A slab frozen for the caller, with the freelist taken from it.
 #[derive(Clone, Copy)]
 struct Fed {
     page: PageIndex,
@@ -32,12 +32,13 @@ struct Fed {
     head: u16,
 }
 
-/// One object by way of a slab for this CPU; null when memory ends.
+/// Allocates one object and gives this CPU the rest of its slab; null when out of memory.
+#[place(cold)]
 pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let switches = switches(cache);
     local::count_alloc(cache, this_cpu_quick());
     for _ in 0..ATTEMPTS {
-        // Nothing is read when the gate is closed, and on an abort, which does not last.
+        // The words are unavailable while a drain runs, and after an abort; neither lasts.
         let Some(view) = read(cache, cache.state.places.slab) else { continue };
         let [head, base] = view.words;
         if head < usize::from(NO_OBJECT) {
@@ -45,14 +46,14 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
             if object != 0 {
                 return object as *mut u8;
             }
-            // Not empty, and yet nothing to be had: others were faster, or its link is corrupt.
+            // Not empty, but nothing taken: another thread was faster, or the link is corrupt.
             drop_if_corrupt(cache, &view);
             continue;
         }
         let mut own = None;
         if base != 0 {
-            // Only a slab that no CPU has any more may be looked at: as long as it is the CPU's, another thread of
-            // this CPU may give it up.
+            // Take the slab from the CPU before reading its freelist: another thread of this CPU
+            // could give it up meanwhile.
             if !exchange(cache, cache.state.places.slab, &view, NO_SLAB) {
                 continue;
             }
@@ -67,7 +68,7 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
         let Some((object, rest)) = first_of(cache, fed) else { continue };
         let none = Words { words: NO_SLAB, ..view };
         if !exchange(cache, cache.state.places.slab, &none, [usize::from(rest), fed.base]) {
-            // Somebody else on this CPU has found a slab, or this thread is elsewhere.
+            // Another thread of this CPU has installed a slab, or this thread migrated.
             give_up(cache, switches, [usize::from(rest), fed.base], true);
         }
         return object as *mut u8;
@@ -75,7 +76,8 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
     without_cpu(cache, PERCPU.node_of(this_cpu_quick()))
 }
 
-/// One object of a slab that is given up at once: of `node`, or of another if that has none.
+/// Allocates one object from a slab that is given up at once: of `node`, or of another node.
+#[place(cold)]
 pub(super) fn without_cpu(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let switches = switches(cache);
     for _ in 0..ATTEMPTS {
@@ -87,7 +89,7 @@ pub(super) fn without_cpu(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     core::ptr::null_mut()
 }
 
-/// What others freed to a slab that was the CPU's and is the caller's now.
+/// Takes the remote frees of a slab that was the CPU's and is the caller's now.
 fn refreeze(cache: &'static RawCache, switches: &Switches, base: usize) -> Option<Fed> {
     let page = MEMMAP.page_of(base)?;
     let _guard = interrupts_off(cache, switches);
@@ -95,15 +97,16 @@ fn refreeze(cache: &'static RawCache, switches: &Switches, base: usize) -> Optio
     (chain.count > 0).then_some(Fed { page, base, head: chain.head })
 }
 
-/// The first object of a freelist that is ours, and the index of the next. `None`, after a report, when its link is
-/// corrupt: the slab then stays frozen for ever.
+/// Takes the first object of a freelist that the caller owns; also returns the index of the next.
+/// `None`, after a report, if the link is corrupt; the slab then stays frozen for ever.
+#[place(cold)]
 fn first_of(cache: &'static RawCache, fed: Fed) -> Option<(usize, u16)> {
     let objects = MEMMAP.head(fed.page).objects();
     if fed.head >= objects {
         report::corrupt_freelist(cache.name(), fed.base);
         return None;
     }
-    // SAFETY: the freelist was taken off its slab by us, so its objects are ours.
+    // SAFETY: this thread took the freelist off its slab, so it owns the objects.
     match unsafe { read_link(local::link_at(cache, fed.base, fed.head), cache.slabs.secret, objects) } {
         Ok(next) => Some((fed.base + usize::from(fed.head) * cache.slabs.geometry.stride, next)),
         Err(bad) => {
@@ -113,20 +116,22 @@ fn first_of(cache: &'static RawCache, fed: Fed) -> Option<(usize, u16)> {
     }
 }
 
-/// Takes the CPU's slab away from it, for ever, if the first link of its freelist is corrupt.
+/// Takes the CPU slab off its CPU for ever if the first link of its freelist is corrupt.
 #[cold]
+#[place(cold)]
 fn drop_if_corrupt(cache: &'static RawCache, view: &Words) {
     let [head, base] = view.words;
     let Some(page) = MEMMAP.page_of(base) else { return };
     let objects = MEMMAP.head(page).objects();
     let at = local::link_at(cache, base, head as u16);
-    // SAFETY: a link of a slab, which is never unmapped; the value is only looked at.
+    // SAFETY: a link in slab memory, which is never unmapped; the value is only checked.
     let is_bad = || head >= usize::from(objects) || unsafe { read_link(at, cache.slabs.secret, objects) }.is_err();
     let place = cache.state.places.slab;
     if !is_bad() || !exchange(cache, place, view, NO_SLAB) {
         return;
     }
-    // Another thread of this CPU may have had the object when we looked. Now the list is ours.
+    // Another thread of this CPU may have owned the object during the first check. Now this thread
+    // owns the freelist.
     if is_bad() {
         report::corrupt_link(cache.name(), at);
     } else if !exchange(cache, place, &Words { words: NO_SLAB, ..*view }, view.words) {
@@ -134,7 +139,8 @@ fn drop_if_corrupt(cache: &'static RawCache, view: &Words) {
     }
 }
 
-/// A slab with free objects for a CPU of `node`, frozen for the caller.
+/// Takes a slab with free objects for a CPU of `node`, frozen for the caller.
+#[place(cold)]
 fn next_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
     if switches.cpu_partial
         && let Some(fed) = take_cpu_partial(cache, switches)
@@ -144,7 +150,8 @@ fn next_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opt
     of_nodes(cache, switches, node)
 }
 
-/// A slab with free objects, frozen for the caller: of `node`, or of another.
+/// Takes a slab with free objects, frozen for the caller: of `node`, or of another node.
+#[place(cold)]
 fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
     let nodes = cache.slabs.nodes.len();
     let home = usize::from(node.0) % nodes;
@@ -163,7 +170,9 @@ fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opti
     })
 }
 
-/// A slab of the node's partial list; more go to the CPU's partial slabs, half of what it may have.
+/// Takes a slab of the node's partial list. More of them become the CPU's partial slabs, up to half
+/// of what it may hold.
+#[place(cold)]
 fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> Option<Fed> {
     let protection = protection(switches);
     let (page, chain) = slabs::freeze_partial(&node.list, &MEMMAP, protection, true)?;
@@ -178,7 +187,8 @@ fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> O
     Some(Fed { page, base: MEMMAP.address_of(page), head: chain.head })
 }
 
-/// A new slab, linked from end to end.
+/// Makes a new slab, linked from end to end.
+#[place(cold)]
 fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
     let geometry = &cache.slabs.geometry;
     let entry = &cache.slabs.nodes[usize::from(node.0)];
@@ -196,15 +206,16 @@ fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
     for index in 0..objects {
         cache.slabs.carve(base + usize::from(index) * geometry.stride);
         let next = if index + 1 < objects { index + 1 } else { NO_OBJECT };
-        // SAFETY: the slab is fresh and nobody else's.
+        // SAFETY: the slab is fresh and not published.
         unsafe { write_link(local::link_at(cache, base, index), cache.slabs.secret, next) };
     }
     entry.counters.count_taken(1, usize::from(objects));
     Some(Fed { page, base, head: 0 })
 }
 
-/// A freelist that is ours, counted and checked: its chain and its last object. `None`, after a report, for one that is
-/// corrupt.
+/// Counts and checks a freelist that the caller owns. Returns its chain and its last object;
+/// `None`, after a report, if it is corrupt.
+#[place(cold)]
 fn chain_of(cache: &'static RawCache, page: PageIndex, head: u16) -> Option<(Chain, u16)> {
     let base = MEMMAP.address_of(page);
     let limit = MEMMAP.head(page).objects();
@@ -233,8 +244,9 @@ fn chain_of(cache: &'static RawCache, page: PageIndex, head: u16) -> Option<(Cha
     }
 }
 
-/// Says what is wrong with a freelist that does not end.
+/// Reports why a freelist does not end.
 #[cold]
+#[place(cold)]
 fn report_walk(cache: &'static RawCache, base: usize, head: u16, limit: u16) {
     let mut at = head;
     for _ in 0..=limit {
@@ -250,21 +262,22 @@ fn report_walk(cache: &'static RawCache, base: usize, head: u16, limit: u16) {
     report::corrupt_freelist(cache.name(), base);
 }
 
-/// Gives up the CPU slab of `words`, which nobody else knows any more, with what is left of its freelist. `lock` says whether
-/// slab_lock needs a CPU lock yet.
+/// Gives up the CPU slab of `words`, which the caller alone owns, with the rest of its freelist.
+/// `lock` is false if the caller holds a CPU lock already.
+#[place(cold)]
 pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usize; 2], lock: bool) {
     let [head, base] = words;
     if base == 0 {
         return;
     }
     let Some(page) = MEMMAP.page_of(base) else { return };
-    // A corrupt freelist leaves the slab frozen: quarantine.
+    // A corrupt freelist leaves the slab frozen, in quarantine.
     let Some((chain, last)) = chain_of(cache, page, head as u16) else { return };
     let guard = if lock { interrupts_off(cache, switches) } else { None };
     let node = node_of(cache, page);
     let min_partial = cache.slabs.min_partial();
     let link = |prior| {
-        // SAFETY: the chain is ours until it is published.
+        // SAFETY: this thread owns the chain until it is published.
         unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
     };
     let outcome = slabs::thaw(&node.list, &MEMMAP, page, chain, min_partial, protection(switches), link);
@@ -274,7 +287,8 @@ pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usi
     }
 }
 
-/// Frees what is left of a freelist to its slab, of which it is not known who has it.
+/// Frees the rest of a freelist to its slab, which any CPU may own by now.
+#[place(cold)]
 pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: PageIndex, head: u16) {
     if head == NO_OBJECT {
         return;
@@ -283,7 +297,7 @@ pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: Pag
     let Some((chain, last)) = chain_of(cache, page, head) else { return };
     let guard = interrupts_off(cache, switches);
     let outcome = super::push_chain(cache, switches, page, chain, |prior| {
-        // SAFETY: the chain is ours until it is published.
+        // SAFETY: this thread owns the chain until it is published.
         unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
     });
     drop(guard);
@@ -291,13 +305,14 @@ pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: Pag
     super::finish_free(cache, first, outcome);
 }
 
-/// Free objects that a CPU's partial slabs may have.
+/// Returns the number of free objects that a CPU's partial slabs may hold.
 pub(super) fn cpu_partial(cache: &RawCache) -> usize {
     tunable(&cache.cpu_partial)
 }
 
-/// Makes a slab that is frozen for the caller one of this CPU's partial slabs. When they have enough free objects already,
-/// all of them go to their nodes first.
+/// Makes a slab frozen for the caller one of this CPU's partial slabs. If those hold enough free
+/// objects already, all of them go to their nodes first.
+#[place(cold)]
 pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
     let switches = switches(cache);
     let place = cache.state.places.partial;
@@ -323,6 +338,7 @@ pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
 }
 
 /// Takes the first of this CPU's partial slabs, with its freelist.
+#[place(cold)]
 fn take_cpu_partial(cache: &'static RawCache, switches: &Switches) -> Option<Fed> {
     let place = cache.state.places.partial;
     for _ in 0..ATTEMPTS {
@@ -330,7 +346,7 @@ fn take_cpu_partial(cache: &'static RawCache, switches: &Switches) -> Option<Fed
         let [first, counted] = view.words;
         let page = PageIndex(u32::try_from(first.checked_sub(1)?).ok()?);
         let head = MEMMAP.head(page);
-        // The tag tells if this slab left and came back meanwhile, with another one behind it.
+        // The tag changes if this slab left and came back meanwhile with another successor.
         let next = head.next();
         let linked = usize::from(SlabState(head.state.load(Ordering::Relaxed)).linked());
         let objects = (counted & ((1 << TAG) - 1)).saturating_sub(linked);
@@ -347,7 +363,8 @@ fn take_cpu_partial(cache: &'static RawCache, switches: &Switches) -> Option<Fed
     None
 }
 
-/// Gives up all partial slabs of a CPU, whose words nobody else has any more.
+/// Gives up all partial slabs of a CPU. The caller alone owns their words.
+#[place(cold)]
 pub(super) fn give_up_partial(cache: &'static RawCache, switches: &Switches, words: [usize; 2]) {
     let mut next = words[0].checked_sub(1).map(|page| PageIndex(page as u32));
     while let Some(page) = next {
@@ -357,9 +374,11 @@ pub(super) fn give_up_partial(cache: &'static RawCache, switches: &Switches, wor
     }
 }
 
-/// Free objects in the slabs of one CPU; a racy look.
+/// Returns the number of free objects in the slabs of one CPU. Racy.
+#[place(cold)]
 pub(super) fn free_on(cache: &'static RawCache, cpu: CpuId) -> usize {
-    /// No CPU has more partial slabs; a list that changes under our eyes may seem to.
+    /// Bounds the walk: a list that changes meanwhile may seem endless. No CPU has more partial
+    /// slabs.
     const MOST: usize = 1 << 16;
     let places = cache.state.places;
     let word = |place, at| local::word(cpu, place, at).load(Ordering::Acquire);

@@ -1,20 +1,22 @@
-//! This CPU's words of a cache: its CPU slab, its partial slabs, its counters; and the CPU's lock.
+//! A CPU's words of a cache: its CPU slab, its partial slabs, its counters; and the CPU lock.
 //!
-//! A cache claims four 16-byte places in the per-CPU areas ([`Places`]):
+//! A cache claims four 16-byte places in the per-CPU areas ([`Places`](super::Places)):
 //!
 //! | place | word 0 | word 1 |
 //! |---|---|---|
-//! | slab | index of the first free object, [`NO_OBJECT`] for none | address of the CPU slab, 0 for none |
-//! | partial | page of the first partial slab + 1, 0 for none | free objects in them, roughly; a tag above |
+//! | slab | index of the first free object, or [`NO_OBJECT`] | address of the CPU slab, or 0 |
+//! | partial | page of the first partial slab + 1, or 0 | free objects in them (estimate); tag |
 //! | entries | allocations beyond the fast path | frees beyond it |
-//! | locks | times that the CPU's lock was taken for this cache | slab_locks taken under it |
+//! | locks | CPU locks taken for this cache | slab_locks taken under them |
 //!
-//! The first two belong to whoever is inside a critical section of the CPU, or holds the CPU's lock: the stage says
-//! which of the two; in the mode `lock` it is the lock for all. The counters are added to without either.
+//! The first two places belong to the thread inside a critical section of the CPU, or to the holder
+//! of the CPU lock. The stage decides which; in the mode `lock` it is always the lock. The counters
+//! are raised without either.
 //!
-//! ## The CPU's lock
-//! What disabling interrupts is in the kernel. It is the lock of the mode `lock`; here holders may wait for it, and take
-//! slab_lock and list_lock under it. Fork takes it for all CPUs, and so finds no slab_lock held.
+//! ## The CPU lock
+//! It stands for disabled interrupts in the kernel. It is the lock of the mode `lock`, but here
+//! holders may block on it, and take slab_lock and list_lock under it. Fork takes it for all CPUs,
+//! and so finds no slab_lock held.
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
 use super::stage::Fast;
@@ -29,10 +31,11 @@ use crate::percpu::{self, lock};
 use crate::slab::freelist::{key, read_link, write_link};
 use crate::slab::state::NO_OBJECT;
 
-/// A word of a place, as an atomic: for counters and racy looks.
+#[place(cold)]
+/// Returns a word of a place as an atomic, for counters and racy reads.
 pub(super) fn word(cpu: CpuId, place: u16, at: usize) -> &'static AtomicUsize {
-    // SAFETY: places lie in the committed areas, which stay for ever; words are aligned, and whoever else writes them
-    // does so with single stores.
+    // SAFETY: places lie in the committed areas, which stay for ever. Words are aligned, and every
+    // other writer uses single stores.
     unsafe { &*PERCPU.slot(cpu, place).add(at).cast::<AtomicUsize>() }
 }
 
@@ -49,6 +52,7 @@ pub(super) fn count_free(cache: &RawCache, cpu: CpuId) {
 }
 
 /// Adds the counters of all CPUs to `sum`.
+#[place(cold)]
 pub(super) fn add_counts(cache: &RawCache, sum: &mut Counts) {
     let places = cache.state.places;
     for cpu in all_cpus() {
@@ -60,7 +64,7 @@ pub(super) fn add_counts(cache: &RawCache, sum: &mut Counts) {
     }
 }
 
-/// The lock of one CPU, held.
+/// A CPU lock, held.
 pub(super) struct CpuGuard(lock::CpuGuard);
 
 impl CpuGuard {
@@ -87,28 +91,30 @@ impl CpuGuard {
         bump(word(self.cpu(), cache.state.places.locks, 1));
     }
 
-    /// Both words of a place of this CPU, ours as long as the lock.
+    /// Returns both words of a place of this CPU, which belong to the holder of the lock.
     #[inline]
     fn words(&mut self, place: u16) -> &mut [usize; 2] {
-        // SAFETY: the place lies in the committed areas; the lock makes this thread the only one that uses it.
+        // SAFETY: the place lies in the committed areas; the lock makes this thread the only one
+        // that uses it.
         unsafe { &mut *PERCPU.slot(self.cpu(), place).cast::<[usize; 2]>() }
     }
 }
 
-/// Both words of a place of this CPU as of one moment.
+/// Both words of a place of one CPU, read at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
     pub(super) cpu: CpuId,
     pub(super) words: [usize; 2],
 }
 
-/// True where the CPU's lock, not a critical section, protects the words of `cache` in every mode.
+/// True if the CPU lock protects the words of `cache` in every mode, not only in the mode `lock`.
 #[inline]
 fn by_lock(cache: &RawCache) -> bool {
     super::switches(cache).fast != Fast::Rseq
 }
 
-/// This CPU's words at `place`; `None` while they are unavailable.
+/// Reads this CPU's words at `place`; `None` while they are unavailable.
+#[place(cold)]
 pub(super) fn read(cache: &RawCache, place: u16) -> Option<Words> {
     if by_lock(cache) {
         let mut guard = CpuGuard::take(cache);
@@ -117,7 +123,9 @@ pub(super) fn read(cache: &RawCache, place: u16) -> Option<Words> {
     percpu::read(place).map(|view| Words { cpu: view.cpu, words: [view.main, view.spare] })
 }
 
-/// Makes `new` this CPU's words at `place` if they are still `old` and the thread is still there.
+/// Stores `new` as this CPU's words at `place` if they are still `old` and the thread has not
+/// migrated.
+#[place(cold)]
 pub(super) fn exchange(cache: &RawCache, place: u16, old: &Words, new: [usize; 2]) -> bool {
     if by_lock(cache) {
         let mut guard = CpuGuard::take(cache);
@@ -137,15 +145,15 @@ fn guard_is_elsewhere(cpu: CpuId, words: &[usize; 2], place: u16) -> bool {
     core::ptr::from_ref(words) != PERCPU.slot(cpu, place).cast::<[usize; 2]>()
 }
 
-/// True if the slab at `base` is the CPU slab where this thread runs, as of a moment that may be over.
+/// True if the slab at `base` is the CPU slab of this thread's CPU. Racy.
 #[inline]
 pub(super) fn is_cpu_slab(cache: &RawCache, base: usize) -> bool {
     word(this_cpu_quick(), cache.state.places.slab, 1).load(Ordering::Relaxed) == base
 }
 
-/// True if an object that is to be freed is the first of the freelist of `cpu`, this thread's: the one case of a second
-/// free that costs next to nothing to see. What a look at both words finds one after the other is believed only if a
-/// look as of one moment agrees.
+/// True if an object being freed is the first of the freelist of `cpu`, this thread's CPU. It is
+/// the one double free that is nearly free to detect. The two words are read one after the other,
+/// so a match is confirmed by a read of both at one moment.
 #[inline]
 pub(super) fn is_first_of(cache: &RawCache, cpu: CpuId, freed: FreedObject) -> bool {
     let place = cache.state.places.slab;
@@ -153,7 +161,7 @@ pub(super) fn is_first_of(cache: &RawCache, cpu: CpuId, freed: FreedObject) -> b
     seen == [usize::from(freed.index), freed.base] && read(cache, place).is_some_and(|view| view.words == seen)
 }
 
-/// Where an object lies that is to be freed.
+/// The place of an object being freed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreedObject {
     pub(super) page: PageIndex,
@@ -177,21 +185,23 @@ pub(super) fn link_at(cache: &RawCache, base: usize, index: u16) -> usize {
     base + usize::from(index) * cache.slabs.geometry.stride + cache.slabs.geometry.link_offset
 }
 
-/// Takes the first object off the list in `words`; 0 when there is none or its link is corrupt.
+/// Takes the first object off the freelist in `words`; 0 if it is empty or the link is corrupt.
 #[inline]
+#[place(cold)]
 fn pop_of(cache: &RawCache, words: &mut [usize; 2]) -> usize {
     let [head, base] = *words;
     if head >= usize::from(NO_OBJECT) {
         return 0;
     }
-    // SAFETY: the words are ours, so `head` is a free object of our slab, whose link is ours to read.
+    // SAFETY: the words are ours, so `head` is a free object of our slab, whose link is ours to
+    // read.
     let next = unsafe { read_link(link_at(cache, base, head as u16), cache.slabs.secret, NO_OBJECT) };
     let Ok(next) = next else { return 0 };
     words[0] = usize::from(next);
     base + head * cache.slabs.geometry.stride
 }
 
-/// Takes an object off this CPU's freelist; 0 when that is not to be had at once.
+/// Takes an object off this CPU's freelist; 0 if the fast path cannot.
 #[inline(always)]
 pub(super) fn pop(cache: &RawCache, fast: Fast) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -207,6 +217,7 @@ pub(super) fn pop(cache: &RawCache, fast: Fast) -> usize {
 }
 
 #[inline(never)]
+#[place(cold)]
 fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
     let place = cache.state.places.slab;
     match fast {
@@ -216,9 +227,11 @@ fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
     }
 }
 
-/// The kernel's fast path where `cmpxchg_local` disables interrupts itself: the freelist is read and followed without
-/// protection, and the lock is taken for the exchange alone. In place of the kernel's transaction number the link is
-/// compared too: the list may have come back to the same head with another successor.
+/// The kernel's fast path where `cmpxchg_local` disables interrupts itself. The freelist is read
+/// and followed without protection, and the lock is taken for the exchange only. The link is
+/// compared too, in place of the kernel's transaction number, because the freelist may have
+/// returned to the same head with another successor.
+#[place(cold)]
 fn pop_emulated(cache: &RawCache, place: u16) -> usize {
     loop {
         let cpu = this_cpu_quick();
@@ -227,14 +240,15 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
             return 0;
         }
         let at = link_at(cache, base, head as u16);
-        // SAFETY: links lie in slab memory, which is never unmapped. The object may be somebody else's by now; then the
-        // value is not used, since the comparison under the lock fails.
+        // SAFETY: links lie in slab memory, which is never unmapped. Another thread may own the
+        // object by now; the comparison under the lock then fails and the value is not used.
         let link = unsafe { (at as *const u64).read_volatile() };
         let next = link ^ key(cache.slabs.secret, at);
         let mut guard = CpuGuard::take(cache);
         let same_cpu = guard.cpu() == cpu;
         let words = guard.words(place);
-        // SAFETY: while the words say so, the object is free and its link ours to read.
+        // SAFETY: while the words match, the object is free, and the holder of the lock may read
+        // its link.
         if same_cpu && *words == [head, base] && unsafe { (at as *const u64).read_volatile() } == link {
             if next > u64::from(NO_OBJECT) {
                 return 0;
@@ -245,11 +259,13 @@ fn pop_emulated(cache: &RawCache, place: u16) -> usize {
     }
 }
 
-/// Puts an object on the list in `words` if it is one of that slab, and not the first there already.
+/// Pushes an object onto the freelist in `words` if it belongs to that slab and is not the first
+/// there already.
 ///
 /// # Safety
 /// The object is the caller's to free, and `freed` describes it.
 #[inline]
+#[place(cold)]
 unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: FreedObject) -> bool {
     if words[1] != freed.base || words[0] == usize::from(freed.index) {
         return false;
@@ -260,7 +276,8 @@ unsafe fn push_of(cache: &RawCache, words: &mut [usize; 2], freed: FreedObject) 
     true
 }
 
-/// Puts an object on this CPU's freelist; false when it is of another slab or looks free already.
+/// Pushes an object onto this CPU's freelist. False if it belongs to another slab or seems to be
+/// free already.
 ///
 /// # Safety
 /// The object is the caller's to free, and `freed` describes it.
@@ -275,10 +292,11 @@ pub(super) unsafe fn push(cache: &RawCache, fast: Fast, freed: FreedObject) -> b
     }
 }
 
-/// As [`push`], by a critical section: false also where there are none.
+/// As [`push`], in a critical section. False also if the build or the mode has none.
 ///
 /// # Safety
-/// The object number `index` of the slab at `base`, with its link at `link`, is the caller's to free.
+/// The object number `index` of the slab at `base`, with its link at `link`, is the caller's to
+/// free.
 #[inline(always)]
 pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: usize) -> bool {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -292,9 +310,12 @@ pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: 
     false
 }
 
+/// As [`push`], where a critical section does not do it.
+///
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
+#[place(cold)]
 unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool {
     let place = cache.state.places.slab;
     match fast {
@@ -302,7 +323,7 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool
         Fast::Lock => unsafe { push_of(cache, CpuGuard::take(cache).words(place), freed) },
         // SAFETY: passed on.
         Fast::Emulated => unsafe { push_emulated(cache, place, freed) },
-        // In any other mode a critical section was all there is.
+        // In any other mode the critical section was tried already.
         Fast::Rseq if percpu::mode() != percpu::Mode::Lock => false,
         Fast::Rseq => {
             // SAFETY: passed on.
@@ -315,6 +336,7 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool
 ///
 /// # Safety
 /// As for [`push`].
+#[place(cold)]
 unsafe fn push_emulated(cache: &RawCache, place: u16, freed: FreedObject) -> bool {
     loop {
         let cpu = this_cpu_quick();
@@ -334,7 +356,7 @@ unsafe fn push_emulated(cache: &RawCache, place: u16, freed: FreedObject) -> boo
     }
 }
 
-/// Under the CPU's lock, which the caller goes on holding: as [`push`] of the stage that locks all of its operations.
+/// As [`push`], under a CPU lock that the caller keeps: for the stage that locks whole operations.
 ///
 /// # Safety
 /// As for [`push`].

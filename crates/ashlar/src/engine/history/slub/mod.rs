@@ -1,28 +1,32 @@
-//! SLUB as it was from 2007 to 2015: each CPU has a slab of its own, and takes objects from that alone.
+//! SLUB from 2007 to 2015: each CPU owns one slab and allocates from that alone.
 //!
 //! ```text
-//!  CPU:   its slab's freelist                 critical section, or the CPU's lock
+//!  CPU:   its slab's freelist                 critical section, or the CPU lock
 //!         partial slabs (stage of 2015)       critical section
-//!  slab:  what other CPUs freed to it         slab_lock, or one compare-and-swap
+//!  slab:  remote frees                        slab_lock, or one compare-and-swap
 //!  node:  partial slabs                       list_lock
 //!  zone:  pages                               zone lock, once a slab
 //! ```
 //!
-//! An allocation takes the first object of the CPU slab's freelist. When there is none the CPU takes what others
-//! freed to its slab; then another slab: one of its partial slabs, one of the node's, a new one. A free goes to the CPU's
-//! freelist if the object is of the CPU's slab, and else to its slab, whatever CPU that belongs to. A slab on no
-//! list that is full is nobody's; the first free to it puts it on a list.
+//! An allocation takes the first object of the CPU slab's freelist. If that is empty, the CPU takes
+//! the remote frees of its slab. After that it takes another slab: one of its partial slabs, one of
+//! the node's, or a new one. A free goes to the CPU's freelist if the object belongs to the CPU
+//! slab, and else to the object's slab, whichever CPU owns it. A full slab that no CPU owns is on
+//! no list; the first free to it puts it on one.
 //!
-//! The stages ([`Stage`]) are switches of this one engine. What they share with the default is the slab itself: state
-//! word, freelist, geometry, partial list, and the functions of [`crate::engine::sheaves`] around them. New slabs are linked from end
-//! to end at once, as the kernel does, so every slab here is wholly carved.
+//! The stages ([`Stage`]) are switches of this one engine. It shares the slab with the default
+//! engine: state word, freelist, geometry, partial list, and the functions of [`crate::slab`]
+//! around them. As in the kernel, a new slab is linked from end to end at once, so every slab here
+//! is wholly carved.
 //!
-//! * [`stage`]: the switches. [`local`]: this CPU's words and its lock. [`slabs`]: changes of slab words.
-//! * [`feed`]: where the CPU's next slab comes from, and how one goes back. [`bulk`]: whole freelists.
+//! * [`stage`]: the switches. [`local`]: this CPU's words and its lock. [`slabs`]: changes of slab
+//!   words.
+//! * [`feed`]: sources of the CPU's next slab, and giving one up. [`bulk`]: whole freelists.
 //! * this file: the contract of engines.
 //!
-//! Where a CPU's words are unavailable (a drain is running, the CPU has no area, the lock of the mode `lock` is taken) an
-//! allocation opens a slab for one object, and gives it up again.
+//! If a CPU's words are unavailable, an allocation opens a slab for one object and gives it up
+//! again. That is so while a drain runs, on a CPU without an area, and while the lock of the mode
+//! `lock` is taken.
 #![allow(unsafe_code, reason = "links and frees objects")]
 
 mod bulk;
@@ -46,12 +50,13 @@ use crate::slab::geometry::Geometry;
 use crate::slab::node::Node;
 use crate::slab::partial::{Chain, Freed};
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 use local::{CpuGuard, FreedObject};
 use places::{NO_PARTIAL, NO_SLAB, Places};
 use slabs::Protection;
 use stage::{Fast, Slow, Stage, Switches};
 
-/// The switches of a cache of this engine.
+/// Returns the switches of a cache's stage.
 #[inline]
 fn switches(cache: &RawCache) -> &Switches {
     &cache.state.places.switches
@@ -65,12 +70,13 @@ fn protection(switches: &Switches) -> Protection {
     }
 }
 
-/// The node entry of a slab.
+/// Returns the node entry of a slab.
 fn node_of(cache: &'static RawCache, page: PageIndex) -> &'static Node {
     cache.slabs.node_of(page)
 }
 
-/// The CPU's lock, where the stage does not do without: what disabling interrupts is around the kernel's slab_lock.
+/// Takes the CPU lock unless the stage needs none. It stands for disabled interrupts around the
+/// kernel's slab_lock.
 fn interrupts_off(cache: &RawCache, switches: &Switches) -> Option<CpuGuard> {
     (!switches.lockless()).then(|| {
         let guard = CpuGuard::take(cache);
@@ -88,10 +94,11 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn alloc_slow(cache: &'static RawCache) -> *mut u8 {
     percpu::adopt_thread();
     let object = feed::alloc(cache);
-    // Stores of other caches may hold the last memory there is.
+    // Other caches may hold the last free memory.
     if object.is_null() { crate::engine::after_all(|| feed::alloc(cache)) } else { object }
 }
 
@@ -103,6 +110,7 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 }
 
 /// See [`crate::engine::free`].
+#[place(cold)]
 pub(crate) fn free(cache: &'static RawCache, object: usize) {
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
@@ -116,6 +124,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 
 /// See [`crate::engine::free_in`].
 #[inline]
+#[place(cold)]
 pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
     let base = MEMMAP.address_of(slab);
     let index = cache.slabs.geometry.index_of(object.wrapping_sub(base));
@@ -129,15 +138,16 @@ pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) 
     }
 }
 
-/// A free that no critical section has served.
+/// A free that no critical section has handled.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 fn free_rest(cache: &'static RawCache, freed: FreedObject) {
     let switches = switches(cache);
     if switches.fast == Fast::Lock {
         return free_interrupts_off(cache, switches, freed);
     }
-    // What a critical section can do it was asked for before; a thread that was not registered asks again.
+    // A critical section was tried before; a thread that was not registered then tries again.
     let again = percpu::adopt_thread() || switches.fast == Fast::Emulated || percpu::mode() == percpu::Mode::Lock;
     // SAFETY: as in `free_in`.
     if again && unsafe { local::push(cache, switches.fast, freed) } {
@@ -146,7 +156,8 @@ fn free_rest(cache: &'static RawCache, freed: FreedObject) {
     free_slow(cache, switches, freed);
 }
 
-/// The first stage: fast and slow path under one lock of the CPU.
+/// Frees as the first stage does: fast and slow path under one hold of the CPU lock.
+#[place(cold)]
 fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let mut guard = CpuGuard::take(cache);
     // SAFETY: as in `free_in`.
@@ -160,6 +171,7 @@ fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: Fre
     finish_free(cache, freed, outcome);
 }
 
+#[place(cold)]
 fn free_slow(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let cpu = this_cpu_quick();
     local::count_free(cache, cpu);
@@ -172,28 +184,30 @@ fn free_slow(cache: &'static RawCache, switches: &Switches, freed: FreedObject) 
     finish_free(cache, freed, outcome);
 }
 
-/// What a free to a slab came to.
+/// The outcome of a free to a slab.
 enum Outcome {
     Freed(Freed),
-    /// The slab was full and is one of the CPU's partial slabs now.
+    /// The slab was full; it is one of the CPU's partial slabs now.
     Frozen,
-    /// The object is the first of a freelist already.
+    /// The object is the first of a freelist already: a double free.
     Twice,
 }
 
 /// Frees one object to its slab.
+#[place(cold)]
 fn free_to_slab(cache: &'static RawCache, switches: &Switches, freed: FreedObject) -> Outcome {
     let state = SlabState(MEMMAP.head(freed.page).state.load(Ordering::Relaxed));
     if state.head() == freed.index {
         return Outcome::Twice;
     }
     let chain = Chain { head: freed.index, count: 1 };
-    // SAFETY: the object is ours to free until the chain is published.
+    // SAFETY: the caller freed the object, so this thread owns it until the chain is published.
     push_chain(cache, switches, freed.page, chain, |prior| unsafe { write_link(freed.link, cache.slabs.secret, prior) })
 }
 
-/// Frees a chain to its slab, where `link(prior)` makes its last object point to `prior`. With slab_lock the caller holds
-/// a CPU lock.
+/// Frees a chain to its slab. `link(prior)` makes its last object point to `prior`. In stages with
+/// slab_lock the caller holds a CPU lock.
+#[place(cold)]
 fn push_chain(
     cache: &'static RawCache,
     switches: &Switches,
@@ -217,7 +231,8 @@ fn push_chain(
     }
 }
 
-/// What is left to do after a free, without locks.
+/// Completes a free after all locks are dropped.
+#[place(cold)]
 fn finish_free(cache: &'static RawCache, freed: FreedObject, outcome: Outcome) {
     match outcome {
         Outcome::Freed(Freed::Kept) => {}
@@ -234,6 +249,7 @@ fn finish_free(cache: &'static RawCache, freed: FreedObject, outcome: Outcome) {
 }
 
 /// See [`crate::engine::alloc_bulk`].
+#[place(cold)]
 pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     while got < out.len() {
@@ -263,8 +279,9 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
     }
 }
 
-/// Follows a freelist from `head` on; calls `each` for every index. The index of the last object, or `None` when the
-/// list does not end as it should: longer than the slab, or a link that does not decode, whose address `each` cannot know.
+/// Follows a freelist from `head` on and calls `each` for every index. Returns the index of the
+/// last object. Returns `None` if the list is longer than the slab, or if a link does not decode.
+#[place(cold)]
 fn walk(cache: &RawCache, base: usize, head: u16, limit: u16, mut each: impl FnMut(u16)) -> Option<u16> {
     let (mut at, mut last) = (head, NO_OBJECT);
     for _ in 0..=limit {
@@ -276,16 +293,18 @@ fn walk(cache: &RawCache, base: usize, head: u16, limit: u16, mut each: impl FnM
         }
         each(at);
         last = at;
-        // SAFETY: `at` is below the slab's number of objects, so its link is readable; what it holds is checked.
+        // SAFETY: `at` is below the slab's number of objects, so its link is readable; its value is
+        // checked.
         at = unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, limit) }.ok()?;
     }
     None
 }
 
-/// The engine in one of its stages.
+/// The engine, in one of its stages.
 #[derive(Clone, Copy)]
 pub(crate) struct Slub(pub(crate) Stage);
 
+#[place(cold)]
 impl Strategy for Slub {
     #[inline(always)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -318,7 +337,8 @@ impl Strategy for Slub {
         let switches = switches(cache);
         let places = cache.state.places;
         if switches.fast != Fast::Rseq {
-            // The lock of a CPU, whose words these are, is held: slab_lock needs no other.
+            // `drain_locked` holds the lock of the CPU that these words belong to, so slab_lock
+            // needs no other.
             drain::drain_locked(&[places.slab], NO_SLAB, |_, _, words| {
                 feed::give_up(cache, switches, words, false);
             });

@@ -1,18 +1,24 @@
-//! Changes of slabs that belong to CPUs: frozen slabs, and the two ways to protect a slab word.
+//! State changes of slabs that CPUs own, under the two ways to protect a slab word.
 //!
-//! A CPU's slab, and each of its partial slabs, is *frozen*: on no list, and nobody but its CPU takes objects from it;
-//! frees of other CPUs are pushed on its freelist. Beside the states of [`crate::slab::partial`] there is so
+//! A CPU slab and each partial slab of a CPU is *frozen*: it is on no list, and only its CPU takes
+//! objects from it. Other CPUs push their frees onto its freelist. This adds one state to those of
+//! [`crate::slab::partial`]:
 //!
 //! | state | freelist | on the partial list | who may change it |
 //! |---|---|---|---|
-//! | frozen by a CPU | what others freed | no | frees push; its CPU takes all of it, or thaws the slab |
+//! | frozen by a CPU | remote frees | no | frees push; its CPU takes all of it, or thaws the slab |
 //!
 //! ## slab_lock
-//! One a slab: the top bit of its state word, set by one atomic instruction. Its holder computes the new word alone and
-//! stores it without the bit, which is the release (the stages before that was done release by a second atomic instruction).
-//! Order: the lock of a CPU (which is held wherever slab_lock is waited for, so that fork, which takes all of those,
-//! finds none held), slab_lock, list_lock. Who holds list_lock may only try slab_lock.
-//! Where slabs are lockless the same changes are compare-and-swaps, and list_lock is taken before the swap.
+//! One per slab: the top bit of its state word, set by one atomic instruction. The holder computes
+//! the new word and stores it without the bit, which releases the lock. The early stages release it
+//! by a second atomic instruction.
+//!
+//! Order: CPU lock, slab_lock, list_lock. A thread waits for slab_lock only while it holds a CPU
+//! lock. Fork takes all CPU locks, so it finds no slab_lock held. A holder of list_lock may only
+//! try slab_lock.
+//!
+//! In lockless stages the same changes are compare-and-swaps, and list_lock is taken before the
+//! swap.
 
 use crate::base::sync::Ordering;
 use crate::base::units::PageIndex;
@@ -30,11 +36,11 @@ pub(crate) enum Protection {
     },
 }
 
-/// What becomes of a slab that its CPU gives up.
+/// The fate of a slab that its CPU gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thawed {
     Kept,
-    /// It is empty and its node has enough of those: the caller gives its pages back.
+    /// It is empty and its node has enough empty slabs: the caller gives its pages back.
     Discard,
 }
 
@@ -47,7 +53,9 @@ fn swap(head: &PageHead, old: SlabState, new: SlabState) -> Result<(), SlabState
     swapped.map(|_| ()).map_err(SlabState)
 }
 
-/// Takes slab_lock; the word as it is without the bit. A compare-and-swap, so that who waits does not write.
+/// Takes slab_lock and returns the word without the bit. Uses a compare-and-swap, so that a waiter
+/// does not write to the line.
+#[place(cold)]
 fn slab_lock(head: &PageHead) -> SlabState {
     let mut waited = 0u32;
     loop {
@@ -78,6 +86,7 @@ fn slab_trylock(head: &PageHead) -> Option<SlabState> {
 }
 
 /// Stores the new word and releases slab_lock.
+#[place(cold)]
 fn slab_unlock(head: &PageHead, new: SlabState, atomic: bool) {
     let new = new.unlocked().0;
     if atomic {
@@ -88,7 +97,9 @@ fn slab_unlock(head: &PageHead, new: SlabState, atomic: bool) {
     }
 }
 
-/// Takes the whole freelist of a slab that is frozen for the caller's CPU. With slab_lock the caller holds a CPU lock.
+/// Takes the whole freelist of a slab frozen for the caller's CPU. With slab_lock the caller holds
+/// a CPU lock.
+#[place(cold)]
 pub(crate) fn take_freelist(head: &PageHead, protection: Protection) -> Chain {
     match protection {
         Protection::Lockless => {
@@ -110,8 +121,10 @@ pub(crate) fn take_freelist(head: &PageHead, protection: Protection) -> Chain {
     }
 }
 
-/// Frees a chain to a slab that is not the caller's CPU's, by slab_lock; the caller holds a CPU lock. `link(prior)` makes
-/// the chain's last object point to `prior`. A slab that becomes empty is always discarded.
+/// Frees a chain, under slab_lock, to a slab that is not the CPU slab. The caller holds a CPU lock.
+/// `link(prior)` makes the chain's last object point to `prior`. A slab that becomes empty is
+/// always discarded.
+#[place(cold)]
 pub(crate) fn free_chain_locked(
     list: &NodeList,
     heads: &impl Heads,
@@ -144,9 +157,10 @@ pub(crate) fn free_chain_locked(
     outcome
 }
 
-/// Frees a chain to a slab as [`NodeList::push_chain`] does, but freezes a full one for the caller's CPU instead of putting
-/// it on the list, also when the chain is all of it: true in the second place. The caller then owns the slab as one of its
-/// CPU's partial slabs.
+/// Frees a chain to a slab as [`NodeList::push_chain`] does, but freezes a full slab for the
+/// caller's CPU instead of listing it, even if the chain is all of its objects. The second value is
+/// true if it did; the slab is then one of the CPU's partial slabs, owned by the caller.
+#[place(cold)]
 pub(crate) fn free_chain_freezing(
     list: &NodeList,
     heads: &impl Heads,
@@ -167,8 +181,9 @@ pub(crate) fn free_chain_freezing(
     (list.push_chain(heads, page, chain, min_partial, false, link), false)
 }
 
-/// Takes a slab off the partial list, frozen; its freelist too, if `take`, else it is only shown. The first slab, or, with
-/// slab_lock, the first that nobody has locked.
+/// Takes a slab off the partial list, frozen. Takes its freelist too if `take` is set; else only
+/// returns what it holds. With slab_lock, slabs that another thread has locked are skipped.
+#[place(cold)]
 pub(crate) fn freeze_partial(
     list: &NodeList,
     heads: &impl Heads,
@@ -206,7 +221,8 @@ pub(crate) fn freeze_partial(
     None
 }
 
-/// Finds a place for a slab that is not frozen any more and has free objects.
+/// Lists or discards a slab that was thawed and has free objects.
+#[place(cold)]
 fn settle(
     list: &mut Partial,
     heads: &impl Heads,
@@ -216,7 +232,7 @@ fn settle(
     min_partial: usize,
 ) -> Thawed {
     if state.inuse() == 0 {
-        // An empty one comes behind those with objects, so that they are filled first.
+        // Empty slabs go behind partly used ones, so that those are filled first.
         if list.count >= min_partial {
             return Thawed::Discard;
         }
@@ -229,9 +245,13 @@ fn settle(
     Thawed::Kept
 }
 
-/// Gives up a slab that is frozen for the caller's CPU, with the rest of the CPU's freelist (a count of 0 for none;
-/// `link(prior)` makes its last object point to `prior`). With slab_lock the caller holds a CPU lock. It goes to the end of the partial
-/// list if only other CPUs freed to it, else to the front, where its hot objects are used first.
+/// Thaws a slab frozen for the caller's CPU and frees the rest of the CPU's freelist to it. A chain
+/// of count 0 stands for no rest; `link(prior)` makes its last object point to `prior`. With
+/// slab_lock the caller holds a CPU lock.
+///
+/// The slab goes to the front of the partial list, where its hot objects are used first. It goes to
+/// the end if only other CPUs freed to it.
+#[place(cold)]
 pub(crate) fn thaw(
     list: &NodeList,
     heads: &impl Heads,

@@ -1,9 +1,10 @@
-//! The stages of SLUB as values: what each switches on. No mechanism here.
+//! The stages of SLUB, and the switches that each sets. No mechanism here.
 
 use crate::base::units::PAGE_SIZE;
 use crate::slab::OrderRule;
 
-/// A stage in the history of SLUB with CPU slabs. docs/engines.md says which kernel mechanism each stands for.
+/// A stage in the history of SLUB with CPU slabs. docs/engines.md says which kernel mechanism each
+/// stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
@@ -26,7 +27,7 @@ pub enum Stage {
 pub(crate) enum Fast {
     /// The CPU's lock, for the whole operation.
     Lock,
-    /// The CPU's lock, for a compare and exchange in the middle of it.
+    /// The CPU lock, only for a compare and exchange in the middle of the operation.
     Emulated,
     /// A restartable sequence.
     Rseq,
@@ -48,9 +49,9 @@ pub(crate) enum Slow {
 pub(crate) struct Switches {
     pub(crate) fast: Fast,
     pub(crate) slow: Slow,
-    /// A slab that a free empties stays, if its node has few; else it always goes.
+    /// A slab emptied by a free stays if its node has few empty slabs; else it is always discarded.
     pub(crate) keeps_empty: bool,
-    /// CPUs keep partial slabs of their own.
+    /// CPUs keep partial slabs.
     pub(crate) cpu_partial: bool,
     /// Bulk operations take and give whole freelists.
     pub(crate) bulk: bool,
@@ -62,7 +63,7 @@ const PLUS: Switches = Switches { fast: Fast::Rseq, slow: Slow::SlabLockPlainUnl
 const LOCKLESS: Switches = Switches { slow: Slow::Lockless, ..PLUS };
 
 impl Switches {
-    /// Whether the CPU's lock is taken in every mode: on the fast path, or around slab_lock.
+    /// Whether a CPU lock is taken in every mode: on the fast path, or around slab_lock.
     pub(crate) const fn takes_cpu_locks(&self) -> bool {
         !matches!((self.fast, self.slow), (Fast::Rseq, Slow::Lockless))
     }
@@ -72,6 +73,7 @@ impl Switches {
     }
 }
 
+#[place(cold)]
 impl Stage {
     pub(crate) const fn switches(self) -> Switches {
         match self {
@@ -88,13 +90,13 @@ impl Stage {
         !matches!(self, Stage::Lockless | Stage::Bulk)
     }
 
-    /// The largest kmalloc size that has a cache: in 2007, what takes half a page; later two pages.
+    /// Largest size class that has a cache: half a page in 2007, two pages later.
     pub(crate) const fn max_class(self) -> usize {
         if self.is_2007() { PAGE_SIZE / 2 } else { 2 * PAGE_SIZE }
     }
 
-    /// The order rule, where `rule` is that of the process: its kernel's own defaults stand in for values that the
-    /// process left at their defaults.
+    /// The order rule. `rule` is that of the process; values left at their defaults are replaced by
+    /// those of the stage's kernel.
     pub(crate) const fn order_rule(self, rule: OrderRule) -> OrderRule {
         let (max_order, min_objects) = match self {
             Stage::PlusOrder => (3, 20),
@@ -124,8 +126,9 @@ impl Stage {
     }
 }
 
-/// Free objects in the partial slabs of a CPU above which they go to the node, by object size: the kernel's numbers of
-/// 2015, when `cpu_partial` counted objects.
+/// Returns the number of free objects above which a CPU's partial slabs go to the node. The
+/// kernel's numbers of 2015, when `cpu_partial` counted objects.
+#[place(cold)]
 pub(crate) const fn cpu_partial(stride: usize) -> usize {
     match stride {
         4096.. => 2,

@@ -10,7 +10,7 @@
 //! What the engine of a cache does not have is left out with a line on standard error, the first time. That cannot be known earlier:
 //! the program may choose the engine.
 
-use super::number;
+use super::values::{max_order, min_objects, min_order, no_value, tunable};
 use crate::engine::{Engine, Tunable};
 use crate::slab::cache::MAX_NAME;
 
@@ -32,37 +32,6 @@ enum Setting {
     MaxOrder(u8),
     MinObjects(u32),
     NoMerge,
-}
-
-/// The value of a tunable, or what was expected.
-pub(super) fn tunable(which: Tunable, value: &str) -> Result<usize, &'static str> {
-    let (low, high) = which.range();
-    number(value, low, high).ok_or(match which {
-        Tunable::CpuPartial => "cpu_partial=0 to 1048576 (objects)",
-        Tunable::MinPartial => "min_partial=0 to 1048576 (slabs)",
-        Tunable::SheafCapacity => "sheaf_capacity=0 to 254 (objects)",
-        Tunable::RemoteNodeDefragRatio => "remote_node_defrag_ratio=0 to 100 (percent)",
-        Tunable::Limit => "limit=1 to 8192 (objects)",
-        Tunable::BatchCount => "batchcount=1 to 8192 (objects)",
-        Tunable::Shared => "shared=0 to 64 (batches)",
-    })
-}
-
-pub(super) fn min_order(value: &str) -> Result<u8, &'static str> {
-    Ok(number(value, 0, 9).ok_or("min_order=0 to min_order=9")? as u8)
-}
-
-pub(super) fn max_order(value: &str) -> Result<u8, &'static str> {
-    Ok(number(value, 0, 9).ok_or("max_order=0 to max_order=9")? as u8)
-}
-
-pub(super) fn min_objects(value: &str) -> Result<u32, &'static str> {
-    Ok(number(value, 0, 32767).ok_or("min_objects=0 to 32767")? as u32)
-}
-
-/// A key without a value.
-pub(super) fn no_value(value: &str) -> Result<(), &'static str> {
-    if value.is_empty() { Ok(()) } else { Err("nomerge without a value") }
 }
 
 impl Setting {
@@ -112,6 +81,7 @@ pub(crate) struct Pattern {
     star: bool,
 }
 
+#[place(cold)]
 impl Pattern {
     const NONE: Pattern = Pattern { name: [0; MAX_NAME], len: 0, star: false };
 
@@ -132,6 +102,7 @@ impl Pattern {
     }
 }
 
+#[place(cold)]
 impl core::fmt::Display for Pattern {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let start = core::str::from_utf8(&self.name[..usize::from(self.len)]).unwrap_or("?");
@@ -184,6 +155,7 @@ impl Own {
     }
 }
 
+#[place(cold)]
 impl CacheOptions {
     pub(crate) const NONE: CacheOptions = CacheOptions {
         options: [CacheOption { of: Pattern::NONE, setting: Setting::NoMerge, told: false }; MOST],
@@ -275,10 +247,10 @@ mod tests {
 
     /// The table of a text that holds such options only, and what was refused.
     fn parsed(text: &str) -> (CacheOptions, Vec<String>) {
-        let (mut options, mut own) = (super::super::Options::DEFAULT, CacheOptions::NONE);
+        let (mut options, mut own) = (super::super::options::Options::DEFAULT, CacheOptions::NONE);
         let mut errors = Vec::new();
-        super::super::parse(text, &mut options, &mut own, |e| errors.push(e.to_string()));
-        assert_eq!(options, super::super::Options::DEFAULT, "{text}");
+        super::super::options::parse(text, &mut options, &mut own, |e| errors.push(e.to_string()));
+        assert_eq!(options, super::super::options::Options::DEFAULT, "{text}");
         (own, errors)
     }
 

@@ -1,27 +1,13 @@
-//! Options of the whole allocator: `key=value` pairs, separated by commas.
-//!
-//! They come from the environment variable `ASHLAR_OPTIONS` or from [`crate::configure`], and hold from the start. Those of all caches
-//! are here, those of single caches in `own`.
+//! Options of the whole allocator: what they are, and how their text is read.
 
-mod own;
-
-pub(crate) use own::{CacheOptions, Candidate, Own};
-
+use super::own::CacheOptions;
+use super::values::{self, number};
 use crate::base::report::OnError;
+use crate::base::source::HugePages;
 use crate::base::units::{MAX_NODES, MAX_ZONE_BYTES};
 use crate::engine::{Engine, Tunable};
 use crate::percpu::Wanted;
 use crate::slab::OrderRule;
-
-/// Which memory the system is asked to give by huge pages (`MADV_HUGEPAGE`), where it has to be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum HugePages {
-    Off,
-    /// Mappings of single objects whose contents were not asked to be zero: see [`Fill`](crate::pages::direct::Fill).
-    Auto,
-    On,
-}
 
 /// What gives free memory back to the system without being asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +52,7 @@ pub(crate) struct Options {
     pub(crate) reaper: Reaper,
     pub(crate) order: OrderRule,
     /// Objects in a sheaf; `None`: by object size.
-    pub(crate) sheaf: Option<usize>,
+    pub(crate) sheaf_capacity: Option<usize>,
     /// Most bytes of objects in the full sheaves of one barn; `cache::BARN_OBJECTS` holds too.
     pub(crate) barn: usize,
     /// Empty slabs that a node keeps; `None`: by object size.
@@ -99,7 +85,7 @@ impl Options {
         decay_ms: 1000,
         reaper: Reaper::Thread,
         order: OrderRule::DEFAULT,
-        sheaf: None,
+        sheaf_capacity: None,
         barn: 256 << 20,
         min_partial: None,
         cpu_partial: None,
@@ -128,6 +114,7 @@ impl OptionError<'_> {
     pub const TOO_LATE: &'static str = "to be set before the first allocation";
 }
 
+#[place(cold)]
 impl core::fmt::Display for OptionError<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "option `{}`: expected {}", self.part, self.expected)
@@ -137,13 +124,14 @@ impl core::fmt::Display for OptionError<'_> {
 impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
-                    min_objects, sheaf, barn, min_partial, cpu_partial, \
+                    min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
                     remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is none, and leaves that option as it was.
 /// Most programs have no text.
 #[cold]
 #[inline(never)]
+#[place(cold)]
 pub(crate) fn parse<'a>(
     text: &'a str,
     options: &mut Options,
@@ -179,6 +167,7 @@ pub fn check_options(text: &str) -> Result<(), OptionError<'_>> {
     first.map_or(Ok(()), Err)
 }
 
+#[place(cold)]
 fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static str> {
     match key {
         "engine" => options.engine = Engine::from_id(value).ok_or(Engine::EXPECTED)?,
@@ -204,21 +193,23 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         "zone" => options.zone = number(value, 2 << 20, MAX_ZONE_BYTES).ok_or("zone=BYTES from 2M to 8192G")?,
         "decay" => options.decay_ms = number(value, 0, 3_600_000).ok_or("decay=0 to 3600000 (milliseconds)")? as u32,
         "reaper" => options.reaper = reaper(value).ok_or("reaper=on, reaper=calls or reaper=off")?,
-        "min_order" => options.order.min_order = own::min_order(value)?,
-        "max_order" => options.order.max_order = own::max_order(value)?,
-        "min_objects" => options.order.min_objects = own::min_objects(value)?,
-        "sheaf" => options.sheaf = Some(number(value, 0, 254).ok_or("sheaf=0 to sheaf=254 (objects)")?),
+        "min_order" => options.order.min_order = values::min_order(value)?,
+        "max_order" => options.order.max_order = values::max_order(value)?,
+        "min_objects" => options.order.min_objects = values::min_objects(value)?,
+        "sheaf_capacity" => options.sheaf_capacity = Some(values::tunable(Tunable::SheafCapacity, value)?),
+        // Its name up to 0.1.
+        "sheaf" => options.sheaf_capacity = Some(number(value, 0, 254).ok_or("sheaf=0 to sheaf=254 (objects)")?),
         "barn" => options.barn = number(value, 0, 1 << 40).ok_or("barn=BYTES, as 1048576 or 1M")?,
-        "min_partial" => options.min_partial = Some(own::tunable(Tunable::MinPartial, value)?),
-        "cpu_partial" => options.cpu_partial = Some(own::tunable(Tunable::CpuPartial, value)?),
-        "remote_node_defrag_ratio" => options.defrag_ratio = own::tunable(Tunable::RemoteNodeDefragRatio, value)?,
-        "limit" => options.limit = Some(own::tunable(Tunable::Limit, value)?),
-        "batchcount" => options.batchcount = Some(own::tunable(Tunable::BatchCount, value)?),
-        "shared" => options.shared = Some(own::tunable(Tunable::Shared, value)?),
+        "min_partial" => options.min_partial = Some(values::tunable(Tunable::MinPartial, value)?),
+        "cpu_partial" => options.cpu_partial = Some(values::tunable(Tunable::CpuPartial, value)?),
+        "remote_node_defrag_ratio" => options.defrag_ratio = values::tunable(Tunable::RemoteNodeDefragRatio, value)?,
+        "limit" => options.limit = Some(values::tunable(Tunable::Limit, value)?),
+        "batchcount" => options.batchcount = Some(values::tunable(Tunable::BatchCount, value)?),
+        "shared" => options.shared = Some(values::tunable(Tunable::Shared, value)?),
         "merge" => options.merge = switch(value).ok_or("merge=on or merge=off")?,
         // The kernel's name.
         "nomerge" => {
-            own::no_value(value)?;
+            values::no_value(value)?;
             options.merge = false;
         }
         "noaliencache" => {
@@ -244,6 +235,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
     Ok(())
 }
 
+#[place(cold)]
 fn switch(value: &str) -> Option<bool> {
     match value {
         "on" | "yes" | "1" | "true" => Some(true),
@@ -252,6 +244,7 @@ fn switch(value: &str) -> Option<bool> {
     }
 }
 
+#[place(cold)]
 fn reaper(value: &str) -> Option<Reaper> {
     if value == "calls" {
         return Some(Reaper::Calls);
@@ -259,22 +252,17 @@ fn reaper(value: &str) -> Option<Reaper> {
     switch(value).map(|on| if on { Reaper::Thread } else { Reaper::Nothing })
 }
 
-/// A number with an optional suffix K, M or G, inside a range.
-fn number(value: &str, low: usize, high: usize) -> Option<usize> {
-    let (digits, unit) = match value.as_bytes().last()? {
-        b'K' | b'k' => (&value[..value.len() - 1], 1 << 10),
-        b'M' | b'm' => (&value[..value.len() - 1], 1 << 20),
-        b'G' | b'g' => (&value[..value.len() - 1], 1 << 30),
-        _ => (value, 1),
-    };
-    let n = digits.parse::<usize>().ok()?.checked_mul(unit)?;
-    (low..=high).contains(&n).then_some(n)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::prelude::rust_2024::*;
+
+    #[test]
+    fn the_older_name_of_the_sheaf_capacity_still_works() {
+        let (options, errors) = parsed("sheaf=60");
+        assert_eq!((options.sheaf_capacity, errors.len()), (Some(60), 0));
+        assert_eq!(parsed("sheaf_capacity=60").0, options);
+    }
 
     fn parsed(text: &str) -> (Options, Vec<String>) {
         let mut options = Options::DEFAULT;
@@ -285,9 +273,9 @@ mod tests {
 
     #[test]
     fn good_options_are_taken() {
-        let (o, e) = parsed("engine=ashlar, percpu=lock,nodes=4,barn=2M,sheaf=60,decay=50,max_order=5");
+        let (o, e) = parsed("engine=ashlar, percpu=lock,nodes=4,barn=2M,sheaf_capacity=60,decay=50,max_order=5");
         assert_eq!(e, Vec::<String>::new());
-        assert_eq!((o.percpu, o.nodes, o.barn, o.sheaf, o.decay_ms), (Wanted::Lock, 4, 2 << 20, Some(60), 50));
+        assert_eq!((o.percpu, o.nodes, o.barn, o.sheaf_capacity, o.decay_ms), (Wanted::Lock, 4, 2 << 20, Some(60), 50));
         assert_eq!(o.order.max_order, 5);
         assert!(o.merge && !parsed("nomerge").0.merge && !parsed("merge=off").0.merge);
     }
@@ -305,6 +293,7 @@ mod tests {
             ("barn=12Q", "barn=12Q"),
             ("barn=99999999999999999999", "barn=99999999999999999999"),
             ("sheaf", "sheaf"),
+            ("sheaf_capacity=255", "sheaf_capacity=0 to 254"),
             ("nomerge=on", "nomerge without a value"),
             ("deepbind=on", "deepbind=drop"),
             ("cache", "cache.NAME.KEY"),

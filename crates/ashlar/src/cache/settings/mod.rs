@@ -1,0 +1,21 @@
+//! Settings: what the user asked for, read once, at the start. The lowest part of the layer: everything in it and above reads
+//! settings here, and everything below is told values.
+//!
+//! They are `key=value` pairs, separated by commas, from the environment variable `ASHLAR_OPTIONS` or from [`crate::configure`].
+//!
+//! * [`options`]: those of the whole allocator. [`own`]: those of single caches.
+//! * [`store`]: where they are kept.
+
+mod options;
+mod own;
+mod store;
+mod values;
+
+pub(crate) use options::Options;
+#[cfg(feature = "os")]
+pub(crate) use options::Reaper;
+pub use options::{DeepBind, OptionError, check_options};
+pub(crate) use own::{Candidate, Own};
+#[cfg(feature = "os")]
+pub(crate) use store::read_environment;
+pub(crate) use store::{configure_if, for_each_lock, options, order_rule, own_engine, own_options, set_cpus};
