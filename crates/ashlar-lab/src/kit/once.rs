@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::output;
 use crate::kit::record::Record;
 use crate::kit::statistics::{median, round2};
@@ -56,12 +56,12 @@ pub(crate) fn record(test: &str, system: &str, unit: &str, samples: &[f64]) -> R
 }
 
 /// Reads the plan of a child.
-pub(crate) fn plan<P: DeserializeOwned>(text: &str, command: &str) -> Result<P, CliError> {
+pub(crate) fn plan<P: DeserializeOwned>(text: &str, command: &str) -> Result<P, LabError> {
     serde_json::from_str(text)
-        .map_err(|_| CliError::Usage(format!("expected to be started by `ashlar {command}`, which says what to do")))
+        .map_err(|_| LabError::Usage(format!("expected to be started by `ashlar {command}`, which says what to do")))
 }
 
 /// Prints the answer of a child.
-pub(crate) fn answer<A: Serialize>(answer: &A) -> Result<(), CliError> {
-    output::print(&serde_json::to_string(answer).map_err(|error| CliError::Failed(error.to_string()))?)
+pub(crate) fn answer<A: Serialize>(answer: &A) -> Result<(), LabError> {
+    output::print(&serde_json::to_string(answer).map_err(|error| LabError::Failed(error.to_string()))?)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::kit::counts::Counts;
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::published::Published;
 use crate::kit::statistics::Statistic;
 
@@ -117,15 +117,15 @@ pub(crate) struct Peer {
 
 impl Report {
     /// Reads what `--json` wrote.
-    pub(crate) fn load(path: &Path) -> Result<Self, CliError> {
+    pub(crate) fn load(path: &Path) -> Result<Self, LabError> {
         let expected = "expected a file written by `ashlar bench --json`";
         let text = std::fs::read_to_string(path).map_err(|error| {
-            CliError::option("--from", format_args!("cannot read {}: {error}; {expected}", path.display()))
+            LabError::option("--from", format_args!("cannot read {}: {error}; {expected}", path.display()))
         })?;
         let report: Self = serde_json::from_str(&text)
-            .map_err(|error| CliError::option("--from", format_args!("{}: {error}; {expected}", path.display())))?;
+            .map_err(|error| LabError::option("--from", format_args!("{}: {error}; {expected}", path.display())))?;
         if report.records.is_empty() {
-            return Err(CliError::option("--from", format_args!("{} holds no records; {expected}", path.display())));
+            return Err(LabError::option("--from", format_args!("{} holds no records; {expected}", path.display())));
         }
         Ok(report)
     }

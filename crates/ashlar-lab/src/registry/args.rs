@@ -1,8 +1,6 @@
 //! The command line. Each option is checked here, by name, so that a run starts only with sound input.
 
-use std::path::PathBuf;
-
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::experiments::bulk::args::BulkArgs;
 use crate::experiments::forward::args::ForwardArgs;
@@ -13,10 +11,9 @@ use crate::experiments::programs::args::ProgramsArgs;
 use crate::experiments::reproduce::args::ReproduceArgs;
 use crate::experiments::simulate::args::SimulateArgs;
 use crate::experiments::worst::args::WorstArgs;
-use crate::kit::options::parse_scale;
 
 #[derive(Debug, Parser)]
-#[command(name = "ashlar", version, about = "The Linux slab allocators in user space: the tool and the lab")]
+#[command(name = "ashlar-lab", version, about = "Measure ashlar, its engines and other allocators")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -38,10 +35,6 @@ pub(crate) enum Command {
     /// Send messages between groups of senders and receivers, and print what hackbench prints
     #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
     Hackbench(HackbenchArgs),
-    /// Run a program with its malloc on ashlar
-    #[command(after_help = "Exit code: that of the program; 2 bad input, or a program that cannot be run so; \
-        127 no such program.")]
-    Run(RunArgs),
     /// Predict tests D and F for machines with more CPUs and nodes, from what is measured here
     #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
     Simulate(SimulateArgs),
@@ -70,64 +63,6 @@ pub(crate) enum Command {
     /// One measured process of `hackbench`
     #[command(hide = true)]
     HackbenchChild { system: String, plan: String },
-    /// Fixed work on the malloc of this process; `bench programs` starts these itself
-    #[command(hide = true)]
-    Workload(WorkloadArgs),
-}
-
-/// Options of the hidden command `ashlar workload`.
-#[derive(Debug, Args)]
-pub(crate) struct WorkloadArgs {
-    pub(crate) name: String,
-
-    /// How much of the usual work
-    #[arg(long, value_name = "F", default_value = "1", value_parser = parse_scale)]
-    pub(crate) scale: f64,
-
-    /// The library that must serve malloc [default: the C library]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) preload: Option<PathBuf>,
-
-    /// Milliseconds to sleep when everything is freed, before resident memory is read
-    #[arg(long, value_name = "MS")]
-    pub(crate) idle: Option<u64>,
-}
-
-/// Options of `ashlar run`.
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// The strategy of the caches (option `engine`)
-    #[arg(long, value_name = "ID")]
-    pub(crate) engine: Option<String>,
-
-    /// An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times
-    #[arg(long = "option", value_name = "KEY=VALUE")]
-    pub(crate) options: Vec<String>,
-
-    /// Print the caches, resident memory and the mode on standard error when the program ends
-    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
-    pub(crate) stats: Option<StatsForm>,
-
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
-    pub(crate) program: Vec<std::ffi::OsString>,
-}
-
-/// Forms of the figures of `ashlar run --stats`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StatsForm {
-    Text,
-    Json,
-}
-
-impl StatsForm {
-    /// The value of `ASHLAR_STATS`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
 }
 
 /// What `ashlar bench` can run besides the kernel's tests.
@@ -147,17 +82,6 @@ pub(crate) enum BenchCommand {
     Memory(MemoryArgs),
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
-    }
-}
-
 /// Options of `bench`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -167,4 +91,15 @@ pub(crate) struct BenchArgs {
 
     #[command(flatten)]
     pub(crate) kernel_tests: KernelTestsArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
 }

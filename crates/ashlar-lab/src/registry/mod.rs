@@ -9,11 +9,10 @@ mod bodies;
 use args::{BenchCommand, Cli, Command};
 
 use crate::experiments::{bulk, forward, hackbench, kernel_tests, memory, programs, reproduce, simulate, worst};
-use crate::kit::error::CliError;
-use crate::{run, workload};
+use crate::kit::error::LabError;
 
 /// Does what is asked for.
-pub(crate) fn dispatch(cli: Cli) -> Result<(), CliError> {
+pub(crate) fn dispatch(cli: Cli) -> Result<(), LabError> {
     match cli.command {
         Command::Bench(args) => match &args.command {
             None => kernel_tests::run(&args.kernel_tests),
@@ -24,10 +23,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<(), CliError> {
         },
         Command::Forward(args) => forward::run(&args),
         Command::Hackbench(args) => hackbench::run(&args),
-        Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
-        Command::Workload(args) => workload::main(&args),
         Command::SimulateChild { plan } => simulate::child::main(&plan),
         Command::BenchWorstChild { plan } => worst::child::main(&plan),
         Command::BenchChild { system } => (bodies::of(&system)?.bench)(),

@@ -2,10 +2,10 @@
 
 use ashlar::Engine;
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 
 /// The engines of `list`, in its order, each once.
-pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
+pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, LabError> {
     let known = || Engine::ALL.iter().map(|engine| engine.id()).collect::<Vec<_>>().join(", ");
     if list == "all" {
         return Ok(Engine::ALL.to_vec());
@@ -13,7 +13,7 @@ pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
     let mut found = Vec::new();
     for id in list.split(',').map(str::trim) {
         let engine = Engine::from_id(id).ok_or_else(|| {
-            CliError::option(
+            LabError::option(
                 "--systems",
                 format_args!("`{id}` is no engine of ashlar; expected `all` or some of {}", known()),
             )

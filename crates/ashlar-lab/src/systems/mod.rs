@@ -15,7 +15,7 @@ pub(crate) mod start;
 pub(crate) mod trace;
 pub(crate) mod traits;
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::machine;
 
 /// How a system stands in comparisons.
@@ -154,6 +154,12 @@ impl SystemInfo {
     }
 }
 
+/// All systems, in this build or not, for the shells' completions.
+#[cfg(test)]
+pub(crate) fn all() -> impl Iterator<Item = &'static SystemInfo> {
+    SYSTEMS.iter()
+}
+
 /// Those that this build serves.
 pub(crate) fn served() -> impl Iterator<Item = &'static SystemInfo> {
     SYSTEMS.iter().filter(|info| info.served)
@@ -164,14 +170,14 @@ fn names(systems: impl Iterator<Item = &'static SystemInfo>) -> String {
 }
 
 /// The systems that `--systems` names.
-pub(crate) fn select(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+pub(crate) fn select(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
     if list.trim() == "all" {
         return Ok(served().filter(|info| (info.usable)().is_ok()).collect());
     }
     let mut chosen: Vec<&'static SystemInfo> = Vec::new();
     for id in list.split(',').map(str::trim) {
         let info = lookup(id)?;
-        (info.usable)().map_err(|error| CliError::option("--systems", format_args!("`{id}`: {error}")))?;
+        (info.usable)().map_err(|error| LabError::option("--systems", format_args!("`{id}`: {error}")))?;
         if chosen.iter().all(|other| other.id != id) {
             chosen.push(info);
         }
@@ -180,9 +186,9 @@ pub(crate) fn select(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
 }
 
 /// The system called `id`, if this build has it.
-pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
+pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, LabError> {
     let Some(info) = SystemInfo::by_id(id) else {
-        return Err(CliError::option(
+        return Err(LabError::option(
             "--systems",
             format_args!(
                 "unknown system `{id}`; expected `all` or a comma-separated list of: {}",
@@ -191,7 +197,7 @@ pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
         ));
     };
     match info.feature {
-        Some(feature) if !info.served => Err(CliError::option(
+        Some(feature) if !info.served => Err(LabError::option(
             "--systems",
             format_args!(
                 "`{id}` is not in this build: it needs the Cargo feature `{feature}`; in this build: {}",
@@ -203,7 +209,7 @@ pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
 }
 
 /// The systems that `--systems` names, of those that hold a whole heap: ours and the peers. `all` takes each allocator once.
-pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
     let mut chosen = select(list)?;
     if list.trim() == "all" {
         chosen.retain(|info| match info.kind {
@@ -215,7 +221,7 @@ pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, CliEr
     match chosen.iter().find(|info| matches!(info.kind, Kind::Limit | Kind::Linux)) {
         Some(info) => {
             let known = served().filter(|info| matches!(info.kind, Kind::Ours | Kind::Peer { .. }));
-            Err(CliError::option(
+            Err(LabError::option(
                 "--systems",
                 format_args!(
                     "`{}` runs only the tests A to F; expected `all` or a comma-separated list of: {}",
@@ -229,7 +235,7 @@ pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, CliEr
 }
 
 /// The systems of `--systems` that forward.
-pub(crate) fn select_forwarding(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+pub(crate) fn select_forwarding(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
     let forwards = |info: &&SystemInfo| info.forwards;
     let all = list.trim() == "all";
     let mut chosen = select(list)?;
@@ -239,7 +245,7 @@ pub(crate) fn select_forwarding(list: &str) -> Result<Vec<&'static SystemInfo>, 
         let known = names(SYSTEMS.iter().filter(|info| info.forwards));
         let error =
             format_args!("`{}` does not forward; expected `all` or a comma-separated list of: {known}", info.id);
-        return Err(CliError::option("--systems", error));
+        return Err(LabError::option("--systems", error));
     }
     Ok(chosen)
 }

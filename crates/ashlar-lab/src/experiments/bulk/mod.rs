@@ -20,14 +20,14 @@ use std::collections::BTreeMap;
 use crate::experiments::bulk::args::BulkArgs;
 use crate::experiments::bulk::child::dpdk;
 use crate::experiments::bulk::plan::{Answer, Plan, collect};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::record::Report;
 use crate::systems::column::{Column, rounds};
 use crate::systems::{self, SystemInfo, host};
 
 /// `ashlar bench bulk`.
-pub(crate) fn run(args: &BulkArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &BulkArgs) -> Result<(), LabError> {
     let (columns, dpdk) = select(&args.systems)?;
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let plan = Plan {
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &BulkArgs) -> Result<(), CliError> {
     host.warm_up = "one pass of each cell in each process".to_owned();
     let run = Report { host, records, published: None };
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     let mut text = table::render(&run, &plan);
     if let Some(why) = skipped {
@@ -73,10 +73,10 @@ pub(crate) fn run(args: &BulkArgs) -> Result<(), CliError> {
     }
     output::print(&text)?;
     if !failures.is_empty() {
-        return Err(CliError::Failed(failures.join("\nerror: ")));
+        return Err(LabError::Failed(failures.join("\nerror: ")));
     }
     match verdict {
-        Some(verdict) if !verdict.passed => Err(CliError::TargetsMissed),
+        Some(verdict) if !verdict.passed => Err(LabError::TargetsMissed),
         _ => Ok(()),
     }
 }
@@ -90,12 +90,12 @@ enum Asked {
 }
 
 /// The systems of `list`, of which `dpdk` is none of ours.
-fn select(list: &str) -> Result<(Vec<Column>, Asked), CliError> {
+fn select(list: &str) -> Result<(Vec<Column>, Asked), LabError> {
     let others: Vec<&str> = list.split(',').map(str::trim).filter(|id| *id != dpdk::ID).collect();
     let mut dpdk = Asked::No;
     if others.len() < list.split(',').count() {
         dpdk = Asked::ByName(
-            dpdk::find().map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", dpdk::ID)))?,
+            dpdk::find().map_err(|error| LabError::option("--systems", format_args!("`{}`: {error}", dpdk::ID)))?,
         );
     } else if list.trim() == "all" {
         dpdk = Asked::InAll(dpdk::find());

@@ -23,7 +23,7 @@ use crate::experiments::forward::args::{Cleaner, ForwardArgs};
 use crate::experiments::forward::plan::modes::{self, Mode};
 use crate::experiments::forward::plan::protocol::Setup;
 use crate::experiments::forward::plan::{Case, Plan};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::systems;
 
@@ -33,15 +33,15 @@ const PACKETS_IN_MEMORY: usize = 200_000;
 const PACKETS_OVER_VETH: usize = 20_480;
 
 /// `ashlar forward`.
-pub(crate) fn run(args: &ForwardArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &ForwardArgs) -> Result<(), LabError> {
     let plan = planned(args)?;
     let target = args.check_targets.then(|| targets::target_of(&plan)).transpose()?;
     // Opened before the run: a wrong path must not cost a minute.
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
-    let outcome = plan::run(&plan).map_err(CliError::Failed)?;
+    let outcome = plan::run(&plan).map_err(LabError::Failed)?;
     let run = table::Run::new(&plan, &outcome);
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     let verdict = target.map(|system| targets::judge(&run, system));
     let mut text = table::render(&plan, &outcome, &run);
@@ -50,12 +50,12 @@ pub(crate) fn run(args: &ForwardArgs) -> Result<(), CliError> {
     }
     output::print(&text)?;
     match verdict {
-        Some(verdict) if !verdict.passed => Err(CliError::TargetsMissed),
+        Some(verdict) if !verdict.passed => Err(LabError::TargetsMissed),
         _ => Ok(()),
     }
 }
 
-fn planned(args: &ForwardArgs) -> Result<Plan, CliError> {
+fn planned(args: &ForwardArgs) -> Result<Plan, LabError> {
     let systems = systems::select_forwarding(&args.systems)?;
     let modes = modes::select(&args.modes)?;
     let mut cases = Vec::new();
@@ -86,4 +86,10 @@ fn planned(args: &ForwardArgs) -> Result<Plan, CliError> {
         max_seconds: u64::from(args.max_seconds),
         confidence: args.confidence,
     })
+}
+
+/// What `--modes` takes beside `all`, for the shells' completions.
+#[cfg(test)]
+pub(crate) fn mode_names() -> Vec<&'static str> {
+    Mode::ALL.map(Mode::id).to_vec()
 }

@@ -3,7 +3,7 @@
 use crate::experiments::forward::plan::Plan;
 use crate::experiments::forward::plan::modes::Mode;
 use crate::experiments::forward::table::{Difference, Run, sureness};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::verdict::Verdict;
 
 /// Least gain of bulk free that the project asks for, in per cent.
@@ -13,10 +13,10 @@ pub(crate) const TARGET: f64 = 1.0;
 ///
 /// # Errors
 /// None has.
-pub(crate) fn target_of(plan: &Plan) -> Result<&'static str, CliError> {
+pub(crate) fn target_of(plan: &Plan) -> Result<&'static str, LabError> {
     let both = |id: &str| plan.place(id, Mode::Normal).is_some() && plan.place(id, Mode::Bulk).is_some();
     plan.systems.iter().map(|system| system.id).find(|id| both(id)).ok_or_else(|| {
-        CliError::option("--check-targets", "expected the modes `normal` and `bulk`, and a system that has caches")
+        LabError::option("--check-targets", "expected the modes `normal` and `bulk`, and a system that has caches")
     })
 }
 

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use crate::experiments::hackbench::args::HackbenchArgs;
 use crate::experiments::hackbench::plan::{Answer, Work, collect, loops_of};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::record::Report;
 use crate::kit::table::machine;
@@ -31,13 +31,13 @@ use crate::systems::column::{Column, rounds};
 use crate::systems::{self, SystemInfo, host};
 
 /// `ashlar hackbench`.
-pub(crate) fn run(args: &HackbenchArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &HackbenchArgs) -> Result<(), LabError> {
     let chosen = systems::select_heaps(&args.systems)?;
     if args.process && args.datasize.0.len() > 1 {
-        return Err(CliError::option("--datasize", "several sizes need threads; expected one size beside --process"));
+        return Err(LabError::option("--datasize", "several sizes need threads; expected one size beside --process"));
     }
     if args.process && args.datasize.0[0] < 8 {
-        return Err(CliError::option(
+        return Err(LabError::option(
             "--datasize",
             "messages of processes say who sent them; expected at least 8 bytes",
         ));
@@ -69,8 +69,8 @@ pub(crate) fn run(args: &HackbenchArgs) -> Result<(), CliError> {
     let infos: Vec<&'static SystemInfo> = chosen.clone();
     let run = Report { host: host::of_run(&infos, args.rounds as usize, &notes), records, published: None };
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     output::print(&(machine(&run.host) + &text + &table::summary(&run)))?;
-    if answers.failures.is_empty() { Ok(()) } else { Err(CliError::Failed(answers.failures.join("\nerror: "))) }
+    if answers.failures.is_empty() { Ok(()) } else { Err(LabError::Failed(answers.failures.join("\nerror: "))) }
 }

@@ -13,7 +13,7 @@ mod table;
 mod targets;
 
 use crate::experiments::kernel_tests::args::{KernelTestsArgs, Style, Test};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::published::Published;
 use crate::kit::record::Report;
@@ -21,13 +21,13 @@ use crate::kit::{csv, measure};
 use crate::systems::{self, linux, traits};
 
 /// `ashlar bench`.
-pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), LabError> {
     // Outputs are opened before the run: a wrong path must not cost two minutes.
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;
 
     if args.published && args.style == Style::Kernel {
-        return Err(CliError::option(
+        return Err(LabError::option(
             "--published",
             "has no place among the lines of `--style kernel`; expected `table`",
         ));
@@ -39,13 +39,13 @@ pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), CliError> {
     };
 
     if args.published {
-        run.published = Some(Published::load().map_err(CliError::Failed)?);
+        run.published = Some(Published::load().map_err(LabError::Failed)?);
     }
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     if let Some(file) = csv {
-        csv::write(file, &run).map_err(|error| CliError::Failed(format!("--csv: {error}")))?;
+        csv::write(file, &run).map_err(|error| LabError::Failed(format!("--csv: {error}")))?;
     }
     let mut text = table::header(&run);
     text += &match args.style {
@@ -59,16 +59,16 @@ pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), CliError> {
     output::print(&text)?;
 
     if !failures.is_empty() {
-        return Err(CliError::Failed(failures.join("\nerror: ")));
+        return Err(LabError::Failed(failures.join("\nerror: ")));
     }
     match verdict {
-        Some(verdict) if !verdict.passed => Err(CliError::TargetsMissed),
+        Some(verdict) if !verdict.passed => Err(LabError::TargetsMissed),
         _ => Ok(()),
     }
 }
 
 /// Runs the tests and returns the records, with a line for each system that failed on the way.
-fn measure(args: &KernelTestsArgs) -> Result<(Report, Vec<String>), CliError> {
+fn measure(args: &KernelTestsArgs) -> Result<(Report, Vec<String>), LabError> {
     let systems = systems::select(&args.systems)?;
     let allowed = measure::allowed_cpus();
     let mut tests = if args.tests.is_empty() { Test::ALL.to_vec() } else { args.tests.clone() };
@@ -87,15 +87,15 @@ fn measure(args: &KernelTestsArgs) -> Result<(Report, Vec<String>), CliError> {
     };
     if let Some(size) = plan.sizes.iter().find(|&&size| plan.fragmented.is_some() && size <= traits::LESS) {
         let less = traits::LESS;
-        return Err(CliError::option("--fragmented", format_args!("size {size}: expected sizes above {less} bytes")));
+        return Err(LabError::option("--fragmented", format_args!("size {size}: expected sizes above {less} bytes")));
     }
     for info in plan.systems.iter().filter(|info| info.kind == systems::Kind::Linux) {
         if plan.fragmented.is_some() {
             let error = format_args!("the kernel `{}` has no fragmented heap; expected other systems", info.id);
-            return Err(CliError::option("--fragmented", error));
+            return Err(LabError::option("--fragmented", error));
         }
         linux::part(&plan.letters(), &plan.sizes, plan.objects)
-            .map_err(|error| CliError::option("--systems", format_args!("`{}`: {error}", info.id)))?;
+            .map_err(|error| LabError::option("--systems", format_args!("`{}`: {error}", info.id)))?;
     }
     let outcome = plan::run(&plan)?;
     let host = plan::describe::describe(&plan, &outcome.notes);

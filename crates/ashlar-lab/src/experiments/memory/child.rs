@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::experiments::memory::plan::{Answer, Moment, Plan};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::memory::anonymous_kib;
 use crate::kit::once;
 use crate::systems::heap::Heap;
@@ -13,9 +13,9 @@ use crate::systems::trace::{Lists, MOST, Op, Trace};
 const LOOK: usize = 4096;
 
 /// Entry of the hidden command: measures `H`.
-pub(crate) fn main<H: Heap>(plan: &str) -> Result<(), CliError> {
+pub(crate) fn main<H: Heap>(plan: &str) -> Result<(), LabError> {
     let plan: Plan = once::plan(plan, "bench memory")?;
-    once::answer(&replay::<H>(&plan).map_err(CliError::Failed)?)
+    once::answer(&replay::<H>(&plan).map_err(LabError::Failed)?)
 }
 
 fn replay<H: Heap>(plan: &Plan) -> Result<Answer, String> {

@@ -16,17 +16,17 @@ use std::collections::BTreeMap;
 
 use crate::experiments::memory::args::MemoryArgs;
 use crate::experiments::memory::plan::{Answer, Plan, collect};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::record::Report;
 use crate::systems::column::{Column, rounds};
 use crate::systems::{self, Kind, SystemInfo, host};
 
 /// `ashlar bench memory`.
-pub(crate) fn run(args: &MemoryArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &MemoryArgs) -> Result<(), LabError> {
     let chosen = systems::select_heaps(&args.systems)?;
     for text in &args.options {
-        ashlar::check_options(text).map_err(|error| CliError::option("--option", error))?;
+        ashlar::check_options(text).map_err(|error| LabError::option("--option", error))?;
     }
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let plan = Plan { profile: args.profile, scale: args.scale, seed: args.seed, idle: args.idle };
@@ -57,10 +57,10 @@ pub(crate) fn run(args: &MemoryArgs) -> Result<(), CliError> {
     host.systems = columns.iter().map(|column| column.name.clone()).collect();
     let run = Report { host, records, published: None };
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     let shrinks: Vec<(&str, Option<&str>)> =
         answers.of.iter().map(|(&who, of)| (columns[who].name.as_str(), of[0].shrink.as_deref())).collect();
     output::print(&table::render(&run, &plan, hash.unwrap_or(0), &shrinks))?;
-    if answers.failures.is_empty() { Ok(()) } else { Err(CliError::Failed(answers.failures.join("\nerror: "))) }
+    if answers.failures.is_empty() { Ok(()) } else { Err(LabError::Failed(answers.failures.join("\nerror: "))) }
 }

@@ -18,14 +18,14 @@ use crate::experiments::programs::child::real::{REAL, Real};
 use crate::experiments::programs::child::startup;
 use crate::experiments::programs::plan::record::{Machine, Run};
 use crate::experiments::programs::plan::{Plan, Program, systems};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::machine;
 use crate::kit::measure::allowed_cpus;
 use crate::kit::output::{self, create};
-use crate::workload::{PAIRS, WORKLOADS, Workload};
+use ashlar_workload::{PAIRS, WORKLOADS, Workload};
 
 /// `ashlar bench programs`.
-pub(crate) fn run(args: &ProgramsArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &ProgramsArgs) -> Result<(), LabError> {
     if args.list {
         return list(args);
     }
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ProgramsArgs) -> Result<(), CliError> {
         None => measure(args)?,
     };
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     let mut text = table::header(&run);
     text += &table::render(&run, args.by);
@@ -45,10 +45,10 @@ pub(crate) fn run(args: &ProgramsArgs) -> Result<(), CliError> {
     }
     output::print(&text)?;
     if !failures.is_empty() {
-        return Err(CliError::Failed(failures.join("\nerror: ")));
+        return Err(LabError::Failed(failures.join("\nerror: ")));
     }
     match verdict {
-        Some(verdict) if !verdict.passed => Err(CliError::TargetsMissed),
+        Some(verdict) if !verdict.passed => Err(LabError::TargetsMissed),
         _ => Ok(()),
     }
 }
@@ -57,10 +57,10 @@ pub(crate) fn run(args: &ProgramsArgs) -> Result<(), CliError> {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, CliError> {
+    fn new() -> Result<Self, LabError> {
         let path = std::env::temp_dir().join(format!("ashlar-programs-{}", std::process::id()));
         std::fs::create_dir_all(&path)
-            .map_err(|error| CliError::Failed(format!("cannot make {}: {error}", path.display())))?;
+            .map_err(|error| LabError::Failed(format!("cannot make {}: {error}", path.display())))?;
         Ok(Self(path))
     }
 }
@@ -71,7 +71,7 @@ impl Drop for Scratch {
     }
 }
 
-fn measure(args: &ProgramsArgs) -> Result<(Run, Vec<String>), CliError> {
+fn measure(args: &ProgramsArgs) -> Result<(Run, Vec<String>), LabError> {
     let names = select(&args.workloads)?;
     let (systems, mut missing) = systems::select(&args.systems, &args.options)?;
     let scratch = Scratch::new()?;
@@ -94,11 +94,17 @@ struct Asked {
     by_name: bool,
 }
 
+/// All workloads by name, in the order of the tables.
+fn known() -> Vec<&'static str> {
+    let synthetic = WORKLOADS.iter().map(|workload| workload.name);
+    synthetic.chain(REAL.iter().map(|real| real.name)).chain([startup::NAME, PAIRS.name]).collect()
+}
+
 /// The workloads that `list` names, in the order of the tables.
-fn select(list: &str) -> Result<Vec<Asked>, CliError> {
+fn select(list: &str) -> Result<Vec<Asked>, LabError> {
     let synthetic = || WORKLOADS.iter().map(|workload| workload.name);
     let real = || REAL.iter().map(|real| real.name);
-    let known: Vec<&'static str> = synthetic().chain(real()).chain([startup::NAME, PAIRS.name]).collect();
+    let known = known();
     let mut chosen: Vec<Asked> = Vec::new();
     for word in list.split(',').map(str::trim) {
         let named: Vec<&'static str> = match word {
@@ -108,7 +114,7 @@ fn select(list: &str) -> Result<Vec<Asked>, CliError> {
             _ => known.iter().copied().filter(|name| *name == word).collect(),
         };
         if named.is_empty() {
-            return Err(CliError::option(
+            return Err(LabError::option(
                 "--workloads",
                 format_args!(
                     "unknown workload `{word}`; expected `all`, `synthetic`, `real` or a comma-separated list of: {}",
@@ -127,15 +133,15 @@ fn select(list: &str) -> Result<Vec<Asked>, CliError> {
     Ok(chosen)
 }
 
-fn prepare(names: &[Asked], dir: &Path, scale: f64, missing: &mut Vec<String>) -> Result<Vec<Program>, CliError> {
+fn prepare(names: &[Asked], dir: &Path, scale: f64, missing: &mut Vec<String>) -> Result<Vec<Program>, LabError> {
     let mut programs = Vec::new();
     for asked in names {
         if let Some(workload) = Workload::by_name(asked.name) {
             programs.push(Program::Synthetic(workload));
         } else if let Some(real) = Real::by_name(asked.name) {
             match real.find() {
-                Ok(_) => programs.push(Program::Real(real.prepare(dir, scale).map_err(CliError::Failed)?)),
-                Err(line) if asked.by_name => return Err(CliError::option("--workloads", line)),
+                Ok(_) => programs.push(Program::Real(real.prepare(dir, scale).map_err(LabError::Failed)?)),
+                Err(line) if asked.by_name => return Err(LabError::option("--workloads", line)),
                 Err(line) => missing.push(line),
             }
         } else {
@@ -162,7 +168,7 @@ fn machine(plan: &Plan) -> Machine {
 }
 
 /// `--list`: what can be run here, and what cannot.
-fn list(args: &ProgramsArgs) -> Result<(), CliError> {
+fn list(args: &ProgramsArgs) -> Result<(), LabError> {
     let names = select(&args.workloads)?;
     let (systems, mut missing) = systems::select(&args.systems, &args.options)?;
     let mut text = String::from("Workloads\n");
@@ -188,6 +194,18 @@ fn list(args: &ProgramsArgs) -> Result<(), CliError> {
         let _ = writeln!(text, "MISSING  {line}");
     }
     output::print(&text)
+}
+
+/// What `--systems` takes beside `all`, for the shells' completions.
+#[cfg(test)]
+pub(crate) fn system_names() -> Vec<&'static str> {
+    plan::systems::known()
+}
+
+/// What `--workloads` takes beside `all`, for the shells' completions.
+#[cfg(test)]
+pub(crate) fn workload_names() -> Vec<&'static str> {
+    ["synthetic", "real"].into_iter().chain(known()).collect()
 }
 
 #[cfg(test)]

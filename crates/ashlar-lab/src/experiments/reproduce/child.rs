@@ -10,14 +10,14 @@ use std::time::Instant;
 
 use crate::experiments::reproduce::plan::evidence::{Evidence, Outcome};
 use crate::experiments::reproduce::plan::runs::{RUNS, Run, typed};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::progress::progress;
 
 /// No run takes longer; one that hangs is ended and told.
 pub(crate) const LONGEST: Duration = Duration::from_secs(300);
 
 /// Runs all of `runs`, and writes what each wrote into `directory`.
-pub(crate) fn measure(runs: &[&'static Run], quick: bool, directory: &Path) -> Result<Evidence, CliError> {
+pub(crate) fn measure(runs: &[&'static Run], quick: bool, directory: &Path) -> Result<Evidence, LabError> {
     let bar = progress(runs.len() as u64);
     bar.enable_steady_tick(Duration::from_millis(500));
     let mut evidence = Evidence::new();

@@ -16,14 +16,14 @@ use crate::experiments::reproduce::plan::claims::Claims;
 use crate::experiments::reproduce::plan::evidence::Evidence;
 use crate::experiments::reproduce::plan::runs;
 use crate::experiments::reproduce::table::report::{Machine, Report};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::published::Published;
 use crate::kit::{machine, measure};
 
 /// `ashlar reproduce`.
-pub(crate) fn run(args: &ReproduceArgs) -> Result<(), CliError> {
-    let (claims, data) = (Claims::load().map_err(CliError::Failed)?, Published::load().map_err(CliError::Failed)?);
+pub(crate) fn run(args: &ReproduceArgs) -> Result<(), LabError> {
+    let (claims, data) = (Claims::load().map_err(LabError::Failed)?, Published::load().map_err(LabError::Failed)?);
     let chosen = runs::select(&args.runs)?;
     // What is read is read before anything is written: both may be the same file.
     let recorded = args.from.as_deref().map(load).transpose()?;
@@ -38,12 +38,12 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), CliError> {
     };
     let report = Report { machine, quick, claims: targets::judge(&claims, &data, &evidence), runs: evidence };
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &report).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &report).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     if let Some(mut file) = html {
-        let page = table::page::render(&report, &data).map_err(|error| CliError::Failed(format!("--html: {error}")))?;
+        let page = table::page::render(&report, &data).map_err(|error| LabError::Failed(format!("--html: {error}")))?;
         std::io::Write::write_all(&mut file, page.as_bytes())
-            .map_err(|error| CliError::Failed(format!("--html: {error}")))?;
+            .map_err(|error| LabError::Failed(format!("--html: {error}")))?;
     }
     output::print(&table::render(&report))?;
     let failures: Vec<String> = match &args.from {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), CliError> {
             failed.collect()
         }
     };
-    if failures.is_empty() { Ok(()) } else { Err(CliError::Failed(failures.join("\nerror: "))) }
+    if failures.is_empty() { Ok(()) } else { Err(LabError::Failed(failures.join("\nerror: "))) }
 }
 
 fn machine() -> Machine {
@@ -70,11 +70,11 @@ fn machine() -> Machine {
 }
 
 /// Recorded runs: a report of this command, or a directory of what the other commands wrote.
-fn load(path: &Path) -> Result<(Machine, bool, Evidence), CliError> {
+fn load(path: &Path) -> Result<(Machine, bool, Evidence), LabError> {
     let fail = |error: String| {
         let expected =
             "expected a file written by `ashlar reproduce --json`, or a directory with files such as tests.json";
-        CliError::option("--from", format_args!("{}: {error}; {expected}", path.display()))
+        LabError::option("--from", format_args!("{}: {error}; {expected}", path.display()))
     };
     if path.is_dir() {
         let evidence = child::recorded(path);
@@ -104,11 +104,11 @@ fn load(path: &Path) -> Result<(Machine, bool, Evidence), CliError> {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, CliError> {
+    fn new() -> Result<Self, LabError> {
         let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.subsec_nanos());
         let path = std::env::temp_dir().join(format!("ashlar-reproduce-{}-{nanos}", std::process::id()));
         std::fs::create_dir(&path)
-            .map_err(|error| CliError::Failed(format!("cannot make the directory {}: {error}", path.display())))?;
+            .map_err(|error| LabError::Failed(format!("cannot make the directory {}: {error}", path.display())))?;
         Ok(Self(path))
     }
 }
@@ -118,4 +118,10 @@ impl Drop for Scratch {
         // What cannot be removed lies in the system's directory for such files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// What `--runs` takes beside `all`, for the shells' completions.
+#[cfg(test)]
+pub(crate) fn run_names() -> Vec<&'static str> {
+    runs::RUNS.iter().map(|run| run.name).collect()
 }

@@ -15,7 +15,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
 use crate::experiments::simulate::plan::measured::{Answer, Measured, Plan};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::measure::{SpinBarrier, allowed_cpus, pin, ticks};
 use crate::kit::output;
 use crate::kit::statistics::median;
@@ -33,12 +33,12 @@ const PAUSE: u64 = 700;
 const HANDED_OVER: usize = 250;
 
 /// Entry of the hidden command.
-pub(crate) fn main(plan: &str) -> Result<(), CliError> {
-    let bad = |error: serde_json::Error| CliError::Usage(format!("simulate-child: `{plan}` is no plan: {error}"));
+pub(crate) fn main(plan: &str) -> Result<(), LabError> {
+    let bad = |error: serde_json::Error| LabError::Usage(format!("simulate-child: `{plan}` is no plan: {error}"));
     let plan: Plan = serde_json::from_str(plan).map_err(bad)?;
     let cpus = allowed_cpus();
     let [first, second, ..] = cpus[..] else {
-        return Err(CliError::Failed("simulate-child: expected two CPUs".to_owned()));
+        return Err(LabError::Failed("simulate-child: expected two CPUs".to_owned()));
     };
     let shared = Shared::new(plan.objects);
     let answer = std::thread::scope(|scope| {
@@ -49,7 +49,7 @@ pub(crate) fn main(plan: &str) -> Result<(), CliError> {
         pin(first);
         serve(0, &shared, &plan)
     });
-    let text = serde_json::to_string(&answer).map_err(|error| CliError::Failed(error.to_string()))?;
+    let text = serde_json::to_string(&answer).map_err(|error| LabError::Failed(error.to_string()))?;
     output::print(&(text + "\n"))
 }
 

@@ -18,7 +18,7 @@ use crate::experiments::simulate::args::SimulateArgs;
 use crate::experiments::simulate::plan::measured::{Answer, Plan};
 use crate::experiments::simulate::plan::predict::Inputs;
 use crate::experiments::simulate::plan::{Cell, Run};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::measure::allowed_cpus;
 use crate::kit::output::{self, create};
 use crate::kit::record::Host;
@@ -26,7 +26,7 @@ use crate::kit::{machine, progress};
 use crate::systems::engines;
 
 /// `ashlar simulate`.
-pub(crate) fn run(args: &SimulateArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &SimulateArgs) -> Result<(), LabError> {
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let (host, cells) = match &args.from {
         Some(path) => load(path)?,
@@ -34,16 +34,16 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), CliError> {
     };
     let run = plan::predict(host, cells, &args.cpus.0, &args.nodes.0, args.seed);
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     output::print(&table::render(&run))
 }
 
 /// What an earlier run measured.
-fn load(path: &std::path::Path) -> Result<(Host, Vec<Cell>), CliError> {
+fn load(path: &std::path::Path) -> Result<(Host, Vec<Cell>), LabError> {
     let fail = |error: String| {
         let expected = "expected a file written by `ashlar simulate --json`";
-        CliError::option("--from", format_args!("{}: {error}; {expected}", path.display()))
+        LabError::option("--from", format_args!("{}: {error}; {expected}", path.display()))
     };
     let text = std::fs::read_to_string(path).map_err(|error| fail(format!("cannot read it: {error}")))?;
     let run: Run = serde_json::from_str(&text).map_err(|error| fail(error.to_string()))?;
@@ -54,13 +54,13 @@ fn load(path: &std::path::Path) -> Result<(Host, Vec<Cell>), CliError> {
 }
 
 /// Measures each engine on one node and on two.
-fn measure(args: &SimulateArgs) -> Result<(Host, Vec<Cell>), CliError> {
+fn measure(args: &SimulateArgs) -> Result<(Host, Vec<Cell>), LabError> {
     let systems = engines::engines(&args.systems)?;
     let allowed = allowed_cpus().len();
     if allowed < 2 {
         let error =
             "two CPUs are needed: what a line costs that moves is measured between them; this process may use one";
-        return Err(CliError::Failed(error.to_owned()));
+        return Err(LabError::Failed(error.to_owned()));
     }
     let plan = Plan { sizes: args.sizes.0.clone(), objects: args.objects as usize, seed: args.seed };
     let bar = progress::progress(2 * systems.len() as u64);
@@ -70,7 +70,7 @@ fn measure(args: &SimulateArgs) -> Result<(Host, Vec<Cell>), CliError> {
         let ask = |nodes: usize| {
             let answer = ask(engine, nodes, &plan);
             bar.inc(1);
-            answer.map_err(|error| CliError::Failed(format!("{}: {error}", engine.id())))
+            answer.map_err(|error| LabError::Failed(format!("{}: {error}", engine.id())))
         };
         let inputs = Inputs::pair(&ask(1)?, &ask(2)?, args.far);
         cells.extend(inputs.into_iter().map(|inputs| Cell { system: engine.id().to_owned(), inputs }));

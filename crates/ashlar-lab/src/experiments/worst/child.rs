@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use ashlar::{CacheArgs, KmemCache};
 
 use crate::experiments::worst::plan::{Answer, Plan, WorstRecord};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::measure::{allowed_cpus, pin, ticks};
 use crate::kit::output;
 use crate::systems::traits::LESS;
@@ -193,9 +193,9 @@ fn measure(plan: &Plan, size: usize, sweep: &Sweep, records: &mut Vec<WorstRecor
 }
 
 /// Entry of the hidden command: measures the engine of this process as `plan` says, and prints the answer.
-pub(crate) fn main(plan: &str) -> Result<(), CliError> {
+pub(crate) fn main(plan: &str) -> Result<(), LabError> {
     let plan: Plan = serde_json::from_str(plan)
-        .map_err(|_| CliError::Usage("bench-worst-child: expected to be started by `ashlar bench worst`".to_owned()))?;
+        .map_err(|_| LabError::Usage("bench-worst-child: expected to be started by `ashlar bench worst`".to_owned()))?;
     // The first CPU has most of the machine's interrupts.
     pin(*allowed_cpus().last().unwrap_or(&0));
     let clock = (0..10_000).map(|_| {
@@ -205,13 +205,13 @@ pub(crate) fn main(plan: &str) -> Result<(), CliError> {
     let clock = clock.min().unwrap_or(0);
     let sweep = Sweep::new(plan.sweep_mib);
     let mut records = Vec::new();
-    let system = engine().map_err(CliError::Failed)?;
+    let system = engine().map_err(LabError::Failed)?;
     for &size in &plan.sizes {
         measure(&plan, size, &sweep, &mut records)
-            .map_err(|error| CliError::Failed(format!("size {size}: {error}")))?;
+            .map_err(|error| LabError::Failed(format!("size {size}: {error}")))?;
     }
     records.iter_mut().for_each(|record| system.clone_into(&mut record.system));
-    let answer = serde_json::to_string(&Answer { clock, records }).map_err(|e| CliError::Failed(e.to_string()))?;
+    let answer = serde_json::to_string(&Answer { clock, records }).map_err(|e| LabError::Failed(e.to_string()))?;
     output::print(&answer)
 }
 

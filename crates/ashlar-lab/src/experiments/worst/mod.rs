@@ -18,16 +18,16 @@ use ashlar::Engine;
 use crate::experiments::worst::args::WorstArgs;
 use crate::experiments::worst::plan::{Answer, Plan, Run};
 use crate::experiments::worst::table::render;
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::{machine, measure, once, output, progress};
 use crate::systems::engines::engines;
 
 /// `ashlar bench worst`.
-pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &WorstArgs) -> Result<(), LabError> {
     let systems = engines(&args.systems)?;
     if let Some(size) = args.sizes.0.iter().find(|&&size| size < plan::SMALLEST) {
         let expected = plan::SMALLEST;
-        return Err(CliError::option("--sizes", format_args!("size {size}: expected at least {expected} bytes")));
+        return Err(LabError::option("--sizes", format_args!("size {size}: expected at least {expected} bytes")));
     }
     let json = args.json.as_deref().map(|path| output::create("--json", path)).transpose()?;
     let plan = Plan {
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
     let bar = progress::progress(systems.len() as u64);
     for engine in systems {
         bar.set_message(engine.id());
-        let answer = ask(engine, &plan).map_err(|error| CliError::Failed(format!("{}: {error}", engine.id())))?;
+        let answer = ask(engine, &plan).map_err(|error| LabError::Failed(format!("{}: {error}", engine.id())))?;
         records.extend(answer.records);
         clock = clock.min(answer.clock);
         bar.inc(1);
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &WorstArgs) -> Result<(), CliError> {
         records,
     };
     if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &run).map_err(|error| CliError::Failed(format!("--json: {error}")))?;
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     output::print(&render(&run))
 }

@@ -14,7 +14,7 @@ pub(crate) mod dpdk;
 use core::hint::black_box;
 
 use crate::experiments::bulk::plan::{Answer, Cell, KEPT, KEPT_BULKS, KEPT_SIZE, Plan, Test};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::measure::{self, allowed_cpus, pin, ticks};
 use crate::kit::once;
 use crate::systems::traits::{Handle, Setup, System};
@@ -27,7 +27,7 @@ const APART: usize = 256;
 struct OutOfMemory;
 
 /// Entry of the hidden command: measures `S`.
-pub(crate) fn main<S: System>(plan: &str) -> Result<(), CliError> {
+pub(crate) fn main<S: System>(plan: &str) -> Result<(), LabError> {
     let plan: Plan = once::plan(plan, "bench bulk")?;
     pin(*allowed_cpus().last().unwrap_or(&0));
     let setup = Setup {
@@ -38,9 +38,9 @@ pub(crate) fn main<S: System>(plan: &str) -> Result<(), CliError> {
         holes: Vec::new(),
         large_sheaves: vec![KEPT_SIZE],
     };
-    let system = S::new(&setup, 1).map_err(CliError::Failed)?;
+    let system = S::new(&setup, 1).map_err(LabError::Failed)?;
     system.thread_start(0);
-    let cells = measure(&system, &plan).map_err(|OutOfMemory| CliError::Failed("memory ended".to_owned()))?;
+    let cells = measure(&system, &plan).map_err(|OutOfMemory| LabError::Failed("memory ended".to_owned()))?;
     once::answer(&Answer { note: system.note(), cells })
 }
 

@@ -31,7 +31,7 @@ use crate::experiments::forward::child::veth::Veth;
 use crate::experiments::forward::plan::protocol::{Reply, Request, Setup};
 use crate::experiments::forward::plan::tally::Tally;
 use crate::kit::counts::Counts;
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::measure::{allowed_cpus, pin};
 
 /// Seed of tables and traces: the same in every process.
@@ -87,11 +87,11 @@ impl<P: Pool> Bench for Veth<P> {
 }
 
 /// Serves the pool `P`. This is the function that is compiled once for each allocator.
-pub(crate) fn serve<P: Pool>() -> Result<(), CliError> {
+pub(crate) fn serve<P: Pool>() -> Result<(), LabError> {
     die_with_parent();
     let mut lines = std::io::stdin().lock().lines();
     let Some(Request::Setup(setup)) = lines.next().map(read).transpose()? else {
-        return Err(CliError::Usage("forward-child: expected to be started by `ashlar forward`".to_owned()));
+        return Err(LabError::Usage("forward-child: expected to be started by `ashlar forward`".to_owned()));
     };
     // Before any thread is started: a user namespace is for processes of one thread.
     let network = if setup.veth { Network::build().map(Some) } else { Ok(None) };
@@ -137,7 +137,7 @@ fn answer<P: Pool, B: Bench>(
     bench: B,
     ready: &Reply,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
-) -> Result<(), CliError> {
+) -> Result<(), LabError> {
     say(ready)?;
     let mut bench = Some(bench);
     for line in lines {
@@ -162,20 +162,20 @@ fn answer<P: Pool, B: Bench>(
             (Request::End, Some(running)) => {
                 say(&running.end().map_or_else(Reply::Failed, |()| Reply::Ended))?;
             }
-            _ => return Err(CliError::Usage("forward-child: asked for something after the end".to_owned())),
+            _ => return Err(LabError::Usage("forward-child: asked for something after the end".to_owned())),
         }
     }
     Ok(())
 }
 
-fn read(line: std::io::Result<String>) -> Result<Request, CliError> {
-    let line = line.map_err(|error| CliError::Failed(format!("forward-child: {error}")))?;
+fn read(line: std::io::Result<String>) -> Result<Request, LabError> {
+    let line = line.map_err(|error| LabError::Failed(format!("forward-child: {error}")))?;
     serde_json::from_str(&line)
-        .map_err(|error| CliError::Usage(format!("forward-child: `{line}` is no request: {error}")))
+        .map_err(|error| LabError::Usage(format!("forward-child: `{line}` is no request: {error}")))
 }
 
-fn say(reply: &Reply) -> Result<(), CliError> {
-    let failed = |error: String| CliError::Failed(format!("forward-child: {error}"));
+fn say(reply: &Reply) -> Result<(), LabError> {
+    let failed = |error: String| LabError::Failed(format!("forward-child: {error}"));
     let line = serde_json::to_string(reply).map_err(|error| failed(error.to_string()))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| failed(error.to_string()))

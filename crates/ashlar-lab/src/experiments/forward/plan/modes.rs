@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 
 /// One line of the mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl Mode {
 }
 
 /// The modes that `--modes` names, in the order of the mail.
-pub(crate) fn select(list: &str) -> Result<Vec<Mode>, CliError> {
+pub(crate) fn select(list: &str) -> Result<Vec<Mode>, LabError> {
     if list.trim() == "all" {
         return Ok(Mode::ALL.to_vec());
     }
@@ -76,7 +76,7 @@ pub(crate) fn select(list: &str) -> Result<Vec<Mode>, CliError> {
     for id in list.split(',').map(str::trim) {
         let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.id() == id) else {
             let known = Mode::ALL.map(Mode::id).join(", ");
-            return Err(CliError::option(
+            return Err(LabError::option(
                 "--modes",
                 format_args!("unknown mode `{id}`; expected `all` or a comma-separated list of: {known}"),
             ));

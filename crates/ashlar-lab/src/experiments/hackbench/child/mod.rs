@@ -9,15 +9,15 @@ use crate::experiments::hackbench::child::counters::Counters;
 use crate::experiments::hackbench::child::message::kinds;
 use crate::experiments::hackbench::plan::{Answer, Figures, Work};
 use crate::kit::counts::Counts;
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::once;
 use crate::systems::heap::Heap;
 use crate::systems::trace::{Lists, MOST, Op, Profile, Trace};
 
 /// Entry of the hidden command: measures `H`.
-pub(crate) fn main<H: Heap>(plan: &str) -> Result<(), CliError> {
+pub(crate) fn main<H: Heap>(plan: &str) -> Result<(), LabError> {
     let work: Work = once::plan(plan, "hackbench")?;
-    once::answer(&measure::<H>(&work).map_err(CliError::Failed)?)
+    once::answer(&measure::<H>(&work).map_err(LabError::Failed)?)
 }
 
 fn measure<H: Heap>(work: &Work) -> Result<Answer, String> {

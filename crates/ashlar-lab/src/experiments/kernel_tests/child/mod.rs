@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use crate::experiments::kernel_tests::child::passes::{Pass, Slots, Ticks, run};
 use crate::experiments::kernel_tests::plan::protocol::{Group, Reply, Request};
 use crate::kit::counts::Counts;
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::measure::{self, SpinBarrier, allowed_cpus, pin};
 use crate::systems::traits::{Handle, Setup, System};
 
@@ -27,10 +27,10 @@ struct Job {
 }
 
 /// Serves `S`. This is the function that is compiled once for each system.
-pub(crate) fn serve<S: System>() -> Result<(), CliError> {
+pub(crate) fn serve<S: System>() -> Result<(), LabError> {
     let mut lines = std::io::stdin().lock().lines();
     let Some(Request::Setup(setup)) = lines.next().map(read).transpose()? else {
-        return Err(CliError::Usage("bench-child: expected to be started by `ashlar bench`".to_owned()));
+        return Err(LabError::Usage("bench-child: expected to be started by `ashlar bench`".to_owned()));
     };
     let threads = Group::Remote.threads(setup.cpus);
     let system = match S::new(&setup, threads) {
@@ -63,7 +63,7 @@ pub(crate) fn serve<S: System>() -> Result<(), CliError> {
 
     for line in lines {
         let Request::Run { group, size } = read(line)? else {
-            return Err(CliError::Usage("bench-child: set up twice".to_owned()));
+            return Err(LabError::Usage("bench-child: set up twice".to_owned()));
         };
         let reply = measure(group, size, &setup, allowed.len(), &workers, &results, || system.counts());
         say(&reply)?;
@@ -142,14 +142,14 @@ fn measure(
     Reply::Done { phase1, phase2, counts }
 }
 
-fn read(line: std::io::Result<String>) -> Result<Request, CliError> {
-    let line = line.map_err(|error| CliError::Failed(format!("bench-child: {error}")))?;
+fn read(line: std::io::Result<String>) -> Result<Request, LabError> {
+    let line = line.map_err(|error| LabError::Failed(format!("bench-child: {error}")))?;
     serde_json::from_str(&line)
-        .map_err(|error| CliError::Usage(format!("bench-child: `{line}` is no request: {error}")))
+        .map_err(|error| LabError::Usage(format!("bench-child: `{line}` is no request: {error}")))
 }
 
-fn say(reply: &Reply) -> Result<(), CliError> {
-    let failed = |error: String| CliError::Failed(format!("bench-child: {error}"));
+fn say(reply: &Reply) -> Result<(), LabError> {
+    let failed = |error: String| LabError::Failed(format!("bench-child: {error}"));
     let line = serde_json::to_string(reply).map_err(|error| failed(error.to_string()))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| failed(error.to_string()))

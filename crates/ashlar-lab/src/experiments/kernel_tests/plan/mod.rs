@@ -13,7 +13,7 @@ use std::time::Instant;
 use crate::experiments::kernel_tests::args::Test;
 use crate::experiments::kernel_tests::plan::protocol::{Group, Reply, Request};
 use crate::kit::counts::Counts;
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::measure::UNIT;
 use crate::kit::pipe::Pipe;
 use crate::kit::progress::progress;
@@ -79,7 +79,7 @@ const ROUNDS_OF_A_CHILD: usize = 2;
 const TURNS_OF_A_KERNEL: usize = 2;
 
 /// Runs the plan: one warm-up round that is not counted, then the rounds.
-pub(crate) fn run(plan: &Plan) -> Result<Outcome, CliError> {
+pub(crate) fn run(plan: &Plan) -> Result<Outcome, LabError> {
     let mut lab = Lab::open(plan);
     let groups = Group::ALL.into_iter().filter(|group| plan.tests.iter().any(|test| Group::of(*test) == *group));
     let passes: Vec<(Group, usize)> =

@@ -15,7 +15,7 @@ use crate::experiments::programs::child::job::{Job, Setting};
 use crate::experiments::programs::child::process::{self, Usage};
 use crate::experiments::programs::child::{inputs, redis};
 use crate::experiments::programs::plan::systems::System;
-use crate::run::find_program;
+use ashlar_tool::program;
 
 /// A program that may be installed.
 pub(crate) struct Real {
@@ -59,7 +59,7 @@ impl Real {
 
     /// Its executable; the error says how to get it.
     pub(crate) fn find(&self) -> Result<PathBuf, String> {
-        self.programs.iter().find_map(|name| find_program(name.as_ref()).ok()).ok_or_else(|| {
+        self.programs.iter().find_map(|name| program::find(name.as_ref()).ok()).ok_or_else(|| {
             format!("{}: no `{}` here: `apt-get install {}` gets it", self.name, self.programs[0], self.package)
         })
     }

@@ -12,14 +12,14 @@ use std::time::Instant;
 use crate::experiments::programs::child::job::{Job, Redis, Setting};
 use crate::experiments::programs::child::process::{self, Usage};
 use crate::experiments::programs::plan::systems::System;
-use crate::run::find_program;
+use ashlar_tool::program;
 
 /// How long the server may take to answer at first.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn job(setting: &Setting<'_>) -> Result<Job, String> {
     let find = |name: &str| {
-        find_program(name.as_ref()).map_err(|_| format!("no `{name}` here: `apt-get install redis-tools` gets it"))
+        program::find(name.as_ref()).map_err(|_| format!("no `{name}` here: `apt-get install redis-tools` gets it"))
     };
     Ok(Job::Redis(Redis {
         server: setting.program.to_owned(),

@@ -10,17 +10,18 @@ pub(crate) mod systems;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::Instant;
+
+use ashlar_workload::{PAIRS, Workload};
 
 use crate::experiments::programs::child::process::{self, Usage};
 use crate::experiments::programs::child::real::Prepared;
-use crate::experiments::programs::child::startup;
+use crate::experiments::programs::child::{startup, synthetic};
 use crate::experiments::programs::plan::record::{Figure, Kind, Record};
 use crate::experiments::programs::plan::systems::{BASE, System};
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::progress::progress;
-use crate::workload::{Answer, PAIRS, Workload};
 
 /// Sleep of an idle process, in milliseconds: longer than the second after which busy allocators give memory back.
 const IDLE_MS: u64 = 1500;
@@ -84,7 +85,7 @@ struct Lab<'a> {
 }
 
 /// Runs the plan. The second part has a line for each program that did not run well on a system; it has no record.
-pub(crate) fn run(plan: &Plan) -> Result<(Vec<Record>, Vec<String>), CliError> {
+pub(crate) fn run(plan: &Plan) -> Result<(Vec<Record>, Vec<String>), LabError> {
     process::shrink_self();
     let mut lab = Lab { plan, cells: BTreeMap::new(), failures: Vec::new() };
     let bar = progress(((plan.rounds + 1) * plan.programs.len()) as u64);
@@ -143,7 +144,7 @@ impl Lab<'_> {
 
     /// Starts a synthetic workload and waits until its work is done.
     fn fall_asleep(&self, program: usize, workload: &Workload, system: usize) -> Result<Sleeper, String> {
-        let mut command = synthetic(workload, &self.plan.systems[system], self.plan.scale)?;
+        let mut command = synthetic::command(workload, &self.plan.systems[system], self.plan.scale)?;
         command.args(["--idle", &IDLE_MS.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(Stdio::piped());
         let start = Instant::now();
@@ -167,7 +168,7 @@ impl Lab<'_> {
         let mut said = String::new();
         let read = sleeper.out.read_to_string(&mut said).map_err(|error| error.to_string());
         let ended = process::wait(sleeper.child, sleeper.start);
-        let answer = read.and(ended).and_then(|_| parse(&said));
+        let answer = read.and(ended).and_then(|_| synthetic::parse(&said));
         match answer {
             Ok(answer) => {
                 if let Some(samples) = self.cells.get_mut(&(sleeper.program, sleeper.system)) {
@@ -185,9 +186,9 @@ impl Lab<'_> {
         }
         let system = &self.plan.systems[who];
         let outcome = match program {
-            Program::Synthetic(workload) => synthetic(workload, system, self.plan.scale)
+            Program::Synthetic(workload) => synthetic::command(workload, system, self.plan.scale)
                 .and_then(process::run)
-                .and_then(|(usage, out)| parse(&out).map(|answer| (usage, answer)))
+                .and_then(|(usage, out)| synthetic::parse(&out).map(|answer| (usage, answer)))
                 .map(|(usage, answer)| {
                     // What the process says of its own memory contains nothing of ours.
                     let peak_anon_kib = Some(answer.peak_anon_kib);
@@ -285,23 +286,6 @@ pub(crate) fn record(workload: &str, kind: Kind, system: &System, samples: &Samp
         samples: rounded(&elapsed),
         cpu_samples: rounded(&cpu),
     }
-}
-
-/// The command of a synthetic workload on a system.
-fn synthetic(workload: &Workload, system: &System, scale: f64) -> Result<Command, String> {
-    let tool = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
-    let mut command = Command::new(tool);
-    command.args(["workload", workload.name, "--scale", &scale.to_string()]);
-    if let Some(library) = &system.preload {
-        command.arg("--preload").arg(library);
-    }
-    system.prepare(&mut command);
-    Ok(command)
-}
-
-fn parse(text: &str) -> Result<Answer, String> {
-    let line = text.lines().last().unwrap_or("");
-    serde_json::from_str(line).map_err(|error| format!("cannot read its answer `{line}`: {error}"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::statistics::{Statistic, median};
 
 /// Machine, figures and means of one run.
@@ -131,10 +131,10 @@ pub(crate) struct Means {
 
 impl Run {
     /// Reads what `--json` wrote.
-    pub(crate) fn load(path: &Path) -> Result<Self, CliError> {
+    pub(crate) fn load(path: &Path) -> Result<Self, LabError> {
         let expected = "expected a file written by `ashlar bench programs --json`";
         let bad = |error: &dyn core::fmt::Display| {
-            CliError::option("--from", format_args!("{}: {error}; {expected}", path.display()))
+            LabError::option("--from", format_args!("{}: {error}; {expected}", path.display()))
         };
         let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
         let run: Self = serde_json::from_str(&text).map_err(|error| bad(&error))?;

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::machine;
-use crate::run;
 
 /// A column of the table.
 #[derive(Clone, Debug)]
@@ -49,16 +48,21 @@ pub(crate) fn is_peer(id: &str) -> bool {
     PEERS.iter().any(|peer| peer.id == id)
 }
 
+/// All systems by id, in the order of the columns.
+pub(crate) fn known() -> Vec<&'static str> {
+    [BASE, OURS].into_iter().chain(PEERS.iter().map(|peer| peer.id)).chain([UNCHECKED]).collect()
+}
+
 /// The systems that `list` names, in the order of the columns, and a line for each peer that `all` could not find.
-pub(crate) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec<String>), CliError> {
-    let ordinary = || [BASE, OURS].into_iter().chain(PEERS.iter().map(|peer| peer.id));
-    let known: Vec<&str> = ordinary().chain([UNCHECKED]).collect();
+pub(crate) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec<String>), LabError> {
+    let known = known();
+    let ordinary = || known.iter().copied().filter(|id| *id != UNCHECKED);
     let all = list.trim() == "all";
     let asked: Vec<&str> = if all { ordinary().collect() } else { list.split(',').map(str::trim).collect() };
     let (mut chosen, mut missing): (Vec<System>, Vec<String>) = (Vec::new(), Vec::new());
     for id in asked {
         if !known.contains(&id) {
-            return Err(CliError::option(
+            return Err(LabError::option(
                 "--systems",
                 format_args!(
                     "unknown system `{id}`; expected `all` or a comma-separated list of: {}",
@@ -72,11 +76,11 @@ pub(crate) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec
         match open(id)? {
             Ok(system) => chosen.push(system),
             Err(line) if all => missing.push(line),
-            Err(line) => return Err(CliError::option("--systems", line)),
+            Err(line) => return Err(LabError::option("--systems", line)),
         }
     }
     for text in options {
-        ashlar::check_options(text).map_err(|error| CliError::option("--option", error))?;
+        ashlar::check_options(text).map_err(|error| LabError::option("--option", error))?;
         let id = format!("{OURS}[{text}]");
         let system = System { id, options: Some(text.clone()), ..ours()? };
         let after = chosen.iter().rposition(|system| system.id.starts_with(OURS)).map_or(chosen.len(), |at| at + 1);
@@ -86,7 +90,7 @@ pub(crate) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec
 }
 
 /// The system, or a line that says how to get it.
-fn open(id: &str) -> Result<Result<System, String>, CliError> {
+fn open(id: &str) -> Result<Result<System, String>, LabError> {
     if id == BASE {
         return Ok(Ok(System { id: id.to_owned(), preload: None, version: machine::glibc(), options: None }));
     }
@@ -108,9 +112,9 @@ fn open(id: &str) -> Result<Result<System, String>, CliError> {
     }))
 }
 
-fn ours() -> Result<System, CliError> {
+fn ours() -> Result<System, LabError> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    Ok(System { id: OURS.to_owned(), preload: Some(run::library()?), version, options: None })
+    Ok(System { id: OURS.to_owned(), preload: Some(ashlar_tool::library::find()?), version, options: None })
 }
 
 /// What `lab/peers/build.sh` made: `peers` beside the directory of the tool.

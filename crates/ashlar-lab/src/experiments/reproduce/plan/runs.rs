@@ -1,6 +1,6 @@
 //! The measurements that claims need: commands of this tool, run one after the other, each writing JSON into a directory of its own.
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 
 /// A measurement by name.
 #[derive(Debug)]
@@ -209,7 +209,7 @@ pub(crate) fn typed(args: &[&str]) -> String {
 }
 
 /// The runs that `--runs` names.
-pub(crate) fn select(list: &str) -> Result<Vec<&'static Run>, CliError> {
+pub(crate) fn select(list: &str) -> Result<Vec<&'static Run>, LabError> {
     if list.trim() == "all" {
         return Ok(RUNS.iter().collect());
     }
@@ -217,7 +217,7 @@ pub(crate) fn select(list: &str) -> Result<Vec<&'static Run>, CliError> {
     for name in list.split(',').map(str::trim) {
         let found = RUNS.iter().find(|run| run.name == name).ok_or_else(|| {
             let names = RUNS.iter().map(|run| run.name).collect::<Vec<_>>().join(", ");
-            CliError::option("--runs", format_args!("unknown run `{name}`; expected `all` or some of {names}"))
+            LabError::option("--runs", format_args!("unknown run `{name}`; expected `all` or some of {names}"))
         })?;
         chosen.push(found);
     }

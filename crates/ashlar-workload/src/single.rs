@@ -3,9 +3,9 @@
 use core::mem::replace;
 use std::collections::HashMap;
 
-use super::Scale;
-use super::block::{self, Block};
-use crate::kit::random::Rng;
+use crate::Scale;
+use crate::block::{self, Block};
+use crate::random::Rng;
 
 /// Arithmetic on numbers of many digits: each step makes two temporaries and a result of 8 to 64 bytes, and drops the
 /// temporaries at once.

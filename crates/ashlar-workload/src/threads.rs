@@ -7,10 +7,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::Scale;
-use super::block::Block;
-use super::single::free_all;
-use crate::kit::random::Rng;
+use crate::Scale;
+use crate::block::Block;
+use crate::random::Rng;
+use crate::single::free_all;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

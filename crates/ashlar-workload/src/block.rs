@@ -6,7 +6,7 @@
 
 use core::ptr::NonNull;
 
-use crate::kit::measure::hide;
+use crate::opaque::hide;
 
 /// Blocks up to this many bytes are written in full; larger ones a word in each cache line.
 const WRITTEN_IN_FULL: usize = 512;
