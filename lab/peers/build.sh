@@ -89,14 +89,6 @@ build_rpmalloc() {
     echo "rpmalloc (rpmalloc-sys $(crate_version "$dir" rpmalloc-sys))" >"$work/rpmalloc.version"
 }
 
-build_ashlar-unchecked() {
-    RUSTFLAGS="${RUSTFLAGS:-} --cfg ashlar_unchecked" CARGO_TARGET_DIR=$out/../unchecked \
-        cargo build --release --locked -q -p ashlar-malloc
-    cp "$out/../unchecked/release/libashlar_malloc.so" "$work/libashlar-unchecked.so"
-    echo "$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"name":"ashlar-malloc","version":"\([^"]*\)".*/\1/'), unchecked" \
-        >"$work/ashlar-unchecked.version"
-}
-
 failed=0
 for name in "$@"; do
     # (In the condition of an `if`, the shell would go on after a command that failed.)

@@ -52,9 +52,12 @@ pub mod cxx;
 pub mod deepbind;
 pub mod family;
 pub mod figures;
+mod fork_handlers;
 pub mod mallopt;
 mod process;
 mod text;
+#[cfg(target_arch = "x86_64")]
+mod thread_count;
 #[cfg(target_arch = "x86_64")]
 pub mod threads;
 #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,6 @@
-//! Load, fork and exit.
+//! Load and exit.
 //!
-//! The fork handlers are registered at load, or by the first thread if that comes earlier: a
-//! program with one thread needs none. Then replaced forms of new and delete are looked for. What
+//! At load the fork handlers are registered. Then replaced forms of new and delete are looked for. What
 //! start-up used of the library and no call needs any more is dropped when that is over. At exit
 //! the table that `ASHLAR_STATS` asks for is printed.
 
@@ -11,6 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use syscalls::{Sysno, syscall};
 
 use crate::figures;
+use crate::fork_handlers;
 use crate::text::to_stderr;
 
 unsafe extern "C" {
@@ -19,7 +19,7 @@ unsafe extern "C" {
 }
 
 extern "C" fn at_load() {
-    register_fork_handlers();
+    fork_handlers::register();
     #[cfg(target_arch = "x86_64")]
     crate::threads::prepare();
     #[cfg(target_arch = "x86_64")]
@@ -27,28 +27,6 @@ extern "C" fn at_load() {
     read_wish();
     #[cfg(target_arch = "x86_64")]
     ashlar::malloc::when_up(crate::apart::drop_untouched);
-}
-
-/// Registers the fork handlers, once.
-#[inline(never)]
-#[place(cold)]
-pub(crate) fn register_fork_handlers() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    let registered = ashlar::fork::register();
-    #[cfg(target_arch = "x86_64")]
-    let registered = registered && {
-        unsafe extern "C" fn child() {
-            crate::threads::after_fork_in_child();
-        }
-        // SAFETY: the handler is a function of this library, which is never unloaded.
-        unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
-    };
-    if !registered {
-        to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
-    }
 }
 
 /// Where the table goes: standard error as it was at load, since many programs close theirs before the end. -1: nowhere.

@@ -10,19 +10,17 @@
 //! it runs is a few instructions ahead of the program's function, which they jump to: no frame of
 //! ours is on its stack. Threads that the C library makes for itself (`timer_create`,
 //! `thrd_create`, `aio_read`) are not counted.
-//!
-//! The fork handlers are registered here too, if a library makes threads before this one's
-//! constructor ran.
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use ashlar::{CreateThread, ThreadEntry};
 use libc::{pthread_attr_t, pthread_key_t, pthread_t};
 
-use crate::process;
+use crate::fork_handlers;
+use crate::thread_count::LIVE;
 use ashlar::address_of;
 
 // `__pthread_create` is there in static programs only: under the other name the linker finds this
@@ -36,9 +34,6 @@ unsafe extern "C" {
 }
 #[used]
 static TAKES_THE_REAL_ONE: unsafe extern "C" fn() = thrd_create;
-
-/// Threads that the program made and that have not ended.
-static LIVE: AtomicU32 = AtomicU32::new(0);
 
 /// The C library's `pthread_create`, once it was looked up.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -132,11 +127,6 @@ fn follow_count() {
     }
 }
 
-/// In the child of a fork no thread but the one that forked is left.
-pub(crate) fn after_fork_in_child() {
-    LIVE.store(0, Ordering::Relaxed);
-}
-
 /// What a new thread is to run.
 struct Start {
     entry: ThreadEntry,
@@ -191,7 +181,7 @@ pub unsafe extern "C" fn pthread_create(
     arg: *mut c_void,
 ) -> c_int {
     let Some(create) = real() else { return libc::EAGAIN };
-    process::register_fork_handlers();
+    fork_handlers::register();
     prepare();
     let place = ashlar::malloc::malloc(size_of::<Start>()).cast::<Start>();
     if place.is_null() || KEY.load(Ordering::Acquire) == 0 {

@@ -1,25 +1,40 @@
-//! Boot: brings the layers up, once, at the first slow path.
+//! Boot: brings the layers up at the first slow path that needs them. The faces call it; nothing
+//! below knows it.
 //!
-//! In two steps, each a [`Once`]: the *base* (zone, per-CPU areas, metadata memory, sections) is all that malloc needs, which makes its caches
-//! when they are used; kmalloc's caches, by which a program's own may be served, are the second. Until then each fast path falls through to a
-//! slow path, which calls [`ensure`] or [`ensure_base`]. Who builds never allocates. Where memory for the base is refused, every request is out of
-//! memory for ever; the second step is tried again by the next request that needs it.
+//! | step | what it makes | who needs it |
+//! |---|---|---|
+//! | *base* | zone, per-CPU areas, metadata memory, critical sections | everything |
+//! | *kmalloc* | the caches of kmalloc's size classes | kmalloc, and what is built on it |
+//! | *malloc* | the object map; caches come with their first object | malloc |
+//!
+//! Each step is a [`Once`]. Until it is up, the fast paths fall through to a slow path, which calls
+//! [`ensure`], [`ensure_base`] or [`ensure_malloc`]. Start-up code must not allocate. Where memory
+//! for the base is refused, every request is out of memory for ever. The other steps are tried again
+//! by the next request that needs them.
+#![allow(unsafe_code, reason = "calls back by a stored address")]
 
 use crate::base::source::PageSource;
-use crate::base::sync::Once;
+use crate::base::sync::{AtomicUsize, Once, Ordering};
 #[cfg(feature = "os")]
 use crate::base::units::MAX_NODES;
+use crate::cache::reaper;
 use crate::cache::settings::{self, OptionError};
 use crate::pages::layout::Layout;
+use crate::pages::memmap::MEMMAP;
 use crate::pages::meta::META;
 use crate::pages::zone::ZONE;
 use crate::percpu::{
     self,
     area::{PERCPU, PerCpu},
 };
+use crate::sizes;
 
 static BASE: Once = Once::new();
 static KMALLOC: Once = Once::new();
+static MALLOC: Once = Once::new();
+/// What to call when malloc is up; 0 for nothing.
+static WHEN_UP: AtomicUsize = AtomicUsize::new(0);
+
 /// The allocator has started already: options and page source are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyStarted;
@@ -32,7 +47,7 @@ impl core::fmt::Display for AlreadyStarted {
 
 impl core::error::Error for AlreadyStarted {}
 
-/// Makes sure that the allocator is up; false when it cannot be had.
+/// Makes sure that kmalloc is up; false where memory for it is refused.
 #[inline]
 pub(crate) fn ensure() -> bool {
     KMALLOC.is_up() || ensure_slow()
@@ -40,13 +55,47 @@ pub(crate) fn ensure() -> bool {
 
 #[cold]
 fn ensure_slow() -> bool {
-    ensure_base() && KMALLOC.ensure_or_again(crate::kmalloc::create_caches)
+    ensure_base() && KMALLOC.ensure_or_again(sizes::kmalloc::create_caches)
 }
 
-/// As [`ensure`], without kmalloc's caches.
+/// Makes sure that caches can be created; false where memory for that is refused.
 #[inline]
 pub(crate) fn ensure_base() -> bool {
     BASE.is_up() || ensure_base_slow()
+}
+
+/// Makes sure that malloc is up; false where memory for it is refused.
+#[inline]
+pub(crate) fn ensure_malloc() -> bool {
+    MALLOC.is_up() || ensure_malloc_slow()
+}
+
+#[cold]
+#[inline(never)]
+fn ensure_malloc_slow() -> bool {
+    let up = start_malloc();
+    let then = WHEN_UP.load(Ordering::Acquire);
+    if up && then != 0 {
+        // SAFETY: only `when_up` stores here, and only values of this function type.
+        let then = unsafe { core::mem::transmute::<*const (), fn()>(core::ptr::with_exposed_provenance(then)) };
+        then();
+    }
+    up
+}
+
+#[inline(never)]
+#[place(cold)]
+fn start_malloc() -> bool {
+    ensure_base() && MALLOC.ensure(sizes::malloc::start)
+}
+
+/// Runs `then` when malloc is up: now, or in the first call that needs memory, before that returns.
+/// It may run twice, or never if another thread is mid-start. It can drop what only start-up used.
+pub fn when_up(then: fn()) {
+    WHEN_UP.store(then as usize, Ordering::Release);
+    if MALLOC.is_up() {
+        then();
+    }
 }
 
 #[cold]
@@ -58,9 +107,10 @@ fn ensure_base_slow() -> bool {
     BASE.is_up()
 }
 
-/// See [`Once::after_fork_in_child`]. Who forks has the base: see `fork`.
+/// See [`Once::after_fork_in_child`]. The base is up: `fork::prepare` brings it up.
 pub(crate) fn after_fork_in_child() {
     KMALLOC.after_fork_in_child();
+    MALLOC.after_fork_in_child();
 }
 
 /// Reads options and topology, and lays out memory and CPUs. A function of its own, so that its table is not on the stack when caches
@@ -101,16 +151,19 @@ fn lay_out(
     META.init(layout.supply, layout.meta.clone());
     ZONE.init(&layout, nodes as usize);
     percpu::start(options.percpu);
+    if options.engine.has_sheaves() {
+        MEMMAP.open_fast_path();
+    }
     true
 }
 
 /// Tells the layers whom to call.
 fn connect() -> bool {
-    ZONE.set_before_growth(crate::cache::reaper::before_growth);
-    crate::engine::history::slab_queues::set_walk(crate::cache::reaper::visit);
+    ZONE.set_before_growth(reaper::before_growth);
+    crate::engine::history::slab_queues::set_walk(reaper::visit);
     #[cfg(feature = "os")]
     if settings::options().reaper != settings::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {
-        crate::base::background::enable(&crate::cache::reaper::JOB);
+        crate::base::background::enable(&reaper::JOB);
     }
     true
 }
@@ -141,7 +194,8 @@ pub fn configure(text: &str) -> Result<(), OptionError<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kmalloc::class_cache;
+    use crate::sizes::kmalloc::class_cache;
+    use crate::sizes::object_map::OBJECTS;
 
     #[test]
     fn a_child_of_a_fork_amid_the_second_step_finds_the_same_caches() {
@@ -154,5 +208,19 @@ mod tests {
         assert!(ensure());
         assert_eq!(caches(), before);
         assert!(before.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn a_child_of_a_fork_amid_the_start_of_malloc_finds_the_same_map() {
+        assert!(ensure_malloc());
+        let object = sizes::malloc::alloc(7).expect("memory").addr().get();
+        let map = || (OBJECTS.first.load(Ordering::Relaxed), OBJECTS.code_at(object), OBJECTS.is_in_place());
+        let before = map();
+        assert_ne!(before.1, 0);
+        // Other threads of this test wait meanwhile, as they would.
+        MALLOC.leave_half_made();
+        after_fork_in_child();
+        assert!(ensure_malloc());
+        assert_eq!(map(), before);
     }
 }

@@ -21,8 +21,9 @@
 //! | 3 | `slab` | slabs of one cache: geometry, state word, freelist, partial lists |
 //! | 4 | `engine` | the strategies: `sheaves`, the default, and those of history |
 //! | 5 | `cache` | kmem_cache: creation, registry, typed caches, the reaper |
-//! | 6 | `kmalloc` `malloc` `prefill` `numa` | size classes and large objects; C's allocator; reserves; memory of a node |
-//! | 7 | `global` `fork` `load` `probe` `boot` | faces, fork handlers, locks seen from outside, start |
+//! | 6 | `sizes` | from a size or an address to a cache: size classes, large objects, the object map |
+//! | 7 | `boot` | brings the layers up |
+//! | 8 | `faces` | what programs call: kmem_cache, typed caches, kmalloc, malloc, the fork handlers |
 //!
 //! ## Lock order
 //! registry lock, drain lock, CPU locks (mode `lock` only), list_lock or barn lock (never both, but
@@ -70,25 +71,10 @@ mod engine {
         pub(crate) mod barn;
     }
 }
-#[cfg(all(feature = "os", not(ashlar_loom)))]
-pub mod fork;
-/// Without an operating system nothing forks, and all threads have one number, to which a lock that
-/// is held for a fork is open.
-#[cfg(not(any(feature = "os", ashlar_loom)))]
-#[expect(dead_code, unreachable_pub, reason = "compiled so that it stays in step")]
-mod fork;
 #[cfg(not(ashlar_loom))]
-mod global;
-#[cfg(not(ashlar_loom))]
-mod kmalloc;
-#[cfg(all(feature = "os", not(any(ashlar_loom, miri))))]
-mod load;
-#[cfg(not(ashlar_loom))]
-pub mod malloc;
+mod faces;
 #[cfg(all(ashlar_loom, test))]
 mod models;
-#[cfg(not(ashlar_loom))]
-mod numa;
 mod pages;
 #[cfg(not(ashlar_loom))]
 mod percpu;
@@ -98,9 +84,7 @@ mod percpu {
     pub(crate) mod sheaf;
 }
 #[cfg(not(ashlar_loom))]
-mod prefill;
-#[cfg(not(ashlar_loom))]
-mod probe;
+mod sizes;
 mod slab;
 #[cfg(not(ashlar_loom))]
 #[doc(hidden)]
@@ -108,6 +92,11 @@ pub mod testing;
 
 #[cfg(not(ashlar_loom))]
 pub use api::*;
+
+/// The example of the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(not(ashlar_loom))]
 mod api {
@@ -124,27 +113,31 @@ mod api {
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::settings::{OptionError, check_options};
     pub use crate::cache::{
-        AliasInfo, Cache, CacheArgs, CacheBox, CacheInfo, CacheRef, Constructed, Constructor, KmemCache, LazyCache,
-        for_each_alias, for_each_cache, total_counts,
+        AliasInfo, CacheArgs, CacheInfo, Constructor, for_each_alias, for_each_cache, total_counts,
     };
-    #[cfg(feature = "os")]
-    pub use crate::cache::{start_reaper, start_reaper_by, stop_reaper};
     pub use crate::engine::history::slab_queues::{QueueInfo, QueueTunables};
     pub use crate::engine::sheaves::barn::BarnStats;
     pub use crate::engine::{Counts, Engine, Search, Stage, Tunable, Usage};
-    pub use crate::global::Ashlar;
-    pub use crate::kmalloc::{
+    #[cfg(feature = "os")]
+    pub use crate::faces::fork;
+    pub use crate::faces::global::Ashlar;
+    pub use crate::faces::kmalloc::{
         KMALLOC_MAX_CACHE_SIZE, KMALLOC_MAX_SIZE, ZERO_SIZE_PTR, kcalloc, kfree, kfree_bulk, kfree_sized, kmalloc,
         kmalloc_aligned, kmalloc_array, kmalloc_size_roundup, krealloc, ksize, kvmalloc, kzalloc,
     };
-    pub use crate::numa::{kmalloc_on, node_of, nodes};
+    pub use crate::faces::kmem_cache::{CacheRef, KmemCache};
+    pub use crate::faces::malloc;
+    pub use crate::faces::numa::{kmalloc_on, node_of, nodes};
+    pub use crate::faces::prefill::PrefilledSheaf;
+    pub use crate::faces::probe::{LockProbe, LocksHeld};
+    #[cfg(feature = "os")]
+    pub use crate::faces::reaper::{start_reaper, start_reaper_by, stop_reaper};
+    pub use crate::faces::typed::{Cache, CacheBox, Constructed, LazyCache};
     pub use crate::pages::arena::ArenaSource;
     pub use crate::pages::zone::ZoneStats;
     pub use crate::percpu::Mode;
     pub use crate::percpu::area::MAX_CACHES;
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
-    pub use crate::prefill::PrefilledSheaf;
-    pub use crate::probe::{LockProbe, LocksHeld};
     pub use crate::slab::cache::MAX_NAME;
     pub use crate::slab::counters::SlowPathStats;
     pub use crate::slab::{IndexArray, MAX_OBJECT_SIZE, OrderRule};

@@ -4,8 +4,8 @@
 //! (a refused membarrier, a CPU beyond the reserved areas).
 #![allow(unsafe_code, reason = "finds the thread's rseq area")]
 
+use crate::KmemCache;
 use crate::base::sync::Ordering;
-use crate::cache::KmemCache;
 use crate::percpu::{self, area::PERCPU};
 
 /// Makes the membarrier of drains fail, so that their fallback runs.
@@ -46,7 +46,8 @@ pub unsafe fn free_remote(cache: &KmemCache, object: *mut u8) {
             return;
         }
     }
-    crate::engine::free_remote(cache.raw_cache(), object as usize);
+    // SAFETY: passed on.
+    crate::engine::free_remote(unsafe { crate::engine::Object::new(cache.raw_cache(), object as usize) });
 }
 
 /// A round of the reaper of the engine `slab` for every CPU and node, as if their time had come.

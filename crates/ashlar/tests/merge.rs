@@ -220,6 +220,8 @@ fn each_rule_decides() {
 #[test]
 fn the_library_s_own_caches_take_no_part() {
     let _alone = alone();
+    // Starts kmalloc.
+    assert_ne!(ashlar::mode(), ashlar::Mode::Down);
     let args = CacheArgs { align: 64, ..DEFAULT };
     let cache = create("as-kmalloc", 64, &args);
     let mut kmalloc = None;

@@ -9,7 +9,7 @@ use crate::slab::cache::Construct;
 ///
 /// Its making is unsafe, and so the creation of a cache by
 /// [`CacheArgs::ctor`](super::CacheArgs::ctor) need not be.
-/// [`Cache::constructed`](super::Cache::constructed) needs no unsafe code at all.
+/// [`Cache::constructed`](crate::Cache::constructed) needs no unsafe code at all.
 #[derive(Clone, Copy, Debug)]
 pub struct Constructor {
     function: Construct,

@@ -1,10 +1,11 @@
 //! What a cache looks like from outside: shape, tunables, figures.
 
+use super::alias::Alias;
 use super::registry;
 use crate::base::sync::Ordering;
 use crate::engine::history::slab_queues::{self, QueueInfo};
 use crate::engine::{self, Counts, Engine, RawCache, Usage, tunable};
-use crate::slab::cache::MAX_NAME;
+use crate::slab::cache::{MAX_NAME, copied_name};
 
 /// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
 #[derive(Clone, Copy)]
@@ -51,7 +52,7 @@ impl CacheInfo {
     }
 
     /// The same under another name.
-    pub(super) fn named(mut self, name: &str) -> CacheInfo {
+    pub(crate) fn named(mut self, name: &str) -> CacheInfo {
         self.name_len = name.len().min(MAX_NAME);
         self.name[..self.name_len].copy_from_slice(&name.as_bytes()[..self.name_len]);
         self
@@ -65,7 +66,7 @@ impl core::fmt::Debug for CacheInfo {
 }
 
 #[place(cold)]
-pub(super) fn info(raw: &'static RawCache) -> CacheInfo {
+pub(crate) fn info(raw: &'static RawCache) -> CacheInfo {
     let (barn, slow) = (engine::barn_stats(raw), engine::slow_path_stats(raw));
     let info = CacheInfo {
         name: [0; MAX_NAME],
@@ -103,6 +104,63 @@ pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
     // A cache that is destroyed meanwhile is seen whole or not at all.
     while let Some(seen) = registry::nth(index, info) {
         if let Some(info) = seen {
+            each(&info);
+        }
+        index += 1;
+    }
+}
+
+/// A cache without slabs of its own, at one moment.
+#[derive(Clone, Copy)]
+pub struct AliasInfo {
+    name: [u8; MAX_NAME],
+    name_len: u8,
+    cache: [u8; MAX_NAME],
+    cache_len: u8,
+    /// Bytes of an object that were asked for under this name.
+    pub object_size: usize,
+}
+
+impl AliasInfo {
+    fn new(name: &str, cache: &RawCache, object_size: usize) -> AliasInfo {
+        let ((name, name_len), (cache, cache_len)) = (copied_name(name), copied_name(cache.name()));
+        AliasInfo { name, name_len, cache, cache_len, object_size }
+    }
+
+    /// The name.
+    #[place(cold)]
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
+    }
+
+    /// The cache whose slabs serve it.
+    #[place(cold)]
+    pub fn cache(&self) -> &str {
+        core::str::from_utf8(&self.cache[..usize::from(self.cache_len)]).unwrap_or("?")
+    }
+}
+
+impl core::fmt::Debug for AliasInfo {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} -> {}", self.name(), self.cache())
+    }
+}
+
+/// Calls `each` for every cache that has no slabs of its own, and tells whose it uses: who was merged with whom, and what shares
+/// pages by its engine. No lock is held meanwhile: `each` may allocate, and create and destroy caches.
+pub fn for_each_alias(mut each: impl FnMut(&AliasInfo)) {
+    let of_name = |alias: &Alias| AliasInfo::new(alias.name(), alias.cache, alias.object_size);
+    let mut index = 0;
+    while let Some(info) = registry::nth_alias(index, of_name) {
+        each(&info);
+        index += 1;
+    }
+    let of_cache = |cache: &'static RawCache| {
+        engine::home(cache).map(|home| AliasInfo::new(cache.name(), home, cache.object_size()))
+    };
+    index = 0;
+    while let Some(seen) = registry::nth(index, of_cache) {
+        if let Some(info) = seen.flatten() {
             each(&info);
         }
         index += 1;

@@ -17,41 +17,9 @@
 //!
 //! Aliases are made and given up under the registry lock. Their memory serves later ones.
 
-use super::CacheArgs;
-use super::registry;
-use crate::base::sync::AtomicPtr;
-use crate::cache::settings::{Options, Own};
-use crate::engine::{self, CacheSpec, Engine, Merge, Policy, RawCache};
-use crate::slab::cache::{MAX_NAME, copied_name};
-
-/// One more name of a cache.
-pub(crate) struct Alias {
-    name: [u8; MAX_NAME],
-    name_len: u8,
-    /// Whose slabs serve it.
-    cache: &'static RawCache,
-    /// Bytes of an object that were asked for under this name.
-    object_size: usize,
-    /// The next on the list of names, or of free records.
-    pub(super) next: AtomicPtr<Alias>,
-}
-
-impl core::fmt::Debug for Alias {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Alias {
-    pub(super) fn new(name: &str, cache: &'static RawCache, object_size: usize, next: *mut Alias) -> Alias {
-        let (name, name_len) = copied_name(name);
-        Alias { name, name_len, cache, object_size, next: AtomicPtr::new(next) }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
-    }
-}
+use super::args::CacheArgs;
+use super::settings::{Options, Own};
+use crate::engine::{CacheSpec, Engine, Merge, Policy, RawCache};
 
 /// With which others a new cache may be merged.
 pub(super) fn rule(args: &CacheArgs, policy: &Policy, options: &Options, own: &Own) -> Merge {
@@ -71,61 +39,4 @@ pub(super) fn fits(new: &CacheSpec<'_>, cache: &RawCache) -> bool {
         && new.engine.merges()
         && own.group == merge.group
         && cache.slabs.geometry.serves(&new.geometry, new.engine == Engine::Slab)
-}
-
-/// A cache without slabs of its own, at one moment.
-#[derive(Clone, Copy)]
-pub struct AliasInfo {
-    name: [u8; MAX_NAME],
-    name_len: u8,
-    cache: [u8; MAX_NAME],
-    cache_len: u8,
-    /// Bytes of an object that were asked for under this name.
-    pub object_size: usize,
-}
-
-impl AliasInfo {
-    fn new(name: &str, cache: &RawCache, object_size: usize) -> AliasInfo {
-        let ((name, name_len), (cache, cache_len)) = (copied_name(name), copied_name(cache.name()));
-        AliasInfo { name, name_len, cache, cache_len, object_size }
-    }
-
-    /// The name.
-    #[place(cold)]
-    pub fn name(&self) -> &str {
-        core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
-    }
-
-    /// The cache whose slabs serve it.
-    #[place(cold)]
-    pub fn cache(&self) -> &str {
-        core::str::from_utf8(&self.cache[..usize::from(self.cache_len)]).unwrap_or("?")
-    }
-}
-
-impl core::fmt::Debug for AliasInfo {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} -> {}", self.name(), self.cache())
-    }
-}
-
-/// Calls `each` for every cache that has no slabs of its own, and tells whose it uses: who was merged with whom, and what shares
-/// pages by its engine. No lock is held meanwhile: `each` may allocate, and create and destroy caches.
-pub fn for_each_alias(mut each: impl FnMut(&AliasInfo)) {
-    let of_name = |alias: &Alias| AliasInfo::new(alias.name(), alias.cache, alias.object_size);
-    let mut index = 0;
-    while let Some(info) = registry::nth_alias(index, of_name) {
-        each(&info);
-        index += 1;
-    }
-    let of_cache = |cache: &'static RawCache| {
-        engine::home(cache).map(|home| AliasInfo::new(cache.name(), home, cache.object_size()))
-    };
-    index = 0;
-    while let Some(seen) = registry::nth(index, of_cache) {
-        if let Some(info) = seen.flatten() {
-            each(&info);
-        }
-        index += 1;
-    }
 }

@@ -4,7 +4,8 @@
 //! all caches hold it; allocation paths only ever try it, when the zone is about to grow.
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
-use super::merge::{self, Alias};
+use super::alias::Alias;
+use super::merge;
 use crate::base::error::CreateError;
 use crate::base::sync::{LockWord, Ordering, SpinLock, Visit};
 use crate::base::units::PageIndex;

@@ -14,89 +14,83 @@
 //!
 //! Merged caches have the tunables of one: a change by any name is one for all.
 
-use super::KmemCache;
 use crate::base::error::TuneError;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::engine::history::slab_queues::{self, QueueTunables};
-use crate::engine::{self, Engine, Tunable, sheaves, tunable};
+use crate::engine::{self, Engine, RawCache, Tunable, sheaves};
 
-impl KmemCache {
-    /// The value of a tunable; `None` where the cache's engine has no such thing.
-    pub fn tunable(&self, which: Tunable) -> Option<usize> {
-        let raw = self.raw;
-        let queues = || slab_queues::queue_info(raw).tunables;
-        which.is_of(raw.engine).then(|| match which {
-            Tunable::CpuPartial => tunable(&raw.cpu_partial),
-            Tunable::MinPartial => raw.slabs.min_partial(),
-            Tunable::SheafCapacity => tunable(&raw.sheaf_capacity),
-            Tunable::RemoteNodeDefragRatio => usize::from(raw.defrag_ratio.load(Ordering::Relaxed)) / 10,
-            Tunable::Limit => queues().limit,
-            Tunable::BatchCount => queues().batchcount,
-            Tunable::Shared => queues().shared,
-        })
+/// The value of a tunable; `None` where the cache's engine has no such thing.
+pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
+    let queues = || slab_queues::queue_info(raw).tunables;
+    which.is_of(raw.engine).then(|| match which {
+        Tunable::CpuPartial => engine::tunable(&raw.cpu_partial),
+        Tunable::MinPartial => raw.slabs.min_partial(),
+        Tunable::SheafCapacity => engine::tunable(&raw.sheaf_capacity),
+        Tunable::RemoteNodeDefragRatio => usize::from(raw.defrag_ratio.load(Ordering::Relaxed)) / 10,
+        Tunable::Limit => queues().limit,
+        Tunable::BatchCount => queues().batchcount,
+        Tunable::Shared => queues().shared,
+    })
+}
+
+/// Changes a tunable, at any time, whoever uses the cache; for all names of merged caches.
+///
+/// # Errors
+/// See [`TuneError`]: nothing has changed then.
+pub(crate) fn set_tunable(raw: &'static RawCache, which: Tunable, value: usize) -> Result<(), TuneError> {
+    if !which.is_of(raw.engine) {
+        return Err(TuneError::Engine(which.engines()));
     }
-
-    /// Changes a tunable, at any time, whoever uses the cache; for all names of merged caches.
-    ///
-    /// # Errors
-    /// See [`TuneError`]: nothing has changed then.
-    pub fn set_tunable(&self, which: Tunable, value: usize) -> Result<(), TuneError> {
-        let raw = self.raw;
-        if !which.is_of(raw.engine) {
-            return Err(TuneError::Engine(which.engines()));
+    let (low, high) = which.range();
+    if !(low..=high).contains(&value) {
+        return Err(TuneError::Range(which.expected()));
+    }
+    match which {
+        Tunable::CpuPartial => {
+            raw.cpu_partial.store(value, Ordering::Relaxed);
+            engine::drain_cpus(raw);
         }
-        let (low, high) = which.range();
-        if !(low..=high).contains(&value) {
-            return Err(TuneError::Range(which.expected()));
+        Tunable::MinPartial => set_min_partial(raw, value),
+        Tunable::SheafCapacity => {
+            let limit = raw.policy.barn_limit(crate::cache::settings::options().barn, value, raw.slabs.geometry.stride);
+            sheaves::set_sheaf_capacity(raw, value, limit);
         }
-        match which {
-            Tunable::CpuPartial => {
-                raw.cpu_partial.store(value, Ordering::Relaxed);
-                engine::drain_cpus(raw);
-            }
-            Tunable::MinPartial => self.set_min_partial(value),
-            Tunable::SheafCapacity => {
-                let limit =
-                    raw.policy.barn_limit(crate::cache::settings::options().barn, value, raw.slabs.geometry.stride);
-                sheaves::set_sheaf_capacity(raw, value, limit);
-            }
-            Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),
-            Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
-                let mut queues = slab_queues::queue_info(raw).tunables;
-                match which {
-                    Tunable::Limit => {
-                        queues.limit = value;
-                        queues.batchcount = queues.batchcount.min(value);
-                    }
-                    Tunable::BatchCount => queues.batchcount = value,
-                    _ => queues.shared = value,
+        Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),
+        Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
+            let mut queues = slab_queues::queue_info(raw).tunables;
+            match which {
+                Tunable::Limit => {
+                    queues.limit = value;
+                    queues.batchcount = queues.batchcount.min(value);
                 }
-                slab_queues::tune(raw, &queues)?;
+                Tunable::BatchCount => queues.batchcount = value,
+                _ => queues.shared = value,
             }
+            slab_queues::tune(raw, &queues)?;
         }
-        crate::base::background::settle();
-        Ok(())
     }
+    crate::base::background::settle();
+    Ok(())
+}
 
-    fn set_min_partial(&self, value: usize) {
-        let store = |cell: &AtomicUsize| cell.swap(value, Ordering::Relaxed);
-        let before = store(&self.raw.slabs.min_partial);
-        engine::attach(self.raw);
-        if value < before {
-            engine::trim(self.raw);
-        }
+fn set_min_partial(raw: &'static RawCache, value: usize) {
+    let store = |cell: &AtomicUsize| cell.swap(value, Ordering::Relaxed);
+    let before = store(&raw.slabs.min_partial);
+    engine::attach(raw);
+    if value < before {
+        engine::trim(raw);
     }
+}
 
-    /// Sets the three tunables of a cache of the engine `slab` together.
-    ///
-    /// # Errors
-    /// See [`TuneError`]: nothing has changed then.
-    pub fn set_queue_tunables(&self, tunables: &QueueTunables) -> Result<(), TuneError> {
-        if self.raw.engine != Engine::Slab {
-            return Err(TuneError::Engine(Tunable::Limit.engines()));
-        }
-        let done = slab_queues::tune(self.raw, tunables);
-        crate::base::background::settle();
-        done
+/// Sets the three tunables of a cache of the engine `slab` together.
+///
+/// # Errors
+/// See [`TuneError`]: nothing has changed then.
+pub(crate) fn set_queue_tunables(raw: &'static RawCache, tunables: &QueueTunables) -> Result<(), TuneError> {
+    if raw.engine != Engine::Slab {
+        return Err(TuneError::Engine(Tunable::Limit.engines()));
     }
+    let done = slab_queues::tune(raw, tunables);
+    crate::base::background::settle();
+    done
 }

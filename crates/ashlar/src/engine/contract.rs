@@ -4,7 +4,7 @@
 //! them is a `match` on the closed enum [`Engine`](super::Engine) in [`dispatch`](super::dispatch). All others have a default, which is right for
 //! an engine that takes objects straight from slabs.
 
-use super::{CacheSpec, Counts, EngineState, RawCache, Usage};
+use super::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Usage};
 use crate::base::error::CreateError;
 use crate::base::sync::Ordering;
 use crate::base::units::{LARGEST_CLASS, NodeId, PageIndex};
@@ -20,16 +20,16 @@ pub(crate) trait Strategy: Copy {
     /// Returns one object, or null when memory has ended.
     fn alloc(cache: &'static RawCache) -> *mut u8;
 
-    /// Takes an object of this cache back; checks and reports what is not one.
-    fn free(cache: &'static RawCache, object: usize);
+    /// Takes an object back; checks and reports what is not one.
+    fn free(object: Object);
 
     /// Returns one object from a slab of `node`, or of another node if that has no memory; null when memory has ended.
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8;
 
-    /// As [`Self::free`], where the caller found that this cache owns the slab that starts at `slab` and that the object lies in.
+    /// As [`Self::free`], where the caller found that the object's cache owns the slab that starts at `slab` and that the object lies in.
     #[inline(always)]
-    fn free_in(cache: &'static RawCache, _slab: PageIndex, object: usize) {
-        Self::free(cache, object);
+    fn free_in(object: Object, _slab: PageIndex) {
+        Self::free(object);
     }
 
     /// Fills `out` with objects. Returns false, and takes nothing, when memory has ended.
@@ -37,7 +37,7 @@ pub(crate) trait Strategy: Copy {
         for got in 0..out.len() {
             let object = Self::alloc(cache);
             if object.is_null() {
-                Self::free_bulk(cache, &out[..got]);
+                Self::free_bulk(Objects { cache, addresses: &out[..got] });
                 return false;
             }
             out[got] = object as usize;
@@ -45,9 +45,9 @@ pub(crate) trait Strategy: Copy {
         true
     }
 
-    /// Takes objects of this cache back.
-    fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-        objects.iter().for_each(|&object| Self::free(cache, object));
+    /// Takes objects back.
+    fn free_bulk(objects: Objects<'_>) {
+        objects.for_each(Self::free);
     }
 
     // The life of a cache. Under the registry lock.

@@ -5,7 +5,7 @@
 
 use super::history::{slab_queues, slob, slob_pools, slub};
 use super::sheaves::barn::BarnStats;
-use super::{CacheSpec, Counts, Engine, EngineState, RawCache, Strategy, Usage, sheaves};
+use super::{CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, sheaves};
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
 use crate::base::units::{NodeId, PageIndex};
@@ -95,39 +95,53 @@ pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
     }
 }
 
-/// Takes the object at `address` back.
+/// Takes an object back.
 #[inline]
-pub(crate) fn free(cache: &'static RawCache, address: usize) {
+pub(crate) fn free(object: Object) {
     #[inline(never)]
-    fn others(cache: &'static RawCache, address: usize) {
-        of_cache!(cache, free(cache, address));
+    fn others(object: Object) {
+        of_cache!(object.cache, free(object));
     }
-    match cache.engine {
-        Engine::Slub(_) => Slub::free(cache, address),
-        Engine::Slab => SlabQueues::free(cache, address),
-        _ => others(cache, address),
+    match object.cache.engine {
+        Engine::Slub(_) => Slub::free(object),
+        Engine::Slab => SlabQueues::free(object),
+        _ => others(object),
     }
 }
 
 /// As [`free`], of an object that another CPU allocated: this CPU should not allocate it next.
-pub(crate) fn free_remote(cache: &'static RawCache, address: usize) {
-    match cache.engine {
-        Engine::Sheaves => sheaves::free_remote(cache, address),
-        _ => free(cache, address),
+pub(crate) fn free_remote(object: Object) {
+    match object.cache.engine {
+        Engine::Sheaves => sheaves::free_remote(object),
+        _ => free(object),
     }
 }
 
-/// As [`free`], where the caller found that this cache owns the slab that starts at `slab` and that `address` lies in.
-#[inline]
-pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, address: usize) {
-    #[inline(never)]
-    fn others(cache: &'static RawCache, slab: PageIndex, address: usize) {
-        of_cache!(cache, free_in(cache, slab, address));
+/// As [`free`], of an object of `size` bytes whose page, `page`, has objects of all sizes.
+pub(crate) fn free_sized(object: Object, page: PageIndex, size: usize) {
+    match object.cache.engine {
+        Engine::Slob => slob::free_sized(object, page, size),
+        _ => free(object),
     }
-    match cache.engine {
-        Engine::Slub(_) => Slub::free_in(cache, slab, address),
-        Engine::Slab => SlabQueues::free_in(cache, slab, address),
-        _ => others(cache, slab, address),
+}
+
+/// Takes several objects of a cache back.
+pub(crate) fn free_bulk(objects: Objects<'_>) {
+    of_cache!(objects.cache, free_bulk(objects));
+}
+
+/// As [`free`], where the caller found that the object's cache owns the slab that starts at `slab`
+/// and that the object lies in.
+#[inline]
+pub(crate) fn free_in(object: Object, slab: PageIndex) {
+    #[inline(never)]
+    fn others(object: Object, slab: PageIndex) {
+        of_cache!(object.cache, free_in(object, slab));
+    }
+    match object.cache.engine {
+        Engine::Slub(_) => Slub::free_in(object, slab),
+        Engine::Slab => SlabQueues::free_in(object, slab),
+        _ => others(object, slab),
     }
 }
 
@@ -148,8 +162,6 @@ cold! {
     fn alloc_on(node: NodeId) -> *mut u8;
     /// See [`Strategy::alloc_bulk`].
     fn alloc_bulk(out: &mut [usize]) -> bool;
-    /// See [`Strategy::free_bulk`].
-    fn free_bulk(objects: &[usize]);
     /// See [`Strategy::attach`].
     fn attach();
     /// See [`Strategy::close`].

@@ -1,11 +1,12 @@
 //! [`Engine`]: the names of the engines.
 //!
-//! Two choices exist. `ASHLAR_OPTIONS=engine=ID` is that of the process: the caches of this library, and every
-//! cache that does not choose, use it. [`crate::CacheArgs::engine`] is that of one cache.
+//! An engine is chosen in two places. `ASHLAR_OPTIONS=engine=ID` sets that of the process, used by
+//! the caches of this library and by every cache that does not choose. [`crate::CacheArgs::engine`]
+//! sets that of one cache.
 
 use super::history::slub::stage::Stage;
 
-/// The strategy of a cache. Closed: [`super`] says what one more takes.
+/// The allocation strategy of a cache, from a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Engine {
@@ -15,14 +16,16 @@ pub enum Engine {
     Slub(Stage),
     /// SLAB: queues of objects in front of slabs.
     Slab,
-    /// SLOB: objects of all sizes side by side in single pages, under one lock, for small memory. An object of a cache
-    /// of this engine says nothing of itself: it must go back to its cache, [`crate::kfree`] cannot take it.
+    /// SLOB: objects of all sizes share single pages, under one lock, for small memory. An object
+    /// of such a cache must be freed to its cache. A free by address alone cannot take it, because
+    /// nothing records the cache.
     Slob,
-    /// SLOB's first successor: pages of one size of objects, one list for each power of two and node, in constant time.
+    /// SLOB's first successor: pages of one object size, one list for each power of two and node,
+    /// constant time.
     SlobSeg,
-    /// Its second: each cache has lists of its own; caches with objects alike share them.
+    /// SLOB's second successor: each cache has its own lists; caches with objects alike share them.
     SlobCache,
-    /// The smallest engine there is: see `toy.rs`.
+    /// The smallest engine: see `toy.rs`.
     #[cfg(test)]
     Toy,
 }
@@ -55,20 +58,21 @@ engines! {
 }
 
 impl Engine {
-    /// The name in options and in the lab.
+    /// Returns the name used in options and in the lab.
     pub fn id(self) -> &'static str {
         let at = Self::ALL.iter().position(|engine| *engine == self);
         at.map_or("?", |at| Self::NAMES[at])
     }
 
-    /// The engine with this id.
+    /// Returns the engine with this id.
     #[ashlar_macros::place(cold)]
     pub fn from_id(id: &str) -> Option<Engine> {
         Self::NAMES.iter().position(|name| *name == id).map(|at| Self::ALL[at])
     }
 
-    /// Whether its caches keep sheaves in their per-CPU slot, so that the entry points serve them. The slots of all
-    /// others stay at the null sheaf, and [`alloc`](super::alloc) and [`free`](super::free) take every call.
+    /// Whether its caches keep sheaves in their per-CPU slot, so that the entry points serve them.
+    /// The slots of all other engines stay at the null sheaf, and [`alloc`](super::alloc) and
+    /// [`free`](super::free) take every call.
     pub(crate) const fn has_sheaves(self) -> bool {
         matches!(self, Engine::Sheaves)
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`id`] | [`Engine`]: the names |
 //! | [`contract`] | [`Strategy`]: what an engine does, with defaults |
+//! | [`object`] | [`Object`]: what its user gives up |
 //! | [`spec`], [`policy`] | what a cache is to be, and how it behaves towards its callers |
 //! | [`raw_cache`], [`state`] | [`RawCache`]: a cache as engines see it, and what they keep for it |
 //! | [`common`], [`tally`] | what several engines do alike |
@@ -42,6 +43,7 @@ mod dispatch;
 mod figures;
 pub(crate) mod history;
 mod id;
+mod object;
 mod policy;
 mod raw_cache;
 pub(crate) mod sheaves;
@@ -58,6 +60,7 @@ pub(crate) use dispatch::*;
 pub use figures::{Counts, Search, Usage};
 pub use history::slub::stage::Stage;
 pub use id::Engine;
+pub(crate) use object::{Object, Objects};
 pub(crate) use policy::Policy;
 pub(crate) use raw_cache::RawCache;
 pub(crate) use spec::{CacheSpec, Merge};

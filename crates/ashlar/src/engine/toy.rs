@@ -4,7 +4,7 @@
 //! linked and when its pages go back is all in [`crate::slab`].
 #![allow(unsafe_code, reason = "follows a freelist")]
 
-use super::{RawCache, Strategy};
+use super::{Object, RawCache, Strategy};
 use crate::base::units::{NodeId, PageIndex};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
@@ -74,8 +74,8 @@ impl Strategy for Toy {
         cache.slabs.carve(object_at(cache, run.first, 0)) as *mut u8
     }
 
-    fn free(cache: &'static RawCache, object: usize) {
-        return_objects(&cache.slabs, &[object]);
+    fn free(object: Object) {
+        return_objects(&object.cache.slabs, &[object.address]);
     }
 }
 

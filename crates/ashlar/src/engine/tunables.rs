@@ -27,6 +27,10 @@ pub enum Tunable {
     Shared,
 }
 
+/// Most objects in a CPU's array, of the engine `slab`.
+pub(super) const MAX_LIMIT: usize = 8192;
+/// Largest shared factor, of the engine `slab`.
+pub(super) const MAX_SHARED: usize = 64;
 /// Largest number of slabs or objects.
 const MOST: usize = 1 << 20;
 
@@ -95,8 +99,8 @@ impl Tunable {
             Tunable::CpuPartial | Tunable::MinPartial => (0, MOST),
             Tunable::SheafCapacity => (0, MAX_SHEAF_CAPACITY),
             Tunable::RemoteNodeDefragRatio => (0, 100),
-            Tunable::Limit | Tunable::BatchCount => (1, super::history::slab_queues::MAX_LIMIT),
-            Tunable::Shared => (0, super::history::slab_queues::MAX_SHARED),
+            Tunable::Limit | Tunable::BatchCount => (1, MAX_LIMIT),
+            Tunable::Shared => (0, MAX_SHARED),
         }
     }
 

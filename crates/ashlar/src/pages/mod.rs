@@ -4,7 +4,7 @@
 //! * [`zone`] cuts one range into nodes and 2 MiB blocks and hands out runs of pages.
 //! * [`memmap`] answers "which cache" for every page of the zone; [`head`] is one entry of it.
 //! * [`direct`] keeps the few objects that are too large for the zone.
-//! * [`objmap`] answers "which live object of malloc" for every address of the zone.
+//! * [`shadow`] is the contract of a table beside the zone, which a layer above keeps.
 //! * [`meta`] is the memory of the allocator's own structures.
 //! * [`arena`] is a page source over a fixed range, for machines without an operating system and for tests.
 //!
@@ -24,6 +24,6 @@ pub(crate) mod memmap;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod meta;
 #[cfg(not(ashlar_loom))]
-pub(crate) mod objmap;
+pub(crate) mod shadow;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod zone;

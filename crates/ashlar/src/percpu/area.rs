@@ -90,7 +90,7 @@ pub(crate) fn no_sheaves() -> [usize; 2] {
 /// Returns whether the words of the slot at `offset` are swapped on CPUs of side 1.
 #[inline]
 pub(crate) fn is_sided(offset: u16) -> bool {
-    !cfg!(ashlar_unchecked) && (SIDED_SLOTS..CLASS_SLOTS).contains(&usize::from(offset))
+    (SIDED_SLOTS..CLASS_SLOTS).contains(&usize::from(offset))
 }
 
 /// Converts main and spare to the two words of the slot of `cpu` at `offset`, and back.
@@ -184,7 +184,7 @@ impl PerCpu {
     pub(crate) fn set_size_entries(&self, of_side_0: &[u8; SIZE_ENTRIES_BYTES]) {
         for cpu in (0..self.cpus.load(Ordering::Relaxed)).map(CpuId) {
             let table = self.slot(cpu, SIZE_ENTRIES as u16).cast::<u8>();
-            let side = if cfg!(ashlar_unchecked) { 0 } else { Self::side_of(cpu) };
+            let side = Self::side_of(cpu);
             for (steps, entry) in of_side_0.iter().enumerate() {
                 // SAFETY: the table lies in the committed area, apart from all slots. No fast path
                 // reads it before it is opened, and earlier calls stored the same bytes.

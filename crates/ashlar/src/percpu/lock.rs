@@ -10,7 +10,7 @@
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
 use super::area::{LOCK_OFFSET, PERCPU};
-use super::{Mode, mode};
+use super::mode::{Mode, mode};
 use crate::base::sync::{AtomicU32, Held, LockWord, Ordering};
 use crate::base::units::CpuId;
 

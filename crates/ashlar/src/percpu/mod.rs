@@ -31,6 +31,7 @@ pub(crate) mod drain;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod linked;
 pub(crate) mod lock;
+mod mode;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod pages;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
@@ -39,52 +40,15 @@ pub(crate) mod rseq;
 pub(crate) mod sections;
 pub(crate) mod sheaf;
 
-use crate::base::sync::{AtomicU8, Ordering};
+use crate::base::sync::Ordering;
 use crate::base::units::CpuId;
 use area::{PERCPU, null_top};
-use core::fmt;
+pub use mode::Mode;
+pub(crate) use mode::mode;
 use sheaf::Sheaf;
 
-/// How CPU-local sections are protected in this process; see the module's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// The allocator has not started.
-    Down,
-    /// Restartable sequences of the kernel.
-    Rseq,
-    /// A try-lock for each CPU.
-    Lock,
-    /// No protection, for one thread only: for tools that count instructions.
-    Emulate,
-}
-
-#[place(cold)]
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::Down => "down",
-            Mode::Rseq => "rseq",
-            Mode::Lock => "lock",
-            Mode::Emulate => "emulate",
-        })
-    }
-}
-
-static MODE: AtomicU8 = AtomicU8::new(0);
 /// Test switch: makes the membarrier of drains fail, so that the fallback runs.
 pub(crate) static FAIL_FENCE: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
-
-/// Returns the mode in force.
-#[inline]
-pub(crate) fn mode() -> Mode {
-    match MODE.load(Ordering::Relaxed) {
-        1 => Mode::Rseq,
-        2 => Mode::Lock,
-        3 => Mode::Emulate,
-        _ => Mode::Down,
-    }
-}
 
 /// The mode that start-up asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,14 +65,7 @@ pub(crate) enum Wanted {
 /// Chooses the mode and opens the gate. Called once, after the areas are mapped.
 pub(crate) fn start(wanted: Wanted) {
     let mode = choose(wanted);
-    MODE.store(
-        match mode {
-            Mode::Rseq => 1,
-            Mode::Emulate => 3,
-            _ => 2,
-        },
-        Ordering::Relaxed,
-    );
+    mode::set(mode);
     if mode != Mode::Lock {
         let cpus = PERCPU.cpus.load(Ordering::Relaxed);
         PERCPU.gate_open.store(cpus, Ordering::Relaxed);

@@ -29,6 +29,7 @@
 use core::arch::asm;
 
 use super::area::{AREA_SHIFT, PERCPU, PerCpu};
+use super::mode::{Mode, mode};
 
 /// Signature that the kernel requires before an abort handler; glibc registers with the same one.
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;
@@ -121,7 +122,7 @@ pub(crate) fn rseq_offset() -> isize {
 /// is not registered yet, and on a CPU without an area.
 #[inline(always)]
 pub(crate) fn cpu() -> Option<u32> {
-    if super::mode() == super::Mode::Lock {
+    if mode() == Mode::Lock {
         return None;
     }
     let cpu: u32;

@@ -1,7 +1,7 @@
 //! Reclaim in a process without the background thread: any call of the program does the work that
 //! is due.
 
-use super::{TICK_MS, WANTED, job};
+use super::job::{TICK_MS, WANTED, job};
 use crate::base::sync::{AtomicU32, Ordering};
 
 /// Time of the last tick in milliseconds; wraps around. 0 until [`wake`](super::wake) first notes

@@ -22,48 +22,14 @@
 //! Without an operating system there is neither thread nor clock, so programs call [`crate::reap`].
 
 mod calls;
+mod job;
 mod thread;
 
+pub(crate) use job::{Job, TICK_MS, enable, wake};
 pub(crate) use thread::{start, stop};
 
-use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
-
-/// Milliseconds between two ticks.
-pub(crate) const TICK_MS: u32 = 250;
-
-/// The work of the background thread. Start-up sets it once.
-pub(crate) struct Job {
-    /// Does the work of one tick. Returns true if more is left.
-    pub(crate) tick: fn() -> bool,
-    /// Trims large surpluses at once, in a process without the thread. Takes the time in
-    /// milliseconds.
-    pub(crate) trim: fn(u32),
-}
-
-static JOB: AtomicUsize = AtomicUsize::new(0);
-
-/// Nonzero while there is work; see [`wake`].
-static WANTED: AtomicU32 = AtomicU32::new(0);
-
-/// Registers the job.
-pub(crate) fn enable(job: &'static Job) {
-    JOB.store(core::ptr::from_ref(job) as usize, Ordering::Release);
-}
-
-#[expect(unsafe_code, reason = "turns the stored address back into a reference")]
-fn job() -> Option<&'static Job> {
-    // SAFETY: the pointer is null, or `enable` stored it. Then it points to a `'static` job that is
-    // never written.
-    unsafe { (JOB.load(Ordering::Acquire) as *const Job).as_ref() }
-}
-
-/// Notes that there is work. Callers may hold locks; [`settle`] gets the work done.
-#[inline]
-pub(crate) fn wake() {
-    if WANTED.load(Ordering::Relaxed) == 0 && JOB.load(Ordering::Relaxed) != 0 {
-        WANTED.store(1, Ordering::SeqCst);
-    }
-}
+use crate::base::sync::Ordering;
+use job::WANTED;
 
 /// Gets the work done that [`wake`] noted. Called without a lock, at the end of an operation.
 #[inline]

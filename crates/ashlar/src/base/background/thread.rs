@@ -4,7 +4,7 @@
 
 use core::ffi::CStr;
 
-use super::{TICK_MS, WANTED, job};
+use super::job::{TICK_MS, WANTED, job};
 use crate::base::os::thread::{self as os_thread, Create};
 use crate::base::sync::{AtomicU32, Ordering, relax, wait_while};
 

@@ -7,9 +7,10 @@
 //! by, and one that frees its memory and sleeps holds little of it. The C library's malloc moves
 //! its trim threshold by a like rule, up to 64 MiB.
 
-use super::{BUSY, registry};
+use super::growth::{BUSY, held_bytes};
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, bump};
 use crate::base::units::PAGE_SIZE;
+use crate::cache::registry;
 use crate::engine;
 use crate::pages::zone::{Purge, ZONE};
 
@@ -41,7 +42,7 @@ pub(super) fn trim(now_ms: u32) {
     if dirty < bound && !look_at_barns {
         return;
     }
-    let held = super::held_bytes();
+    let held = held_bytes();
     let stats = ZONE.stats();
     let in_use = ((stats.committed - stats.free) * PAGE_SIZE).saturating_sub(held);
     if dirty + held >= bound.max(in_use / 8) {

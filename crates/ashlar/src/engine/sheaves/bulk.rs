@@ -14,7 +14,7 @@ use super::free::{free, swap_full};
 use super::here::node_of_cpu;
 use super::refill;
 use super::remote_free::FreedFor;
-use crate::engine::{RawCache, tunable};
+use crate::engine::{Object, Objects, RawCache, tunable};
 use crate::pages::zone::ZONE;
 use crate::percpu;
 use crate::slab::return_objects::return_objects;
@@ -51,7 +51,7 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
                 continue;
             }
         }
-        free_bulk(cache, &out[..got]);
+        free_bulk(Objects { cache, addresses: &out[..got] });
         return false;
     }
     true
@@ -84,14 +84,12 @@ fn many(cache: &'static RawCache, out: &mut [usize]) -> usize {
 }
 
 /// See [`crate::engine::free_bulk`].
-pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
+pub(crate) fn free_bulk(objects: Objects<'_>) {
+    let Objects { cache, addresses } = objects;
     if ZONE.nodes() > 1 || tunable(&cache.sheaf_capacity) == 0 {
-        for &object in objects {
-            free(cache, object);
-        }
-        return;
+        return objects.for_each(free);
     }
-    let mut rest = objects;
+    let mut rest = addresses;
     let mut attempts = 0;
     while !rest.is_empty() {
         let given = percpu::push_batch(cache.slot, rest);
@@ -106,7 +104,7 @@ pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
         attempts = 0;
         match whole_sheaf(cache, rest) {
             0 => {
-                free(cache, first);
+                free(Object { cache, address: first });
                 rest = others;
             }
             gone => rest = &rest[gone..],

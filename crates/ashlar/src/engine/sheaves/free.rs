@@ -10,7 +10,7 @@ use super::drain::check_capacity;
 use super::exchange::{empty_sheaf, put_empty, store_full};
 use super::here::node_of_cpu;
 use super::remote_free::{FreedFor, sheaf_capacity};
-use crate::engine::{RawCache, tunable};
+use crate::engine::{Object, RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
 use crate::percpu::area::null_top;
@@ -19,12 +19,13 @@ use crate::percpu::{self, View};
 use crate::slab::return_objects::return_objects;
 
 /// See [`crate::engine::free`].
-pub(crate) fn free(cache: &'static RawCache, object: usize) {
-    free_unsettled(cache, object);
+pub(crate) fn free(object: Object) {
+    free_unsettled(object);
     crate::base::background::settle();
 }
 
-fn free_unsettled(cache: &'static RawCache, object: usize) {
+fn free_unsettled(object: Object) {
+    let Object { cache, address: object } = object;
     percpu::adopt_thread();
     if ZONE.nodes() > 1 && !is_local(cache, object) {
         return return_objects(&cache.slabs, &[object]);
@@ -48,7 +49,8 @@ fn free_unsettled(cache: &'static RawCache, object: usize) {
 }
 
 /// See [`crate::engine::free_remote`].
-pub(crate) fn free_remote(cache: &'static RawCache, object: usize) {
+pub(crate) fn free_remote(freed: Object) {
+    let Object { cache, address: object } = freed;
     percpu::adopt_thread();
     // Objects of other nodes go on no sheaf: `free` returns them to their slab.
     let attempts = if ZONE.nodes() > 1 && !is_local(cache, object) { 0 } else { percpu::ATTEMPTS };
@@ -65,7 +67,7 @@ pub(crate) fn free_remote(cache: &'static RawCache, object: usize) {
             break;
         }
     }
-    free(cache, object);
+    free(freed);
 }
 
 /// Replaces this CPU's full or missing spare with a sheaf that holds `object`. False if the slot

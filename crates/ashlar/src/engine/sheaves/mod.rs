@@ -52,7 +52,7 @@ use crate::base::error::CreateError;
 use crate::base::sync::Ordering;
 use crate::base::units::CpuId;
 use crate::base::units::NodeId;
-use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage};
+use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage};
 use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::slab::geometry::Geometry;
@@ -97,8 +97,8 @@ impl Strategy for Sheaves {
     }
 
     #[inline(always)]
-    fn free(cache: &'static RawCache, object: usize) {
-        free::free(cache, object);
+    fn free(object: Object) {
+        free::free(object);
     }
 
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
@@ -109,8 +109,8 @@ impl Strategy for Sheaves {
         bulk::alloc_bulk(cache, out)
     }
 
-    fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-        bulk::free_bulk(cache, objects);
+    fn free_bulk(objects: Objects<'_>) {
+        bulk::free_bulk(objects);
     }
 
     #[place(background)]

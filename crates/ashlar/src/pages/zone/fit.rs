@@ -16,8 +16,6 @@ use super::{NodeBlocks, Zone};
 use crate::base::units::BLOCK_PAGES;
 use crate::pages::block::Block;
 
-/// Runs of so many pages and more are long: 64 KiB.
-pub(super) const LONG_RUN: usize = 16;
 /// Blocks that are looked at one by one.
 const MOST_BLOCKS: u32 = 256;
 /// Ends of runs of empty blocks that are looked at.
@@ -173,6 +171,7 @@ impl Zone {
 
 #[cfg(all(test, not(ashlar_loom)))]
 mod tests {
+    use super::super::LONG_RUN;
     use super::*;
     use proptest::prelude::*;
     use std::prelude::rust_2024::*;

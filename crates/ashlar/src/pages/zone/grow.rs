@@ -3,13 +3,12 @@
 use core::ptr::NonNull;
 
 use super::extents::{self, Stretch};
-use super::objects::BLOCK_ENTRIES;
+use super::frontier::{Frontier, TABLE_BLOCKS, commit_up_to};
 use super::{Guard, MEMMAP, NodeBlocks, Table, Zone};
 use crate::base::source::Refusal;
 use crate::base::sync::Ordering;
-use crate::base::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, PAGE_SIZE, align_up};
+use crate::base::units::{BLOCK_PAGES, BLOCK_SIZE, NodeId, PAGE_SIZE};
 use crate::pages::layout::{Layout, Supply};
-use crate::pages::objmap::OBJECTS;
 
 /// A node commits at most this many blocks at once without need.
 const MAX_COMMIT_BLOCKS: u32 = 32;
@@ -21,43 +20,6 @@ const NUMBERS_AT_ONCE: u32 = 64;
 const DETOURS: u32 = 24;
 /// The furthest that it goes in one step: 1 GiB.
 const FURTHEST: u32 = 512;
-/// Tables are committed for multiples of so many blocks, where the system gives that much.
-const TABLE_BLOCKS: usize = 4;
-
-/// The end of the zone. Guarded by the growth lock.
-pub(super) struct Frontier {
-    /// Blocks with lower numbers belong to a node, or lie in the way.
-    next: u32,
-    /// Blocks that there can be.
-    limit: u32,
-    /// Up to where each table is committed.
-    committed: [usize; Table::ALL.len()],
-    /// The same of the object map.
-    pub(super) objects_committed: usize,
-    /// The numbers that each node has set aside, where there are several nodes.
-    set_aside: [Stretch; MAX_NODES],
-}
-
-impl Frontier {
-    pub(super) const NEW: Frontier = Frontier {
-        next: 0,
-        limit: 0,
-        committed: [0; Table::ALL.len()],
-        objects_committed: 0,
-        set_aside: [Stretch { start: 0, end: 0 }; MAX_NODES],
-    };
-
-    /// Blocks that tables must have entries for.
-    pub(super) fn blocks(&self) -> usize {
-        self.next as usize
-    }
-
-    /// Blocks that there can be.
-    pub(super) fn limit(&self) -> usize {
-        self.limit as usize
-    }
-}
-
 impl Zone {
     /// Takes over its part of the layout, for `nodes` nodes. Called once, by the boot; commits no
     /// pages.
@@ -190,7 +152,7 @@ impl Zone {
         Some(aside.start)
     }
 
-    /// Commits the tables for the blocks below `end`, and the object map if there is one.
+    /// Commits the tables for the blocks below `end`, and the shadow if there is one.
     fn commit_tables(&self, frontier: &mut Frontier, supply: Supply, end: u32) -> Option<()> {
         let blocks = end as usize;
         for (table, start) in Table::ALL.into_iter().zip(&self.tables) {
@@ -205,20 +167,7 @@ impl Zone {
             // SAFETY: the range is the part of the table behind what is committed.
             unsafe { commit_up_to(supply, start, done, need, good)? };
         }
-        self.commit_objects(frontier, supply, blocks)
-    }
-
-    /// Commits the object map for so many blocks, if there is a map.
-    pub(super) fn commit_objects(&self, frontier: &mut Frontier, supply: Supply, blocks: usize) -> Option<()> {
-        let map = self.objects.load(Ordering::Relaxed);
-        if map == 0 {
-            return Some(());
-        }
-        let most = frontier.limit as usize;
-        let good = blocks.next_multiple_of(TABLE_BLOCKS).min(most);
-        let [need, good] = [blocks, good].map(|blocks| blocks * BLOCK_ENTRIES);
-        // SAFETY: the map has addresses for every block of the zone.
-        unsafe { commit_up_to(supply, map, &mut frontier.objects_committed, need, good) }
+        self.commit_shadow(frontier, supply, blocks)
     }
 
     fn commit_pages(&self, supply: Supply, node: NodeId, more: Stretch) -> Result<(), Refusal> {
@@ -243,26 +192,8 @@ impl Zone {
     pub(super) fn publish(&self, frontier: &Frontier) {
         let pages = frontier.next as usize * BLOCK_PAGES;
         MEMMAP.grow_to(pages);
-        if self.objects.load(Ordering::Relaxed) != 0 {
-            OBJECTS.grow_to(pages * PAGE_SIZE);
+        if let Some((shadow, _)) = self.shadow() {
+            (shadow.grown)(pages * PAGE_SIZE);
         }
     }
-}
-
-/// Commits a table that starts at `start` and is committed up to `done` up to `need` bytes, or
-/// rather `good`.
-///
-/// # Safety
-/// As for [`Supply::commit`], of the range behind `done`.
-#[inline(never)]
-unsafe fn commit_up_to(supply: Supply, start: usize, done: &mut usize, need: usize, good: usize) -> Option<()> {
-    let page = supply.source().page_size();
-    let [need, good] = [need, good.max(need)].map(|bytes| align_up(start + bytes, page));
-    if need <= *done {
-        return Some(());
-    }
-    // SAFETY: passed on.
-    let reached = [good, need].into_iter().find(|&end| unsafe { supply.commit(*done, end) }.is_ok())?;
-    *done = reached;
-    Some(())
 }

@@ -25,32 +25,35 @@
 //! | in use | 0 | 0 | kind != 0 on slab pages and heads |
 //!
 //! ## Files
-//! [`grow`]: where blocks come from; [`lists`]: blocks by fullness; [`fit`]: long runs;
-//! [`empties`]: blocks that are wholly free; [`purge`]: giving memory back; [`objects`]: the memory
-//! of the object map; here: handing out and taking back.
+//! [`grow`]: where blocks come from; [`frontier`]: the end of the zone; [`lists`]: blocks by
+//! fullness; [`fit`]: long runs; [`empties`]: blocks that are wholly free; [`purge`]: giving memory
+//! back; [`shadow`]: a table beside the zone, for a layer above; here: handing out and taking back.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
 mod empties;
 mod extents;
 mod fit;
+mod frontier;
 mod grow;
 mod lists;
-mod objects;
 mod purge;
+mod shadow;
 
 use super::block::{Block, LEVELS};
 use super::layout::{Supply, Table};
 use super::memmap::MEMMAP;
+use super::shadow::Shadow;
 use crate::base::source::PageSource;
-use crate::base::sync::{AtomicU8, AtomicU32, AtomicUsize, BootCell, Guard, Ordering, SpinLock, Visit};
+use crate::base::sync::{AtomicU8, AtomicU32, AtomicUsize, BootCell, Guard, Ordering, SetOnce, SpinLock, Visit};
 use crate::base::units::{BLOCK_PAGES, BLOCK_SIZE, MAX_NODES, NodeId, Order, PAGE_SIZE, PageIndex};
 use extents::Extents;
-use fit::LONG_RUN;
-use grow::Frontier;
+use frontier::Frontier;
 pub(crate) use purge::Purge;
 
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
+/// Runs of so many pages and more are long: 64 KiB.
+const LONG_RUN: usize = 16;
 const NO_BLOCK: u32 = u32::MAX;
 /// How often memory is asked for again before a request fails.
 const ATTEMPTS: usize = 8;
@@ -143,8 +146,9 @@ pub(crate) struct Zone {
     nodes: AtomicU32,
     /// Starts of the tables, in the order of [`Table::ALL`].
     tables: [AtomicUsize; Table::ALL.len()],
-    /// The object map; 0 while there is none.
-    objects: AtomicUsize,
+    /// The table of the layer above, and its address, which is 0 while there is no table.
+    shadow: SetOnce<&'static Shadow>,
+    shadow_at: AtomicUsize,
     /// First usable byte and end of a zone that does not start or end on a block.
     usable_from: AtomicUsize,
     usable_to: AtomicUsize,
@@ -184,7 +188,8 @@ impl Zone {
             supply: BootCell::new(),
             nodes: AtomicU32::new(0),
             tables: [const { AtomicUsize::new(0) }; Table::ALL.len()],
-            objects: AtomicUsize::new(0),
+            shadow: SetOnce::new(),
+            shadow_at: AtomicUsize::new(0),
             usable_from: AtomicUsize::new(0),
             usable_to: AtomicUsize::new(usize::MAX),
             frontier: SpinLock::new(Frontier::NEW),

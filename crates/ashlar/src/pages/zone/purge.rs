@@ -143,7 +143,7 @@ impl Zone {
             unsafe { source.release(at, pages * PAGE_SIZE) }
         });
         if zero {
-            self.release_objects(source, page, pages);
+            self.release_shadow(source, page, pages);
         }
         zero
     }

@@ -22,8 +22,8 @@
 //! [`layout`] places the array and the colours of slabs. So free objects are never written to,
 //! except for the one that holds the array of a slab of small objects.
 //!
-//! * [`mod@array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]: memory of
-//!   arrays.
+//! * [`mod@array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]:
+//!   memory of arrays.
 //! * [`state`]: tunables, nodes.
 //! * [`lists`]: slabs. [`layout`]: geometry. [`reap`]: the reaper.
 //! * this file: the contract of engines.
@@ -43,8 +43,8 @@ pub(crate) mod state;
 mod tune;
 
 pub(crate) use reap::{round_now, set_walk};
+pub(crate) use state::QueueOptions;
 pub use state::QueueTunables;
-pub(crate) use state::{MAX_LIMIT, MAX_SHARED, QueueOptions};
 pub(crate) use tune::tune;
 
 use crate::base::error::CreateError;
@@ -52,7 +52,7 @@ use crate::base::report;
 use crate::base::sync::{Ordering, bump};
 use crate::base::units::PAGE_SIZE;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage};
+use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::ZONE;
 use crate::percpu::all_cpus;
@@ -204,12 +204,13 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 
 /// See [`crate::engine::free`].
 #[place(cold)]
-pub(crate) fn free(cache: &'static RawCache, object: usize) {
+pub(crate) fn free(freed: Object) {
+    let Object { cache, address: object } = freed;
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
         let first = PageIndex(page.0.wrapping_sub(class.back()));
         if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == core::ptr::from_ref(cache) as usize {
-            return free_in(cache, first, object);
+            return free_in(freed, first);
         }
     }
     report::not_of_cache(cache.name(), object);
@@ -218,7 +219,8 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
 /// See [`crate::engine::free_in`]. Not inlined, as [`alloc`].
 #[inline(never)]
 #[place(cold)]
-pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+pub(crate) fn free_in(freed: Object, slab: PageIndex) {
+    let Object { cache, address: object } = freed;
     let head = MEMMAP.head(slab);
     let offset = object.wrapping_sub(MEMMAP.address_of(slab)).wrapping_sub(head.colour());
     // An offset that wrapped around belongs to no object.
@@ -315,7 +317,7 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
         }
         let object = alloc_slow(cache, here);
         if object.is_null() {
-            free_bulk(cache, &out[..got]);
+            SlabQueues::free_bulk(Objects { cache, addresses: &out[..got] });
             return false;
         }
         out[got] = object as usize;
@@ -324,12 +326,6 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     true
 }
 
-/// See [`crate::engine::free_bulk`].
-pub(crate) fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-    objects.iter().for_each(|&object| free(cache, object));
-}
-
-#[place(cold)]
 /// Returns the objects of alien caches and shared arrays to their slabs.
 #[place(cold)]
 fn drain_nodes(cache: &'static RawCache) {
@@ -427,13 +423,13 @@ impl Strategy for SlabQueues {
     }
 
     #[inline(always)]
-    fn free(cache: &'static RawCache, object: usize) {
-        free(cache, object);
+    fn free(object: Object) {
+        free(object);
     }
 
     #[inline(always)]
-    fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
-        free_in(cache, slab, object);
+    fn free_in(object: Object, slab: PageIndex) {
+        free_in(object, slab);
     }
 
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
@@ -442,10 +438,6 @@ impl Strategy for SlabQueues {
 
     fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
         alloc_bulk(cache, out)
-    }
-
-    fn free_bulk(cache: &'static RawCache, objects: &[usize]) {
-        free_bulk(cache, objects);
     }
 
     /// Arrays of CPUs, alien caches, and shared arrays.
@@ -537,7 +529,7 @@ impl Strategy for SlabQueues {
     }
 
     fn reap(cache: &'static RawCache) -> bool {
-        reap::reap(cache)
+        reap::reap(cache, Self::counts(cache).cpu_locks as u32)
     }
 
     fn close(cache: &'static RawCache) {

@@ -18,7 +18,6 @@
 //! Locks: the CPU lock, alien lock and list_lock of the array or node at hand.
 #![allow(unsafe_code, reason = "turns the stored walk back into a function")]
 
-use super::SlabQueues;
 use super::array::ArrayCache;
 use super::here::Here;
 use super::lists::{After, Lists};
@@ -112,11 +111,10 @@ pub(crate) fn set_walk(walk: Walk) {
     WALK.store(walk as usize, Ordering::Relaxed);
 }
 
-/// See [`crate::engine::reap`]. Runs the rounds that are due. A cache is in use if its CPU locks
-/// were taken since the last call.
+/// See [`crate::engine::reap`]. Runs the rounds that are due. `entries` is the number of times that
+/// its CPU locks were taken; a cache is in use if it grew since the last call.
 #[place(cold)]
-pub(crate) fn reap(cache: &'static RawCache) -> bool {
-    let entries = <SlabQueues as crate::engine::Strategy>::counts(cache).cpu_locks as u32;
+pub(super) fn reap(cache: &'static RawCache, entries: u32) -> bool {
     let used = cache.looked.swap(entries, Ordering::Relaxed) != entries;
     let now = now();
     for cpu in all_cpus() {

@@ -9,6 +9,7 @@ use crate::base::error::{CreateError, TuneError};
 use crate::base::sync::{AtomicUsize, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, PAGE_SIZE};
 use crate::engine::Tunable;
+use crate::engine::tunables::{MAX_LIMIT, MAX_SHARED};
 use crate::pages::meta::meta_slice;
 use crate::pages::zone::ZONE;
 use crate::percpu::all_cpus;
@@ -16,10 +17,7 @@ use crate::percpu::area::PERCPU;
 use crate::percpu::lock;
 use crate::slab::geometry::Geometry;
 
-/// Most objects in a CPU's array.
-pub(crate) const MAX_LIMIT: usize = 8192;
-/// Largest shared factor; the constant below is the most objects in a shared array.
-pub(crate) const MAX_SHARED: usize = 64;
+/// Most objects in a shared array.
 const MAX_SHARED_OBJECTS: usize = 1 << 16;
 
 /// The tunables of a cache of the engine `slab`; the columns `limit`, `batchcount` and

@@ -38,7 +38,7 @@ use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
-use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Search, Strategy, Usage, tally};
+use crate::engine::{CacheSpec, Counts, EngineState, Object, RawCache, Search, Strategy, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::zone::{PageRun, RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
@@ -363,7 +363,8 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 
 /// See [`crate::engine::free`].
 #[place(cold)]
-pub(crate) fn free(cache: &'static RawCache, object: usize) {
+pub(crate) fn free(freed: Object) {
+    let Object { cache, address: object } = freed;
     let Some(page) = MEMMAP.page_of(object) else { return report::not_of_cache(cache.name(), object) };
     match MEMMAP.class_of(page).kind() {
         PageKind::Slob => {}
@@ -372,12 +373,7 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
     }
     if cache.policy.by_address {
         return match object_state(object) {
-            ObjectState::Live(size) => {
-                // SAFETY: the header of the object that the caller frees. The changed check word
-                // keeps it from being taken for a live object again.
-                unsafe { ((object - HEADER) as *mut u32).write(!check_of(object - HEADER, size)) };
-                free_units(cache, page, object, object - HEADER, HEADER + size);
-            }
+            ObjectState::Live(size) => free_sized(freed, page, size),
             ObjectState::Free(_) => report::double_free(cache.name(), object),
             ObjectState::None => report::misaligned(cache.name(), object),
         };
@@ -388,6 +384,16 @@ pub(crate) fn free(cache: &'static RawCache, object: usize) {
         return report::misaligned(cache.name(), object);
     }
     free_units(cache, page, object, object, bytes);
+}
+
+/// See [`crate::engine::free_sized`].
+#[place(cold)]
+pub(crate) fn free_sized(freed: Object, page: PageIndex, size: usize) {
+    let Object { cache, address: object } = freed;
+    // SAFETY: the header of the object that the caller frees. The changed check word keeps it from
+    // being taken for a live object again.
+    unsafe { ((object - HEADER) as *mut u32).write(!check_of(object - HEADER, size)) };
+    free_units(cache, page, object, object - HEADER, HEADER + size);
 }
 
 /// Frees `bytes` from `start` on to their page. Gives the page back to the zone if it is empty
@@ -467,8 +473,8 @@ impl Strategy for Slob {
     }
 
     #[inline(always)]
-    fn free(cache: &'static RawCache, object: usize) {
-        free(cache, object);
+    fn free(object: Object) {
+        free(object);
     }
 
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {

@@ -35,7 +35,7 @@ use crate::base::report;
 use crate::base::sync::Ordering;
 use crate::base::units::PAGE_SIZE;
 use crate::base::units::{NodeId, PageIndex};
-use crate::engine::{CacheSpec, Counts, EngineState, RawCache, Strategy, Usage, tally};
+use crate::engine::{CacheSpec, Counts, EngineState, Object, RawCache, Strategy, Usage, tally};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::{RunAlign, ZONE};
 use crate::percpu::{self, area::PERCPU};
@@ -47,10 +47,6 @@ use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
 use ashlar_macros::place;
 use pools::{Pool, pool_of};
-
-/// Empty pages that a pool keeps listed on a node. Without one, a program at the edge of a page
-/// would take and give back a page with every object.
-pub(crate) const KEPT: usize = 1;
 
 fn link_at(pages: &RawCache, base: usize, index: u16) -> usize {
     base + usize::from(index) * pages.slabs.geometry.stride + pages.slabs.geometry.link_offset
@@ -163,13 +159,14 @@ pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
 /// See [`crate::engine::free`].
 #[inline(never)]
 #[place(cold)]
-pub(crate) fn free(cache: &'static RawCache, object: usize) {
+pub(crate) fn free(freed: Object) {
+    let Object { cache, address: object } = freed;
     if let Some(page) = MEMMAP.page_of(object) {
         let class = MEMMAP.class_of(page);
         let first = PageIndex(page.0.wrapping_sub(class.back()));
         let owner = core::ptr::from_ref(&pool_of(cache).pages) as usize;
         if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == owner {
-            return free_in(cache, first, object);
+            return free_in(freed, first);
         }
     }
     report::not_of_cache(cache.name(), object);
@@ -187,7 +184,8 @@ enum Freed {
 /// finds as the owner of the page. The object is then charged to the pool's only member, or to the
 /// pool if there are several.
 #[place(cold)]
-pub(crate) fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
+pub(crate) fn free_in(freed: Object, slab: PageIndex) {
+    let Object { cache, address: object } = freed;
     let pool = pool_of(cache);
     let pages = &pool.pages;
     let of_nobody = core::ptr::eq(cache, pages);
@@ -299,13 +297,13 @@ impl Strategy for SlobPools {
     }
 
     #[inline(always)]
-    fn free(cache: &'static RawCache, object: usize) {
-        free(cache, object);
+    fn free(object: Object) {
+        free(object);
     }
 
     #[inline(always)]
-    fn free_in(cache: &'static RawCache, slab: PageIndex, object: usize) {
-        free_in(cache, slab, object);
+    fn free_in(object: Object, slab: PageIndex) {
+        free_in(object, slab);
     }
 
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
@@ -389,7 +387,7 @@ impl Strategy for SlobPools {
     }
 
     fn min_partial(self, _by_size: usize) -> usize {
-        KEPT
+        pools::KEPT
     }
 
     // Single pages, as SLOB's, unless the process asks for others.

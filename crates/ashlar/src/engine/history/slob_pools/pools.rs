@@ -30,6 +30,10 @@ use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, LINK_BYTES, MAX_OBJECT_SIZE};
 use crate::slab::node;
 
+/// Empty pages that a pool keeps listed on a node. Without one, a program at the edge of a page
+/// would take and give back a page with every object.
+pub(super) const KEPT: usize = 1;
+
 /// The pages of one size of objects.
 pub(crate) struct Pool {
     /// The hidden cache that owns the pages.
@@ -164,7 +168,7 @@ fn make(of: &CacheSpec<'_>, geometry: Geometry, merge: Merge) -> Option<usize> {
         merge,
         sheaf_capacity: 0,
         barn_limit: 0,
-        min_partial: super::KEPT,
+        min_partial: KEPT,
         cpu_partial: 0,
         defrag_ratio: 0,
         slot: None,

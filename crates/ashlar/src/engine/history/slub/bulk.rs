@@ -1,12 +1,15 @@
 //! Bulk operations of the stage of 2015: whole freelists of the CPU, and detached freelists.
+#![allow(unsafe_code, reason = "reads and writes links")]
 
-use super::local::{self, exchange, read};
+use super::free::{self, Outcome, finish_free, push_chain};
+use super::local::{self, exchange, read, switches};
 use super::places::NO_SLAB;
-use super::{Chain, Freed, Node, Outcome, feed, finish_free, push_chain, switches};
 use crate::base::units::PageIndex;
-use crate::engine::RawCache;
+use crate::engine::{Objects, RawCache};
 use crate::pages::memmap::MEMMAP;
 use crate::slab::freelist::read_link;
+use crate::slab::node::Node;
+use crate::slab::partial::{Chain, Freed};
 use crate::slab::return_objects::{Sink, return_objects_to};
 use crate::slab::state::NO_OBJECT;
 
@@ -36,14 +39,15 @@ pub(super) fn take_local(cache: &'static RawCache, out: &mut [usize]) -> usize {
     }
     let emptied = local::Words { words: [NO_SLAB[0], base], ..view };
     if at != NO_OBJECT && !exchange(cache, place, &emptied, [usize::from(at), base]) {
-        feed::give_back(cache, switches(cache), page, at);
+        free::give_back(cache, switches(cache), page, at);
     }
     got
 }
 
 /// Frees objects as detached freelists, one compare-and-swap a slab.
-pub(super) fn free(cache: &'static RawCache, objects: &[usize]) {
-    return_objects_to(&cache.slabs, objects, &mut ToSlabs(cache));
+pub(super) fn free(objects: Objects<'_>) {
+    let Objects { cache, addresses } = objects;
+    return_objects_to(&cache.slabs, addresses, &mut ToSlabs(cache));
 }
 
 /// The sink for groups of objects: their slabs.

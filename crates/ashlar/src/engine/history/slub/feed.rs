@@ -1,36 +1,24 @@
-//! Takes a CPU's next slab, and gives one up.
+//! Takes a CPU's next slab.
 //!
 //! Sources in order: remote frees to the slab the CPU has; one of its partial slabs; one of the
 //! node's, with more of them for the CPU's partial slabs; a new slab; then the same of other nodes.
+#![allow(unsafe_code, reason = "reads and writes links")]
 
-use super::local::{self, Words, exchange, read};
+use super::give_up::{ATTEMPTS, Fed, cpu_partial, give_up, put_cpu_partial, take_cpu_partial};
+use super::local::{self, Words, exchange, interrupts_off, protection, read, switches};
 use super::places::NO_SLAB;
-use super::slabs::{self, Thawed};
+use super::slabs;
 use super::stage::Switches;
-use super::{Chain, Node, interrupts_off, node_of, protection, switches, walk};
 use crate::base::report;
-use crate::base::sync::Ordering;
-use crate::base::units::{CpuId, NodeId, PageIndex};
-use crate::engine::{RawCache, defrags_now, tunable};
+use crate::base::units::NodeId;
+use crate::engine::{RawCache, defrags_now};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::pages;
 use crate::percpu::this_cpu_quick;
 use crate::slab::freelist::{read_link, write_link};
+use crate::slab::node::Node;
 use crate::slab::state::{NO_OBJECT, SlabState};
-
-/// Attempts at this CPU's words before an operation proceeds without them.
-const ATTEMPTS: usize = 8;
-/// First bit of the tag in the words of partial slabs; the bits below count free objects.
-const TAG: u32 = 32;
-
-/// A slab frozen for the caller, with the freelist taken from it.
-#[derive(Clone, Copy)]
-struct Fed {
-    page: PageIndex,
-    base: usize,
-    head: u16,
-}
 
 /// Allocates one object and gives this CPU the rest of its slab; null when out of memory.
 #[place(cold)]
@@ -211,193 +199,4 @@ fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
     }
     entry.counters.count_taken(1, usize::from(objects));
     Some(Fed { page, base, head: 0 })
-}
-
-/// Counts and checks a freelist that the caller owns. Returns its chain and its last object;
-/// `None`, after a report, if it is corrupt.
-#[place(cold)]
-fn chain_of(cache: &'static RawCache, page: PageIndex, head: u16) -> Option<(Chain, u16)> {
-    let base = MEMMAP.address_of(page);
-    let limit = MEMMAP.head(page).objects();
-    let mut seen = [0u64; 8];
-    let (mut count, mut twice) = (0, None);
-    let last = walk(cache, base, head, limit, |index| {
-        count += 1;
-        if let Some(word) = seen.get_mut(usize::from(index) / 64) {
-            let bit = 1u64 << (index % 64);
-            if *word & bit != 0 {
-                twice.get_or_insert(index);
-            }
-            *word |= bit;
-        }
-    });
-    if let Some(index) = twice {
-        report::double_free(cache.name(), base + usize::from(index) * cache.slabs.geometry.stride);
-        return None;
-    }
-    match last {
-        Some(last) => Some((Chain { head, count }, last)),
-        None => {
-            report_walk(cache, base, head, limit);
-            None
-        }
-    }
-}
-
-/// Reports why a freelist does not end.
-#[cold]
-#[place(cold)]
-fn report_walk(cache: &'static RawCache, base: usize, head: u16, limit: u16) {
-    let mut at = head;
-    for _ in 0..=limit {
-        if at >= limit {
-            break;
-        }
-        // SAFETY: as in `walk`.
-        match unsafe { read_link(local::link_at(cache, base, at), cache.slabs.secret, limit) } {
-            Ok(next) => at = next,
-            Err(bad) => return report::corrupt_link(cache.name(), bad.at),
-        }
-    }
-    report::corrupt_freelist(cache.name(), base);
-}
-
-/// Gives up the CPU slab of `words`, which the caller alone owns, with the rest of its freelist.
-/// `lock` is false if the caller holds a CPU lock already.
-#[place(cold)]
-pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usize; 2], lock: bool) {
-    let [head, base] = words;
-    if base == 0 {
-        return;
-    }
-    let Some(page) = MEMMAP.page_of(base) else { return };
-    // A corrupt freelist leaves the slab frozen, in quarantine.
-    let Some((chain, last)) = chain_of(cache, page, head as u16) else { return };
-    let guard = if lock { interrupts_off(cache, switches) } else { None };
-    let node = node_of(cache, page);
-    let min_partial = cache.slabs.min_partial();
-    let link = |prior| {
-        // SAFETY: this thread owns the chain until it is published.
-        unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
-    };
-    let outcome = slabs::thaw(&node.list, &MEMMAP, page, chain, min_partial, protection(switches), link);
-    drop(guard);
-    if outcome == Thawed::Discard {
-        crate::slab::discard::discard_one(node, page);
-    }
-}
-
-/// Frees the rest of a freelist to its slab, which any CPU may own by now.
-#[place(cold)]
-pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: PageIndex, head: u16) {
-    if head == NO_OBJECT {
-        return;
-    }
-    let base = MEMMAP.address_of(page);
-    let Some((chain, last)) = chain_of(cache, page, head) else { return };
-    let guard = interrupts_off(cache, switches);
-    let outcome = super::push_chain(cache, switches, page, chain, |prior| {
-        // SAFETY: this thread owns the chain until it is published.
-        unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
-    });
-    drop(guard);
-    let first = local::FreedObject::new(cache, page, head, base + usize::from(head) * cache.slabs.geometry.stride);
-    super::finish_free(cache, first, outcome);
-}
-
-/// Returns the number of free objects that a CPU's partial slabs may hold.
-pub(super) fn cpu_partial(cache: &RawCache) -> usize {
-    tunable(&cache.cpu_partial)
-}
-
-/// Makes a slab frozen for the caller one of this CPU's partial slabs. If those hold enough free
-/// objects already, all of them go to their nodes first.
-#[place(cold)]
-pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
-    let switches = switches(cache);
-    let place = cache.state.places.partial;
-    let linked = usize::from(SlabState(MEMMAP.head(page).state.load(Ordering::Relaxed)).linked());
-    for _ in 0..ATTEMPTS {
-        let Some(view) = read(cache, place) else { continue };
-        let [first, counted] = view.words;
-        let tag = (counted >> TAG).wrapping_add(1) << TAG;
-        let objects = counted & ((1 << TAG) - 1);
-        if first != 0 && objects > cpu_partial(cache) {
-            if exchange(cache, place, &view, [0, tag]) {
-                give_up_partial(cache, switches, view.words);
-            }
-            continue;
-        }
-        let next = if first == 0 { PageIndex::NONE } else { PageIndex(first as u32 - 1) };
-        MEMMAP.head(page).set_next(next);
-        if exchange(cache, place, &view, [page.0 as usize + 1, tag | (objects + linked)]) {
-            return;
-        }
-    }
-    give_up(cache, switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
-}
-
-/// Takes the first of this CPU's partial slabs, with its freelist.
-#[place(cold)]
-fn take_cpu_partial(cache: &'static RawCache, switches: &Switches) -> Option<Fed> {
-    let place = cache.state.places.partial;
-    for _ in 0..ATTEMPTS {
-        let Some(view) = read(cache, place) else { continue };
-        let [first, counted] = view.words;
-        let page = PageIndex(u32::try_from(first.checked_sub(1)?).ok()?);
-        let head = MEMMAP.head(page);
-        // The tag changes if this slab left and came back meanwhile with another successor.
-        let next = head.next();
-        let linked = usize::from(SlabState(head.state.load(Ordering::Relaxed)).linked());
-        let objects = (counted & ((1 << TAG) - 1)).saturating_sub(linked);
-        let tag = (counted >> TAG).wrapping_add(1) << TAG;
-        let (word, objects) = if next == PageIndex::NONE { (0, 0) } else { (next.0 as usize + 1, objects) };
-        if exchange(cache, place, &view, [word, tag | objects]) {
-            let chain = slabs::take_freelist(head, protection(switches));
-            if chain.count > 0 {
-                return Some(Fed { page, base: MEMMAP.address_of(page), head: chain.head });
-            }
-            give_up(cache, switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
-        }
-    }
-    None
-}
-
-/// Gives up all partial slabs of a CPU. The caller alone owns their words.
-#[place(cold)]
-pub(super) fn give_up_partial(cache: &'static RawCache, switches: &Switches, words: [usize; 2]) {
-    let mut next = words[0].checked_sub(1).map(|page| PageIndex(page as u32));
-    while let Some(page) = next {
-        let after = MEMMAP.head(page).next();
-        next = (after != PageIndex::NONE).then_some(after);
-        give_up(cache, switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
-    }
-}
-
-/// Returns the number of free objects in the slabs of one CPU. Racy.
-#[place(cold)]
-pub(super) fn free_on(cache: &'static RawCache, cpu: CpuId) -> usize {
-    /// Bounds the walk: a list that changes meanwhile may seem endless. No CPU has more partial
-    /// slabs.
-    const MOST: usize = 1 << 16;
-    let places = cache.state.places;
-    let word = |place, at| local::word(cpu, place, at).load(Ordering::Acquire);
-    let of_slab = |page: PageIndex| {
-        let head = MEMMAP.head(page);
-        usize::from(SlabState(head.state.load(Ordering::Relaxed)).linked())
-    };
-    let mut free = 0;
-    let (head, base) = (word(places.slab, 0), word(places.slab, 1));
-    if let Some(page) = MEMMAP.page_of(base).filter(|_| base != 0) {
-        free += of_slab(page);
-        walk(cache, base, head as u16, MEMMAP.head(page).objects(), |_| free += 1);
-    }
-    let mut next = word(places.partial, 0).checked_sub(1).map(|page| PageIndex(page as u32));
-    for _ in 0..MOST {
-        let Some(page) = next else { break };
-        free += of_slab(page);
-        let after = MEMMAP.head(page).next();
-        next = (after != PageIndex::NONE).then_some(after);
-    }
-    free
 }

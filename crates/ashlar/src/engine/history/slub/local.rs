@@ -1,6 +1,6 @@
 //! A CPU's words of a cache: its CPU slab, its partial slabs, its counters; and the CPU lock.
 //!
-//! A cache claims four 16-byte places in the per-CPU areas ([`Places`](super::Places)):
+//! A cache claims four 16-byte places in the per-CPU areas ([`Places`](super::places::Places)):
 //!
 //! | place | word 0 | word 1 |
 //! |---|---|---|
@@ -19,7 +19,8 @@
 //! and so finds no slab_lock held.
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
-use super::stage::Fast;
+use super::slabs::Protection;
+use super::stage::{Fast, Slow, Switches};
 use crate::base::sync::{AtomicUsize, Ordering, bump};
 use crate::base::units::{CpuId, PageIndex};
 use crate::engine::{Counts, RawCache};
@@ -100,6 +101,30 @@ impl CpuGuard {
     }
 }
 
+/// Returns the switches of a cache's stage.
+#[inline]
+pub(super) fn switches(cache: &RawCache) -> &Switches {
+    &cache.state.places.switches
+}
+
+pub(super) fn protection(switches: &Switches) -> Protection {
+    match switches.slow {
+        Slow::Lockless => Protection::Lockless,
+        Slow::SlabLock => Protection::Lock { atomic: true },
+        Slow::SlabLockPlainUnlock => Protection::Lock { atomic: false },
+    }
+}
+
+/// Takes the CPU lock unless the stage needs none. It stands for disabled interrupts around the
+/// kernel's slab_lock.
+pub(super) fn interrupts_off(cache: &RawCache, switches: &Switches) -> Option<CpuGuard> {
+    (!switches.lockless()).then(|| {
+        let guard = CpuGuard::take(cache);
+        guard.count_slab_lock(cache);
+        guard
+    })
+}
+
 /// Both words of a place of one CPU, read at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
@@ -110,7 +135,7 @@ pub(super) struct Words {
 /// True if the CPU lock protects the words of `cache` in every mode, not only in the mode `lock`.
 #[inline]
 fn by_lock(cache: &RawCache) -> bool {
-    super::switches(cache).fast != Fast::Rseq
+    switches(cache).fast != Fast::Rseq
 }
 
 /// Reads this CPU's words at `place`; `None` while they are unavailable.

@@ -1,0 +1,28 @@
+//! The fork handlers, registered once: at load, or by the first thread if that comes earlier. A
+//! program with one thread needs none before.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::text::to_stderr;
+
+/// Registers the fork handlers, once.
+#[inline(never)]
+#[place(cold)]
+pub(crate) fn register() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let registered = ashlar::fork::register();
+    #[cfg(target_arch = "x86_64")]
+    let registered = registered && {
+        unsafe extern "C" fn child() {
+            crate::thread_count::after_fork_in_child();
+        }
+        // SAFETY: the handler is a function of this library, which is never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
+    };
+    if !registered {
+        to_stderr(b"ashlar: no memory for fork handlers: do not fork while threads allocate\n");
+    }
+}

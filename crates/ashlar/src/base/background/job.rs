@@ -1,0 +1,40 @@
+//! The work of the background, and the note that there is some.
+
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
+
+/// Milliseconds between two ticks.
+pub(crate) const TICK_MS: u32 = 250;
+
+/// The work of the background thread. Start-up sets it once.
+pub(crate) struct Job {
+    /// Does the work of one tick. Returns true if more is left.
+    pub(crate) tick: fn() -> bool,
+    /// Trims large surpluses at once, in a process without the thread. Takes the time in
+    /// milliseconds.
+    pub(crate) trim: fn(u32),
+}
+
+static JOB: AtomicUsize = AtomicUsize::new(0);
+
+/// Nonzero while there is work; see [`wake`].
+pub(super) static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Registers the job.
+pub(crate) fn enable(job: &'static Job) {
+    JOB.store(core::ptr::from_ref(job) as usize, Ordering::Release);
+}
+
+#[expect(unsafe_code, reason = "turns the stored address back into a reference")]
+pub(super) fn job() -> Option<&'static Job> {
+    // SAFETY: the pointer is null, or `enable` stored it. Then it points to a `'static` job that is
+    // never written.
+    unsafe { (JOB.load(Ordering::Acquire) as *const Job).as_ref() }
+}
+
+/// Notes that there is work. Callers may hold locks; [`settle`](super::settle) gets the work done.
+#[inline]
+pub(crate) fn wake() {
+    if WANTED.load(Ordering::Relaxed) == 0 && JOB.load(Ordering::Relaxed) != 0 {
+        WANTED.store(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,36 @@
+//! A name of a merged cache.
+//!
+//! The registry keeps these records on a list, under its lock. Their memory serves later ones.
+
+use crate::base::sync::AtomicPtr;
+use crate::engine::RawCache;
+use crate::slab::cache::{MAX_NAME, copied_name};
+
+/// One more name of a cache.
+pub(crate) struct Alias {
+    name: [u8; MAX_NAME],
+    name_len: u8,
+    /// The cache whose slabs serve it.
+    pub(super) cache: &'static RawCache,
+    /// Bytes of an object that were asked for under this name.
+    pub(super) object_size: usize,
+    /// The next on the list of names, or of free records.
+    pub(super) next: AtomicPtr<Alias>,
+}
+
+impl core::fmt::Debug for Alias {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Alias {
+    pub(super) fn new(name: &str, cache: &'static RawCache, object_size: usize, next: *mut Alias) -> Alias {
+        let (name, name_len) = copied_name(name);
+        Alias { name, name_len, cache, object_size, next: AtomicPtr::new(next) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        core::str::from_utf8(&self.name[..usize::from(self.name_len)]).unwrap_or("?")
+    }
+}

@@ -1,0 +1,120 @@
+//! Creation of a cache: from arguments and options to the [`CacheSpec`] that engines see.
+//!
+//! For each property an option for the cache's name comes first, then the argument, then the option
+//! of the process, then what the policy and the engine have by default.
+
+use super::alias::Alias;
+use super::args::CacheArgs;
+use super::constructor::Constructor;
+use super::merge;
+use super::registry;
+use super::settings::{self, Candidate, Own};
+use crate::base::error::CreateError;
+use crate::engine::history::slab_queues;
+use crate::engine::{CacheSpec, Policy, RawCache, Tunable};
+use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
+use crate::slab::OrderRule;
+use crate::slab::cache::MAX_NAME;
+use crate::slab::geometry::Geometry;
+
+/// Creates a cache and enters it, at `slot` if the caller has claimed one for it; or merges it into another.
+pub(crate) fn create_or_merge(
+    name: &str,
+    size: usize,
+    args: &CacheArgs,
+    policy: &'static Policy,
+    slot: Option<u16>,
+) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
+    let options = settings::options();
+    let (rule, cpus) = settings::order_rule();
+    let chosen = if policy.of_program { settings::own_engine(name) } else { None };
+    let engine = chosen.or(args.engine).unwrap_or(options.engine);
+    let own = settings::own_options(Candidate { name, of_program: policy.of_program, engine });
+    let rule = order_rule(engine.order_rule(rule), args, &own)?;
+    let constructed = args.ctor.is_some();
+    let needs_link = constructed && engine.links_objects();
+    let geometry = Geometry::new(size, args.align, args.hwcache_align, needs_link, rule, cpus)?;
+    let geometry = engine.lay_out(geometry, constructed, rule).ok_or(CreateError::Size)?;
+    // What the user wants of this cache, what its maker wants, what the user wants of all.
+    let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
+    let stride = geometry.stride;
+    let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf_capacity);
+    let capacity = capacity.unwrap_or_else(|| policy.sheaf_capacity(stride));
+    let partial = wanted(Tunable::MinPartial, args.min_partial, options.min_partial);
+    let cpu_partial = wanted(Tunable::CpuPartial, args.cpu_partial, options.cpu_partial);
+    let ratio = wanted(Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio, Some(options.defrag_ratio));
+    let barn_limit = policy.barn_limit(options.barn, capacity, stride);
+    registry::register(&CacheSpec {
+        name,
+        geometry,
+        ctor: args.ctor.map(Constructor::function),
+        sheaf_capacity: capacity,
+        barn_limit,
+        min_partial: partial.unwrap_or_else(|| engine.min_partial(policy.min_partial(stride))),
+        cpu_partial: cpu_partial.unwrap_or_else(|| engine.cpu_partial(stride)),
+        defrag_ratio: ratio.unwrap_or(0) as u16 * 10,
+        engine,
+        queues: slab_queues::QueueOptions {
+            limit: wanted(Tunable::Limit, None, options.limit),
+            batchcount: wanted(Tunable::BatchCount, None, options.batchcount),
+            shared: wanted(Tunable::Shared, None, options.shared),
+            noaliencache: options.noaliencache,
+        },
+        policy,
+        merge: merge::rule(args, policy, &options, &own),
+        slot,
+    })
+}
+
+/// Refuses what no cache of a program's can be called or have.
+pub(crate) fn check_wishes(name: &str, size: usize, args: &CacheArgs) -> Result<(), CreateError> {
+    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+        return Err(CreateError::Name);
+    }
+    if size > 0 && args.ctor.is_some_and(|ctor| !ctor.fits(size, args.align)) {
+        return Err(CreateError::Option(Constructor::EXPECTED));
+    }
+    if args.sheaf_capacity.is_some_and(|n| n == 0 || n > MAX_SHEAF_CAPACITY) {
+        return Err(CreateError::Option("sheaf_capacity: expected 1 to 254"));
+    }
+    for (which, value) in [
+        (Tunable::MinPartial, args.min_partial),
+        (Tunable::CpuPartial, args.cpu_partial),
+        (Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio),
+    ] {
+        if value.is_some_and(|value| value > which.range().1) {
+            return Err(CreateError::Option(which.expected()));
+        }
+    }
+    Ok(())
+}
+
+/// Creates a cache of the library's own, which is never merged, at `slot` if the caller has claimed one for it.
+pub(crate) fn create_raw(
+    name: &str,
+    size: usize,
+    args: &CacheArgs,
+    policy: &'static Policy,
+    slot: Option<u16>,
+) -> Result<&'static RawCache, CreateError> {
+    create_or_merge(name, size, args, policy, slot).map(|(raw, _)| raw)
+}
+
+fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule, CreateError> {
+    let min_order = args.min_order.unwrap_or(rule.min_order);
+    // Who asks only for the smallest order need not know the engine's largest.
+    let max_order = args.max_order.unwrap_or(rule.max_order.max(min_order));
+    if max_order > 9 {
+        return Err(CreateError::Option("max_order: expected 0 to 9"));
+    }
+    if min_order > max_order {
+        return Err(CreateError::Option("min_order: expected at most max_order"));
+    }
+    // An option of this cache takes the other limit with it, if that would leave nothing between them.
+    let (low, high) = (own.min_order.unwrap_or(0), own.max_order.unwrap_or(9));
+    Ok(OrderRule {
+        min_order: own.min_order.unwrap_or(min_order.min(high)),
+        max_order: own.max_order.unwrap_or(max_order).max(low),
+        min_objects: own.min_objects.unwrap_or(rule.min_objects),
+    })
+}

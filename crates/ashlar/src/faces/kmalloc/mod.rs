@@ -1,0 +1,250 @@
+//! kmalloc: objects of any size, under the kernel's names.
+//!
+//! * [`entry`]: the entry points `kmalloc`, `kfree` and `kfree_sized` with their fast paths.
+//! * this file: what lies behind the fast paths, and the functions built on them.
+#![allow(unsafe_code, reason = "hands out and takes back raw memory")]
+
+pub(crate) mod entry;
+
+use core::ptr::NonNull;
+
+use crate::base::report;
+use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
+use crate::boot;
+use crate::cache::registry;
+use crate::engine::{self, Object, Objects, RawCache};
+use crate::pages::direct::{self, Fill};
+use crate::pages::memmap::MEMMAP;
+use crate::pages::zone::DIRECT_BYTES;
+pub use crate::sizes::kmalloc::{KMALLOC_MAX_CACHE_SIZE, kmalloc_size_roundup};
+use crate::sizes::kmalloc::{class_cache, direct_cache, is_direct, natural_align};
+use crate::sizes::large;
+pub use crate::sizes::large::KMALLOC_MAX_SIZE;
+use crate::sizes::owner::{self, Misuse};
+pub use entry::{kfree, kfree_sized, kmalloc};
+
+/// What a request of 0 bytes returns: no memory, but not null either. Freeing it is a no-op.
+pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
+
+/// `kmalloc` when the fast path found no object. Engines without sheaves take this path on every
+/// call, so their look-up comes first: two instructions of the entry point and this are all that
+/// they pay.
+pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
+    if is_direct(size) {
+        return engine::alloc(direct_cache(size));
+    }
+    kmalloc_rest(size)
+}
+
+#[cold]
+#[inline(never)]
+fn kmalloc_rest(size: usize) -> *mut u8 {
+    if size == 0 {
+        return ZERO_SIZE_PTR;
+    }
+    if !boot::ensure() {
+        return core::ptr::null_mut();
+    }
+    match class_cache(size) {
+        Some(cache) => engine::alloc_sized(cache, size),
+        None => alloc_large(size, natural_align(size), Fill::Any),
+    }
+}
+
+fn alloc_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
+    large::alloc(size, align, fill).map_or(core::ptr::null_mut(), NonNull::as_ptr)
+}
+
+/// `kfree` when the fast path could not take the object.
+///
+/// # Safety
+/// As for [`kfree`].
+pub(crate) unsafe extern "C" fn kfree_slow(ptr: *mut u8) {
+    // Engines without sheaves take this path on every call. Objects of tracked caches must leave the
+    // object map too.
+    if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
+        && !cache.engine.has_sheaves()
+        && !cache.policy.tracked
+    {
+        // SAFETY: the caller gives up what it says is an object, and the page is one of this cache.
+        return engine::free_in(unsafe { Object::new(cache, ptr as usize) }, slab);
+    }
+    // SAFETY: passed on.
+    unsafe { kfree_rest(ptr) };
+}
+
+/// # Safety
+/// As for [`kfree`].
+#[cold]
+#[inline(never)]
+unsafe fn kfree_rest(ptr: *mut u8) {
+    let address = ptr as usize;
+    if address <= ZERO_SIZE_PTR as usize {
+        return;
+    }
+    match owner::identify(address) {
+        // SAFETY: the caller gives the allocation up.
+        Ok(owner) => unsafe { owner.free(ptr) },
+        Err(misuse) => report_misuse("kfree", address, &misuse),
+    }
+}
+
+#[cold]
+#[place(cold)]
+fn report_misuse(function: &str, address: usize, misuse: &Misuse) {
+    match misuse {
+        Misuse::Free(cache) => report::freed_twice(function, address, cache.name()),
+        Misuse::FreeSized(cache) => report::double_free(cache.name(), address),
+        Misuse::NoObject(cache) => report::invalid_pointer(function, address, Some(cache.name())),
+        Misuse::NotAllocated(_) | Misuse::Foreign => report::invalid_pointer(function, address, None),
+    }
+}
+
+/// As [`kmalloc`], with all bytes zero.
+pub fn kzalloc(size: usize) -> *mut u8 {
+    if size > KMALLOC_MAX_CACHE_SIZE {
+        if !boot::ensure() {
+            return core::ptr::null_mut();
+        }
+        return alloc_large(size, natural_align(size), Fill::Zeros);
+    }
+    let ptr = kmalloc(size);
+    if !ptr.is_null() && size > 0 {
+        // SAFETY: `size` fresh bytes.
+        unsafe { ptr.write_bytes(0, size) };
+    }
+    ptr
+}
+
+/// Memory for `count` elements of `size` bytes; null when the product overflows.
+pub fn kmalloc_array(count: usize, size: usize) -> *mut u8 {
+    count.checked_mul(size).map_or(core::ptr::null_mut(), |bytes| kmalloc(bytes))
+}
+
+/// As [`kmalloc_array`], with all bytes zero.
+pub fn kcalloc(count: usize, size: usize) -> *mut u8 {
+    count.checked_mul(size).map_or(core::ptr::null_mut(), kzalloc)
+}
+
+/// Memory of any size; the kernel's name for what may be mapped rather than taken from the page allocator.
+/// Here kmalloc does that itself.
+pub fn kvmalloc(size: usize) -> *mut u8 {
+    kmalloc(size)
+}
+
+/// Memory of `size` bytes at a multiple of `align`, a power of two of at most 2 MiB; null otherwise.
+pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
+    if align <= 8 {
+        return kmalloc(size);
+    }
+    if !align.is_power_of_two() || align > BLOCK_SIZE || size > KMALLOC_MAX_SIZE {
+        return core::ptr::null_mut();
+    }
+    // Classes that are powers of two are naturally aligned; 96 and 192 are not aligned enough.
+    let fitting = size.max(align).next_power_of_two();
+    if align <= PAGE_SIZE && fitting <= KMALLOC_MAX_CACHE_SIZE {
+        return kmalloc(fitting);
+    }
+    if !boot::ensure() {
+        return core::ptr::null_mut();
+    }
+    alloc_large(size.max(1), align, Fill::Any)
+}
+
+/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for null and for
+/// [`ZERO_SIZE_PTR`].
+///
+/// # Safety
+/// `ptr` came from this module, or is null, and was not freed.
+pub unsafe fn ksize(ptr: *const u8) -> usize {
+    let address = ptr as usize;
+    if address <= ZERO_SIZE_PTR as usize {
+        return 0;
+    }
+    match owner::identify(address) {
+        Ok(owner) => owner.bytes(),
+        Err(misuse) => {
+            report_misuse("ksize", address, &misuse);
+            0
+        }
+    }
+}
+
+/// Changes the size of an object, moving it if need be. A null pointer allocates; a size of 0 frees and
+/// returns [`ZERO_SIZE_PTR`]. Stays in place whenever the new size fits what the object has, as the kernel's does.
+/// Null when memory ends; the old object is untouched then.
+///
+/// # Safety
+/// As for [`kfree`]; on success the old pointer is dead.
+pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    if size == 0 {
+        // SAFETY: the caller's promise is that of kfree.
+        unsafe { kfree(ptr) };
+        return ZERO_SIZE_PTR;
+    }
+    // SAFETY: the caller's promise includes that of ksize.
+    let old = unsafe { ksize(ptr) };
+    if old == 0 || ptr as usize <= ZERO_SIZE_PTR as usize {
+        return kmalloc(size);
+    }
+    if size <= old {
+        return ptr;
+    }
+    if size > DIRECT_BYTES
+        && MEMMAP.page_of(ptr as usize).is_none()
+        && let Some(at) = NonNull::new(ptr)
+    {
+        // SAFETY: an address outside the zone that ksize knows starts a direct mapping; the caller lets it move.
+        if let Some(moved) = unsafe { direct::remap(at, size) } {
+            return moved.as_ptr();
+        }
+    }
+    let new = kmalloc(size);
+    if !new.is_null() {
+        // SAFETY: both are live, `old` bytes are readable, and `new` has more; they do not overlap.
+        unsafe {
+            new.copy_from_nonoverlapping(ptr, old);
+            kfree(ptr);
+        }
+    }
+    new
+}
+
+/// Frees objects of any caches and sizes; neighbours of one cache go back together. Null entries are skipped.
+///
+/// # Safety
+/// As for [`kfree`], for each of them; none occurs twice.
+pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
+    const BATCH: usize = 64;
+    let mut batch = [0usize; BATCH];
+    let mut count = 0;
+    let mut owner: Option<&'static RawCache> = None;
+    for &object in objects {
+        let cache = registry::cache_of_address(object as usize)
+            .filter(|c| !c.policy.tracked && c.slabs.locate(object as usize).is_ok());
+        let same = match (cache, owner) {
+            (Some(a), Some(b)) => core::ptr::eq(a, b),
+            _ => false,
+        };
+        if !same || count == BATCH {
+            if let Some(cache) = owner {
+                // SAFETY: objects start at these addresses in slabs of this cache, and the caller
+                // gives each up once.
+                engine::free_bulk(unsafe { Objects::new(cache, &batch[..count]) });
+            }
+            count = 0;
+            owner = cache;
+        }
+        if cache.is_some() {
+            batch[count] = object as usize;
+            count += 1;
+        } else {
+            // SAFETY: the caller's promise is that of kfree.
+            unsafe { kfree(object) };
+        }
+    }
+    if let Some(cache) = owner {
+        // SAFETY: as above.
+        engine::free_bulk(unsafe { Objects::new(cache, &batch[..count]) });
+    }
+}

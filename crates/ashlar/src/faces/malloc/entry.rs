@@ -1,0 +1,219 @@
+//! The entry points `malloc` and `free` with their fast paths; see [`crate::kmalloc::entry`], whose sections these are.
+//!
+//! `free` finds the class in the object map (see [`crate::sizes::object_map`]) instead of the memmap: the one load that names
+//! the cache also says that a live object starts at the address, so misuse is caught in every build. In return `malloc`
+//! writes the object's entry and `free` clears it.
+//!
+//! The section of `free` clears the entry right before its commit, so whoever finds the object on the sheaf finds it cleared. An abort
+//! between the two puts the entry back: what leaves for the slow path is live. And what is no live object, and so has the entry 0, needs no
+//! test: the slot that 0 leads to has no room.
+//!
+//! # Sides
+//! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs have different ones.
+//! `free` pushes an object of its own side on the main sheaf, where the next `malloc` finds it, hot in the cache; an object
+//! of the other side on the spare. So two threads on two CPUs that were handed neighbours in one cache line do not go on
+//! reusing them (passive false sharing): each has what its own CPU was given. The bit is advice. A thread that was moved
+//! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty. A CPU's side
+//! is the lowest bit of its number. On CPUs of side 1 the words of malloc's slots have changed places (see
+//! [`crate::percpu::area`]): so an entry, as it is, is the number of the right word, on the CPU that allocates and on the one that frees.
+//! And each area has its own table of the entries for all sizes, so that `malloc` makes none from a code and a side: it loads it.
+//!
+//! # The map has its place
+//! These paths make the address of an entry of the object's: divided by 16, and the low 16 bits of that rotated by two, as the planes of the
+//! map lie. The map lies where that is true, or they stay closed and every call takes the slow path (see [`crate::sizes::object_map`]). `free`
+//! rotates all of the address instead of dividing it, so that addresses which are no multiple of 16 are beyond every zone.
+//!
+//! # Whose name they have
+//! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the paths are macros, and whoever gives
+//! them a name of the linker's has them stand there: `malloc_fast_path!`, `free_fast_path!`.
+#![allow(unsafe_code, reason = "naked functions")]
+#![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
+
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+use crate::sizes::malloc::LIMIT;
+
+/// Lets functions that have the text of `malloc` with the bound of derived forms serve calls
+/// themselves.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub fn open_derived_allocs() {
+    LIMIT.open_derived();
+}
+
+/// The same for `free`.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub fn open_derived_frees() {
+    parts::OBJECTS.fast_entries.open_derived();
+}
+
+/// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path of it, and a jump to `$slow`, of the
+/// same type, where that has nothing. `$bound` is `OWN`, or `DERIVED` for a function that has to
+/// call `$slow` unless [`open_derived_allocs`] was called. Lines that follow come before the text.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! malloc_fast_path {
+    ($slow:path) => {
+        $crate::malloc_fast_path!(OWN, $slow)
+    };
+    ($bound:ident, $slow:path $(, $line:literal)*) => {
+        // rdi: size. rsi: size in steps, then entry. rdx: offset of the rseq area. rcx: scratch, then area of the CPU, then place of the entry. rax: object.
+        core::arch::naked_asm!(
+            $($line,)*
+            ".cfi_startproc",
+            "cmp rdi, [rip + {limit} + {bound}]",
+            "jae {slow}",
+            "lea esi, [rdi + {step} - 1]",
+            "shr esi, {steps}",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            $crate::section_open!("rcx", "rdx"),
+            $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "add rcx, [rip + {objects} + {slots}]",
+            "movzx esi, byte ptr [rcx + rsi + {size_entries}]",
+            "mov rax, [rcx + rsi*8]",
+            "mov rax, [rax]",
+            "test rax, rax",
+            "jz {slow}",
+            "add qword ptr [rcx + rsi*8], 8",
+            $crate::section_close!("{slow}"),
+            $crate::enter_object!(),
+            "ret",
+            ".cfi_endproc",
+            ".p2align 6",
+            limit = sym $crate::malloc::parts::LIMIT,
+            bound = const $crate::malloc::parts::$bound,
+            step = const $crate::malloc::parts::STEP,
+            steps = const $crate::malloc::parts::STEP.ilog2(),
+            size_entries = const $crate::malloc::parts::SIZE_ENTRIES,
+            percpu = sym $crate::malloc::parts::PERCPU,
+            rseq = const $crate::malloc::parts::RSEQ,
+            gate = const $crate::malloc::parts::GATE,
+            shift = const $crate::malloc::parts::AREA_SHIFT,
+            objects = sym $crate::malloc::parts::OBJECTS,
+            slots = const $crate::malloc::parts::SLOTS,
+            grain = const $crate::malloc::parts::GRAIN,
+            turn = const $crate::malloc::parts::TURN,
+            slow = sym $slow,
+        )
+    };
+}
+
+/// Enters the object that `malloc` returns in the map.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! enter_object {
+    () => {
+        "mov rcx, rax\nshr rcx, {grain}\nror cx, {turn}\nmov [rcx], sil"
+    };
+}
+
+/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that is `free`. With arguments, as
+/// [`malloc_fast_path!`]: a derived form jumps to `$slow` with all its arguments as they were
+/// unless [`open_derived_frees`] was called, and after that with the first one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! free_fast_path {
+    () => {
+        $crate::free_fast_path!(OWN, $crate::malloc::parts::free_slow)
+    };
+    ($bound:ident, $slow:path $(, $line:literal)*) => {
+        // rdi: object. r8: place of its entry. rsi: its entry. rax: number of the entry, then top. rdx: offset of the rseq area. rcx:
+        // scratch, then area of the CPU.
+        core::arch::naked_asm!(
+            $($line,)*
+            ".cfi_startproc",
+            "mov r8, rdi",
+            "ror r8, {grain}",
+            "mov rax, r8",
+            "ror r8w, {turn}",
+            "sub rax, [rip + {objects} + {first}]",
+            "cmp rax, [rip + {objects} + {entries} + {bound}]",
+            "jae {slow}",
+            "movzx esi, byte ptr [r8]",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            $crate::section_open!("rcx", "rdx"),
+            $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "add rcx, [rip + {objects} + {slots}]",
+            "mov rax, [rcx + rsi*8]",
+            $crate::section_room!("rax", "al", "{slow}"),
+            "mov byte ptr [r8], 0",
+            "mov [rax - 8], rdi",
+            "sub qword ptr [rcx + rsi*8], 8",
+            $crate::section_close!("{slow}", "test esi, esi\njz {slow}\nmov [r8], sil\n"),
+            "ret",
+            ".cfi_endproc",
+            ".p2align 6",
+            objects = sym $crate::malloc::parts::OBJECTS,
+            first = const $crate::malloc::parts::FIRST,
+            entries = const $crate::malloc::parts::ENTRIES,
+            bound = const $crate::malloc::parts::$bound,
+            slots = const $crate::malloc::parts::SLOTS,
+            grain = const $crate::malloc::parts::GRAIN,
+            turn = const $crate::malloc::parts::TURN,
+            percpu = sym $crate::malloc::parts::PERCPU,
+            rseq = const $crate::malloc::parts::RSEQ,
+            gate = const $crate::malloc::parts::GATE,
+            shift = const $crate::malloc::parts::AREA_SHIFT,
+            slow = sym $slow,
+        )
+    };
+}
+
+/// What the macros refer to. Nothing of it is to be called or read but by them.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[expect(missing_docs, reason = "named as the operands of the macros are")]
+pub mod parts {
+    use crate::base::sync::Bound;
+    pub use crate::faces::kmalloc::entry::parts::*;
+    pub use crate::faces::malloc::slow::{free_slow, malloc_slow};
+    pub use crate::sizes::malloc::LIMIT;
+    pub use crate::sizes::object_map::OBJECTS;
+    use crate::sizes::object_map::ObjectMap;
+    use core::mem::offset_of;
+
+    pub const STEP: usize = crate::sizes::malloc::classes::STEP;
+    pub const FIRST: usize = offset_of!(ObjectMap, first);
+    pub const ENTRIES: usize = offset_of!(ObjectMap, fast_entries);
+    pub const OWN: usize = Bound::OWN;
+    pub const DERIVED: usize = Bound::DERIVED;
+    pub const SLOTS: usize = offset_of!(ObjectMap, slots);
+    pub const SIZE_ENTRIES: usize = crate::percpu::area::SIZE_ENTRIES - crate::sizes::malloc::SLOT_OF_CODE_0;
+    pub const GRAIN: u32 = crate::sizes::object_map::GRAIN.ilog2();
+    pub const TURN: u32 = crate::sizes::object_map::TURN;
+}
+
+/// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there is none.
+/// A size of 0 gets memory too.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[unsafe(naked)]
+pub extern "C" fn malloc(size: usize) -> *mut u8 {
+    crate::malloc_fast_path!(parts::malloc_slow)
+}
+
+/// Memory of at least `size` bytes; see the x86-64 version.
+#[cfg(not(all(target_arch = "x86_64", feature = "os")))]
+pub extern "C" fn malloc(size: usize) -> *mut u8 {
+    super::slow::malloc_slow(size)
+}
+
+/// Gives memory back. Null is ignored; what is not a live object's address is reported and ends the program.
+///
+/// # Safety
+/// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn free(ptr: *mut u8) {
+    crate::free_fast_path!()
+}
+
+/// Gives memory back; see the x86-64 version.
+///
+/// # Safety
+/// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
+#[cfg(not(all(target_arch = "x86_64", feature = "os")))]
+pub unsafe extern "C" fn free(ptr: *mut u8) {
+    // SAFETY: passed on.
+    unsafe { super::slow::free_slow(ptr) }
+}

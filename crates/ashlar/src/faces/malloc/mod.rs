@@ -1,0 +1,127 @@
+//! malloc: C's allocator, on caches of finer classes than kmalloc's.
+//!
+//! The rules are those of glibc's manual: everything is aligned to 16 bytes, a size of 0 gets memory
+//! of its own, failure sets `errno`, success and `free` leave it alone.
+//!
+//! * [`entry`]: `malloc` and `free` with their fast paths.
+//! * [`resize`]: `realloc`.
+//! * [`slow`]: what lies behind the fast paths.
+//! * this file: the functions built on them.
+//!
+//! The C names, with their exact argument rules, are in the crate `ashlar-malloc`; here are Rust
+//! functions.
+#![allow(unsafe_code, reason = "hands out and takes back raw memory")]
+
+pub(crate) mod entry;
+mod errno;
+mod resize;
+mod slow;
+#[cfg(test)]
+mod tests;
+
+use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
+use crate::boot;
+#[doc(hidden)]
+pub use crate::boot::when_up;
+#[doc(hidden)]
+pub use crate::cache::settings::DeepBind;
+use crate::pages::direct::{self, Fill};
+use crate::percpu;
+use crate::sizes::beside_fork;
+use crate::sizes::large;
+use crate::sizes::malloc::LIMIT;
+pub use crate::sizes::malloc::classes::MALLOC_MAX_CACHE_SIZE;
+use crate::sizes::malloc::classes::{STEP, aligned_class, size_of_class};
+use crate::sizes::owner;
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub use entry::parts;
+pub use entry::{free, malloc};
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[doc(hidden)]
+pub use entry::{open_derived_allocs, open_derived_frees};
+pub use resize::realloc;
+pub use slow::{free_slow, malloc_slow};
+
+/// Returns how CPU-local sections are protected. Starts what malloc needs if it is not up, and no
+/// more.
+pub fn mode() -> percpu::Mode {
+    boot::ensure_malloc();
+    percpu::mode()
+}
+
+/// Returns the option `deepbind`, for a `dlopen` that stands before the C library's. Starts what
+/// malloc needs if it is not up: options are read then.
+#[doc(hidden)]
+#[place(cold)]
+pub fn deepbind() -> DeepBind {
+    boot::ensure_malloc();
+    crate::cache::settings::options().deepbind
+}
+
+/// Whether calls of `malloc` are served by their fast path, and those of `free` too unless the
+/// machine has several nodes. False in the mode `lock`, for engines without sheaves, and where
+/// something else lies at the place of the object map. Then each call takes the slow path, which
+/// does the same. False before the first call, too.
+pub fn has_fast_paths() -> bool {
+    LIMIT.is_open() && percpu::mode() != percpu::Mode::Lock
+}
+
+/// Memory of `size` bytes, all zero, as `calloc`.
+pub fn calloc(count: usize, size: usize) -> *mut u8 {
+    let Some(bytes) = count.checked_mul(size) else {
+        errno::set(errno::ENOMEM);
+        return core::ptr::null_mut();
+    };
+    if bytes <= MALLOC_MAX_CACHE_SIZE {
+        let ptr = malloc(bytes);
+        if !ptr.is_null() {
+            // SAFETY: `bytes` fresh bytes.
+            unsafe { ptr.write_bytes(0, bytes) };
+        }
+        return ptr;
+    }
+    slow::allocate(bytes, STEP, || large::alloc(bytes, PAGE_SIZE, Fill::Zeros))
+}
+
+/// Memory of at least `size` bytes at a multiple of `align`, a power of two; anything else fails with `EINVAL`.
+pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
+    if !align.is_power_of_two() {
+        errno::set(errno::EINVAL);
+        return core::ptr::null_mut();
+    }
+    if align <= STEP {
+        return malloc(size);
+    }
+    if align <= PAGE_SIZE
+        && let Some(class) = aligned_class(size, align)
+    {
+        return malloc(size_of_class(class));
+    }
+    slow::allocate(size, align, || {
+        if align > BLOCK_SIZE {
+            // The zone aligns to its blocks at most.
+            size.checked_add(align)
+                .filter(|&sum| sum <= isize::MAX as usize)
+                .and_then(|_| direct::map(size.max(1), align, Fill::Any))
+        } else {
+            large::alloc(size.max(1), align, Fill::Any)
+        }
+    })
+}
+
+/// Bytes that may be used behind `ptr`, at least as many as were asked for; 0 for null.
+///
+/// # Safety
+/// `ptr` is null or was allocated here and was not freed.
+#[inline]
+pub unsafe fn malloc_usable_size(ptr: *const u8) -> usize {
+    match owner::tracked_bytes(ptr as usize) {
+        0 if ptr.is_null() => 0,
+        0 => {
+            beside_fork::pass(|| slow::bytes_of("malloc_usable_size", ptr), || owner::bytes_without_locks(ptr as usize))
+                .unwrap_or(0)
+        }
+        bytes => bytes,
+    }
+}

@@ -1,0 +1,145 @@
+//! `realloc`: in place where possible.
+//!
+//! | object | shrinks in place | grows in place |
+//! |---|---|---|
+//! | of a cache | while it stays above half of its class | up to its class |
+//! | run of pages | the pages behind the new end go back | if the pages behind it are free |
+//! | mapping | by mremap | by mremap, which may move it without a copy |
+#![allow(unsafe_code, reason = "moves raw memory")]
+
+use core::ptr::NonNull;
+
+use super::entry::{free, malloc};
+use super::{errno, slow};
+use crate::pages::direct;
+use crate::pages::zone::DIRECT_BYTES;
+use crate::sizes::beside_fork;
+use crate::sizes::malloc::classes::MALLOC_MAX_CACHE_SIZE;
+use crate::sizes::owner::{self, Owner};
+
+/// Changes the size of an allocation, moving it if need be. Null allocates; a size of 0 frees and returns null. On
+/// failure it returns null, `errno` is `ENOMEM`, and the allocation is as it was.
+///
+/// # Safety
+/// `ptr` is null or was allocated here and was not freed; on success the old pointer is dead.
+#[inline]
+pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    if ptr.is_null() {
+        return malloc(size);
+    }
+    let bytes = owner::tracked_bytes(ptr as usize);
+    if bytes == 0 {
+        // SAFETY: passed on.
+        return unsafe { realloc_other(ptr, size) };
+    }
+    if stays(size, bytes) {
+        return ptr;
+    }
+    if size == 0 {
+        // SAFETY: the caller gives it up.
+        unsafe { free(ptr) };
+        return core::ptr::null_mut();
+    }
+    // SAFETY: passed on; a size beyond all is refused by `malloc`.
+    unsafe { relocate(ptr, bytes, size) }
+}
+
+/// Whether an object of `bytes` bytes is good for `size`, which is not 0.
+#[inline]
+fn stays(size: usize, bytes: usize) -> bool {
+    size != 0 && size <= bytes && (size > bytes / 2 || bytes <= 32)
+}
+
+/// Gives up the `old` bytes at `ptr` for new memory with the same content.
+///
+/// # Safety
+/// As for [`realloc`]; so many bytes are there.
+#[inline(never)]
+unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
+    let new = malloc(size);
+    if !new.is_null() {
+        // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`. The caller gives the old one up.
+        unsafe {
+            new.copy_from_nonoverlapping(ptr, old.min(size));
+            free(ptr);
+        }
+    }
+    new
+}
+
+/// [`realloc`] of what is no object of malloc's caches.
+///
+/// # Safety
+/// As for [`realloc`]; not null.
+#[inline(never)]
+unsafe fn realloc_other(ptr: *mut u8, size: usize) -> *mut u8 {
+    if size == 0 {
+        let before = errno::get();
+        // SAFETY: the caller gives the allocation up.
+        beside_fork::pass(|| unsafe { slow::release("realloc", ptr) }, || unsafe { beside_fork::leave(ptr as usize) });
+        errno::set(before);
+        return core::ptr::null_mut();
+    }
+    if size > isize::MAX as usize {
+        errno::set(errno::ENOMEM);
+        return core::ptr::null_mut();
+    }
+    let beside_fork = || owner::bytes_without_locks(ptr as usize).map_or(Resized::Failed, Resized::Not);
+    // SAFETY: passed on.
+    match beside_fork::pass(|| unsafe { resize(ptr, size) }, beside_fork) {
+        // SAFETY: passed on; so many bytes were found there.
+        Resized::Not(old) => unsafe { relocate(ptr, old, size) },
+        Resized::At(at) => at,
+        Resized::Failed => core::ptr::null_mut(),
+    }
+}
+
+/// What became of an attempt to change the size of an allocation without a copy.
+enum Resized {
+    /// It has its new size, at this address.
+    At(*mut u8),
+    /// It is as it was, and has so many bytes.
+    Not(usize),
+    /// There is none.
+    Failed,
+}
+
+/// Changes the size of what is no object of malloc's caches, if that can be done without a copy.
+///
+/// # Safety
+/// As for [`realloc`]; not null.
+unsafe fn resize(ptr: *mut u8, size: usize) -> Resized {
+    let owner = match owner::identify(ptr as usize) {
+        Ok(owner) => owner,
+        Err(misuse) => {
+            slow::report_misuse("realloc", ptr as usize, &misuse);
+            return Resized::Failed;
+        }
+    };
+    let have = owner.bytes();
+    match owner {
+        Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) | Owner::Island(_) => {
+            if stays(size, have) {
+                return Resized::At(ptr);
+            }
+        }
+        Owner::Large(mut large) => {
+            if size > MALLOC_MAX_CACHE_SIZE && size <= DIRECT_BYTES && large.resize(size) {
+                return Resized::At(ptr);
+            }
+        }
+        Owner::Direct(bytes) => {
+            if size <= bytes && size > bytes - bytes / 8 {
+                return Resized::At(ptr);
+            }
+            if size > DIRECT_BYTES
+                && let Some(at) = NonNull::new(ptr)
+                // SAFETY: a direct mapping starts there and the caller lets it move.
+                && let Some(moved) = unsafe { direct::remap(at, size) }
+            {
+                return Resized::At(moved.as_ptr());
+            }
+        }
+    }
+    Resized::Not(have)
+}

@@ -1,0 +1,113 @@
+//! What lies behind the fast paths of `malloc` and `free`.
+//!
+//! Every path passes the gate of forks ([`crate::sizes::beside_fork`]), and leaves errno as C asks.
+#![allow(unsafe_code, reason = "hands out and takes back raw memory")]
+
+use core::ptr::NonNull;
+
+use super::errno;
+use crate::base::report;
+use crate::base::units::PAGE_SIZE;
+use crate::boot;
+use crate::engine::{self, Object};
+use crate::pages::direct::{self, Fill};
+use crate::percpu;
+use crate::percpu::area::PerCpu;
+use crate::sizes::beside_fork;
+use crate::sizes::large;
+use crate::sizes::malloc::classes::{Code, MALLOC_MAX_CACHE_SIZE, STEP, class_of};
+use crate::sizes::malloc::{alloc, cache_of};
+use crate::sizes::object_map::OBJECTS;
+use crate::sizes::owner::{self, Misuse};
+
+/// Allocates `size` bytes at a multiple of `align` behind the fast path, by `allocate` or, beside a
+/// fork, without the allocator. Sets errno to `ENOMEM` on failure, and leaves it as it was
+/// otherwise.
+pub(super) fn allocate(size: usize, align: usize, allocate: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
+    let before = errno::get();
+    let usual = || if boot::ensure_malloc() { allocate() } else { None };
+    let found = beside_fork::pass(usual, || beside_fork::alloc(size, align));
+    errno::set(if found.is_none() { errno::ENOMEM } else { before });
+    found.map_or(core::ptr::null_mut(), NonNull::as_ptr)
+}
+
+/// `malloc` when the fast path found no object.
+pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
+    allocate(size, STEP, || {
+        if size > MALLOC_MAX_CACHE_SIZE {
+            return large::alloc(size, PAGE_SIZE, Fill::Any);
+        }
+        alloc(class_of(size))
+    })
+}
+
+/// `free` of what does not fit on this CPU's sheaf, or is not a live object of malloc's caches: a
+/// large one, a mapping, null, or misuse.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
+    if ptr.is_null() {
+        return;
+    }
+    let before = errno::get();
+    // SAFETY: passed on.
+    beside_fork::pass(|| unsafe { free_found(ptr) }, || unsafe { beside_fork::leave(ptr as usize) });
+    errno::set(before);
+}
+
+/// # Safety
+/// As for [`free`].
+unsafe fn free_found(ptr: *mut u8) {
+    let entry = OBJECTS.take(ptr as usize);
+    let Some(code) = Code::from_map(entry) else {
+        // SAFETY: passed on.
+        return unsafe { release("free", ptr) };
+    };
+    // SAFETY: the map had it as a live object of this cache, and the caller gives it up.
+    let object = unsafe { Object::new(cache_of(code), ptr as usize) };
+    if entry & 1 == PerCpu::side_of(percpu::this_cpu()) {
+        engine::free(object);
+    } else {
+        engine::free_remote(object);
+    }
+}
+
+/// Frees what starts at `ptr`, for `function`, or reports that nothing does.
+///
+/// # Safety
+/// As for [`free`].
+pub(super) unsafe fn release(function: &str, ptr: *mut u8) {
+    match owner::identify(ptr as usize) {
+        // SAFETY: the caller gives the allocation up.
+        Ok(owner) => unsafe { owner.free(ptr) },
+        Err(misuse) => report_misuse(function, ptr as usize, &misuse),
+    }
+}
+
+#[cold]
+#[place(cold)]
+pub(super) fn report_misuse(function: &str, address: usize, misuse: &Misuse) {
+    match misuse {
+        Misuse::Free(cache) => report::freed_twice(function, address, cache.name()),
+        Misuse::NoObject(cache) => report::invalid_pointer(function, address, Some(cache.name())),
+        Misuse::FreeSized(_) => report::not_allocated(function, address),
+        Misuse::NotAllocated(page) => match large::around(*page) {
+            Some(start) => report::inside_large(function, address, start),
+            None => report::not_allocated(function, address),
+        },
+        Misuse::Foreign => direct::report_stray(function, address),
+    }
+}
+
+/// Returns the bytes of the allocation that starts at `ptr`, for `function`, or reports that none
+/// does.
+pub(super) fn bytes_of(function: &str, ptr: *const u8) -> Option<usize> {
+    match owner::identify(ptr as usize) {
+        Ok(owner) => Some(owner.bytes()),
+        Err(misuse) => {
+            report_misuse(function, ptr as usize, &misuse);
+            None
+        }
+    }
+}

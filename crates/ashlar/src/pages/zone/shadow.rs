@@ -1,0 +1,103 @@
+//! The memory of the [`Shadow`]: committed as the zone grows, released with the pages that it stands
+//! for.
+//!
+//! Guarded by the growth lock; only the address of the table is read without it.
+#![allow(unsafe_code, reason = "commits and releases ranges of the page source")]
+
+use core::ptr::NonNull;
+
+use super::frontier::{Frontier, TABLE_BLOCKS, commit_up_to};
+use super::{MEMMAP, PageSource, Zone};
+use crate::base::sync::Ordering;
+use crate::base::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
+use crate::pages::layout::Supply;
+use crate::pages::shadow::Shadow;
+
+/// Places that are proposed for a table that cannot have its best one.
+const PROPOSALS: usize = 8;
+
+impl Zone {
+    /// Makes the table of `shadow`, if there is none yet; false when memory for it is refused.
+    #[place(cold)]
+    #[inline(never)]
+    pub(crate) fn start_shadow(&self, shadow: &'static Shadow) -> bool {
+        // Under this lock the zone does not grow.
+        let mut frontier = self.frontier.lock();
+        // SAFETY: the growth lock is held.
+        let _ = unsafe { self.shadow.set(shadow) };
+        self.shadow_at.load(Ordering::Relaxed) != 0 || self.place_shadow(shadow, &mut frontier).is_some()
+    }
+
+    fn place_shadow(&self, shadow: &'static Shadow, frontier: &mut Frontier) -> Option<()> {
+        let supply = self.supply.get()?;
+        let source = supply.source();
+        let zone_base = MEMMAP.zone_base.load(Ordering::Relaxed);
+        let size = align_up(frontier.limit() * (BLOCK_SIZE / shadow.grain), source.page_size());
+        let best = zone_base / shadow.grain;
+        if supply.is_reserved() {
+            let at = NonNull::new(best as *mut u8).filter(|&at| source.reserve_at(at, size));
+            let at = at.or_else(|| source.reserve(size, source.page_size()))?;
+            self.try_place(frontier, supply, at.as_ptr() as usize)?;
+        } else {
+            let others = (0..PROPOSALS).filter_map(|_| source.propose(size, source.page_size()));
+            core::iter::once(best).chain(others).find_map(|at| self.try_place(frontier, supply, at))?;
+        }
+        (shadow.placed)(zone_base, self.shadow_at.load(Ordering::Relaxed));
+        self.publish(frontier);
+        Some(())
+    }
+
+    /// Commits the table for the blocks that exist, at `at`. Without memory there is no table.
+    fn try_place(&self, frontier: &mut Frontier, supply: Supply, at: usize) -> Option<()> {
+        self.shadow_at.store(at, Ordering::Relaxed);
+        frontier.shadow_committed = at;
+        let blocks = frontier.blocks().max(1).min(frontier.limit());
+        let committed = self.commit_shadow(frontier, supply, blocks);
+        if committed.is_none() {
+            self.shadow_at.store(0, Ordering::Relaxed);
+        }
+        committed
+    }
+
+    /// The table and its address; `None` where there is none.
+    pub(super) fn shadow(&self) -> Option<(&'static Shadow, usize)> {
+        let at = self.shadow_at.load(Ordering::Relaxed);
+        if at == 0 { None } else { self.shadow.get().map(|&shadow| (shadow, at)) }
+    }
+
+    /// Commits the table for the first `blocks` blocks of the zone, if there is a table.
+    pub(super) fn commit_shadow(&self, frontier: &mut Frontier, supply: Supply, blocks: usize) -> Option<()> {
+        let Some((shadow, at)) = self.shadow() else { return Some(()) };
+        let most = frontier.limit();
+        let good = blocks.next_multiple_of(TABLE_BLOCKS).min(most);
+        let [need, good] = [blocks, good].map(|blocks| blocks * (BLOCK_SIZE / shadow.grain));
+        // SAFETY: the table has addresses for every block of the zone.
+        unsafe { commit_up_to(supply, at, &mut frontier.shadow_committed, need, good) }
+    }
+
+    /// Releases the memory of the table that stands for `pages` free pages from `first` alone. The
+    /// caller holds these pages, so their bytes in the table are all 0, and stay so.
+    pub(super) fn release_shadow(&self, source: &dyn PageSource, first: PageIndex, pages: usize) {
+        let Some((shadow, at)) = self.shadow() else { return };
+        let size = source.page_size();
+        let bias = at.wrapping_sub(MEMMAP.zone_base.load(Ordering::Relaxed) / shadow.grain);
+        let from = MEMMAP.address_of(first);
+        let mut addresses = from..from + pages * PAGE_SIZE;
+        while !addresses.is_empty() {
+            for bytes in (shadow.take_ranges)(&mut addresses) {
+                // Whole system pages alone.
+                let start = align_up(bytes.start.wrapping_add(bias), size);
+                let end = bytes.end.wrapping_add(bias) & !(size - 1);
+                let Some(at) = NonNull::new(start as *mut u8).filter(|_| start < end) else { continue };
+                // SAFETY: these bytes belong to pages that the caller holds, so no thread writes
+                // them meanwhile, and a stray look-up reads 0 before and after. Where the source
+                // cannot promise zeros they are written.
+                unsafe {
+                    if !source.release(at, end - start) {
+                        at.write_bytes(0, end - start);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The size classes of kmalloc: the kernel's, up to 64 KiB, and their caches.
+//!
+//! Sizes above are large objects ([`super::large`]). Source: the kernel's `kmalloc_info` and
+//! `kmalloc_index`.
+#![allow(unsafe_code, reason = "caches are found by their address")]
+
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::units::{BLOCK_SIZE, LARGEST_CLASS, PAGE_SIZE, checked_align_up};
+use crate::cache::{CacheArgs, create_raw};
+use crate::engine::{Policy, RawCache};
+use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, PERCPU, SLOT_BYTES};
+
+/// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
+pub const KMALLOC_MAX_CACHE_SIZE: usize = 2 * PAGE_SIZE;
+/// Sizes below this take the fast path of `kmalloc`. It is 0 until the caches exist, when no section
+/// may run (see [`PERCPU`]), and stays 0 where kmalloc's engine has no sheaves. For frees by address
+/// [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
+pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
+/// Sized frees of less than this many bytes take the fast path; 0 where frees must look at the page.
+pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the
+/// per-CPU lists of its page allocator.
+const CLASSES: [(usize, &str); CLASS_CACHES] = [
+    (8, "kmalloc-8"),
+    (16, "kmalloc-16"),
+    (32, "kmalloc-32"),
+    (64, "kmalloc-64"),
+    (96, "kmalloc-96"),
+    (128, "kmalloc-128"),
+    (192, "kmalloc-192"),
+    (256, "kmalloc-256"),
+    (512, "kmalloc-512"),
+    (1024, "kmalloc-1k"),
+    (2048, "kmalloc-2k"),
+    (4096, "kmalloc-4k"),
+    (8192, "kmalloc-8k"),
+    (16384, "kmalloc-16k"),
+    (32768, "kmalloc-32k"),
+    (LARGEST_CLASS, "kmalloc-64k"),
+];
+/// The policy of these caches. `kfree` gets the address of an object alone.
+static KMALLOC: Policy = Policy { family: 1, by_address: true, ..Policy::GENEROUS };
+/// Largest size that has a cache, which the engine decides; 0 until the caches exist.
+static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
+/// Sizes up to this need nothing but the look-up of their cache; 0 where kmalloc's engine has
+/// sheaves, or needs the size as well.
+static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
+
+static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
+/// For each size up to 8 KiB the slot offset of its cache. Size 0 has the slot that is always empty.
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+pub(crate) static SIZE_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE + 1] = {
+    let mut table = [0; KMALLOC_MAX_CACHE_SIZE + 1];
+    let (mut size, mut class) = (1, 0);
+    while size < table.len() {
+        if size > CLASSES[class].0 {
+            class += 1;
+        }
+        table[size] = slot_of(class);
+        size += 1;
+    }
+    table
+};
+
+/// Returns the slot offset of a class.
+const fn slot_of(class: usize) -> u16 {
+    (CLASS_SLOTS + class * SLOT_BYTES) as u16
+}
+
+/// For each size up to 8 KiB, in steps of 8 rounded up, its class: for engines whose calls all come
+/// behind the entry points.
+static SMALL_CLASS: [u8; KMALLOC_MAX_CACHE_SIZE / 8 + 1] = {
+    let mut table = [0; KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+    let (mut step, mut class) = (0, 0);
+    while step < table.len() {
+        if step * 8 > CLASSES[class].0 {
+            class += 1;
+        }
+        table[step] = class as u8;
+        step += 1;
+    }
+    table
+};
+
+/// Returns the class of a size of 1 byte to [`LARGEST_CLASS`].
+#[inline]
+fn class_of(size: usize) -> usize {
+    if size <= KMALLOC_MAX_CACHE_SIZE {
+        return usize::from(SMALL_CLASS[size.div_ceil(8)]);
+    }
+    CLASSES.iter().position(|&(class, _)| size <= class).unwrap_or(CLASSES.len() - 1)
+}
+
+/// Whether requests of `size` bytes are served by a cache.
+#[inline]
+fn has_cache(size: usize) -> bool {
+    size <= MAX_CACHE.load(Ordering::Relaxed)
+}
+
+/// Creates the caches. Start-up calls this, again after a failure, and again in the child of a fork
+/// that interrupted it. Then it finds those that exist.
+pub(crate) fn create_caches() -> bool {
+    let engine = crate::cache::settings::options().engine;
+    let mut from = 1;
+    for (class, (size, name)) in CLASSES.into_iter().enumerate() {
+        // The last cache holds the largest size that the engine has caches for, even if that is not
+        // a class.
+        if from > engine.max_class() {
+            break;
+        }
+        if !engine.has_class(size) {
+            continue;
+        }
+        // The largest power of two that divides the size, as the kernel promises.
+        let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
+        let args = CacheArgs { align, ..CacheArgs::default() };
+        let Ok(raw) = create_raw(name, size, &args, &KMALLOC, Some(slot_of(class))) else { return false };
+        CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+        // Sizes of a class that the engine does without go to the next class.
+        if class > 0 && CACHES[class - 1].load(Ordering::Relaxed).is_null() {
+            CACHES[class - 1].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+        }
+        from = size + 1;
+    }
+    MAX_CACHE.store(engine.max_class(), Ordering::Release);
+    if engine.has_sheaves() {
+        // With several nodes, sized frees must look at the node of the object.
+        let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
+        LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
+        SIZED_FREE_LIMIT.store(limit, Ordering::Release);
+    } else if !engine.wants_size() {
+        DIRECT_MAX.store(engine.max_class().min(KMALLOC_MAX_CACHE_SIZE), Ordering::Release);
+    }
+    true
+}
+
+fn cache(class: usize) -> &'static RawCache {
+    // SAFETY: `create_caches` stored a cache for every class before it raised `MAX_CACHE` and
+    // `DIRECT_MAX`, and these caches are never destroyed.
+    unsafe { &*CACHES[class].load(Ordering::Acquire) }
+}
+
+/// Whether a size needs no more than [`direct_cache`]: see [`DIRECT_MAX`].
+#[inline(always)]
+pub(crate) fn is_direct(size: usize) -> bool {
+    size.wrapping_sub(1) < DIRECT_MAX.load(Ordering::Acquire)
+}
+
+/// Returns the cache for a size for which [`is_direct`] is true.
+#[inline(always)]
+pub(crate) fn direct_cache(size: usize) -> &'static RawCache {
+    cache(usize::from(SMALL_CLASS[size.div_ceil(8)]))
+}
+
+/// Returns the cache for a size of 1 byte or more; `None` for sizes that are runs of pages, and
+/// before start-up.
+pub(crate) fn class_cache(size: usize) -> Option<&'static RawCache> {
+    has_cache(size).then(|| cache(class_of(size)))
+}
+
+/// Returns the alignment of a size that is a run of pages. The kernel aligns powers of two to
+/// themselves; here that holds up to the 2 MiB that the zone can align to. The number of pages
+/// decides, not the number of bytes, because krealloc may use all bytes of the pages later.
+pub(crate) fn natural_align(size: usize) -> usize {
+    match checked_align_up(size, PAGE_SIZE) {
+        Some(bytes) if bytes.is_power_of_two() => bytes.min(BLOCK_SIZE),
+        _ => PAGE_SIZE,
+    }
+}
+
+/// Bytes that `kmalloc` sets aside for a request of `size` bytes (the kernel's
+/// `kmalloc_size_roundup`).
+pub fn kmalloc_size_roundup(size: usize) -> usize {
+    // Options lie behind a lock. A cache has its engine at hand.
+    let engine = match MAX_CACHE.load(Ordering::Acquire) {
+        0 => crate::cache::settings::options().engine,
+        _ => cache(0).engine,
+    };
+    match size {
+        0 => 0,
+        _ if size <= engine.max_class() => engine.round_up(size, CLASSES[class_of(size)].0),
+        _ => checked_align_up(size, PAGE_SIZE).unwrap_or(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_the_kernels() {
+        for (size, class) in [(1, 8), (8, 8), (9, 16), (65, 96), (97, 128), (129, 192), (193, 256), (257, 512)] {
+            assert_eq!(kmalloc_size_roundup(size), class, "size {size}");
+        }
+        assert_eq!(kmalloc_size_roundup(8192), 8192);
+        assert_eq!(kmalloc_size_roundup(8193), 16384);
+        assert_eq!(kmalloc_size_roundup(65537), 69632);
+        assert_eq!(kmalloc_size_roundup(0), 0);
+    }
+}

@@ -1,0 +1,214 @@
+//! The size classes of malloc, finer than kmalloc's, and their caches.
+//!
+//! Sizes up to 28 KiB come from caches named `malloc-16` to `malloc-28672` (see [`classes`]). A cache
+//! is created when its class is first used, so a program has those that it needs. Larger sizes are
+//! large objects ([`super::large`]).
+//!
+//! All these caches are *tracked*: the object map has an entry for each live object. They are also
+//! *sided*, as the entry points in `faces::malloc::entry` explain.
+#![allow(unsafe_code, reason = "caches are found by their address")]
+#![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
+
+pub(crate) mod classes;
+
+use core::ptr::NonNull;
+
+use super::large;
+use super::object_map::{self, OBJECTS};
+use crate::base::sync::{AtomicPtr, Bound, Ordering};
+use crate::base::units::PAGE_SIZE;
+use crate::cache::{CacheArgs, create_raw};
+use crate::engine::{self, Policy, RawCache};
+use crate::pages::direct::Fill;
+use crate::pages::zone::ZONE;
+use crate::percpu;
+use crate::percpu::area::{PERCPU, PerCpu, SIDED_SLOTS, SIZE_ENTRIES_BYTES, SLOT_BYTES};
+use crate::slab::OrderRule;
+use classes::{CLASSES, Code, MALLOC_MAX_CACHE_SIZE, NAME, STEP, class_of, name_of_class, size_of_class};
+
+/// The bound of sizes that the fast path of `malloc` serves. It is 0 until the caches may be
+/// created, because no section may run before start-up. The derived form is the one of C++'s
+/// `new[]`.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Limit(Bound);
+
+/// The one limit of the process.
+pub static LIMIT: Limit = Limit(Bound::new());
+
+impl Limit {
+    /// Lets sizes up to `most` take the fast path.
+    fn open(&self, most: usize) {
+        self.0.raise(most + 1);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.get() != 0
+    }
+
+    /// Lets functions that have the text of `malloc` with the bound of derived forms serve calls
+    /// themselves.
+    #[cfg(all(target_arch = "x86_64", feature = "os"))]
+    pub(crate) fn open_derived(&self) {
+        self.0.open_derived();
+    }
+}
+
+static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
+/// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot
+/// of its cache.
+pub(crate) const SLOT_OF_CODE_0: usize = SIDED_SLOTS - 8 * Code::of_class(0).entry() as usize;
+/// The entry of the object map for each size up to 28 KiB, on CPUs of side 0, by the size in steps
+/// of 16 bytes, rounded up. All classes are multiples of 16 bytes, so sizes of one step have one
+/// class. The table takes 2 KiB, where one by size would take 28, and a cache line serves 64 sizes.
+/// Each CPU's area has a copy, with the entries of the CPU's side.
+pub(crate) static SIZE_CODE: [u8; SIZE_ENTRIES_BYTES] = {
+    assert!(SIZE_ENTRIES_BYTES == MALLOC_MAX_CACHE_SIZE / STEP + 1);
+    let mut table = [0; SIZE_ENTRIES_BYTES];
+    let mut steps = 0;
+    while steps < table.len() {
+        table[steps] = Code::of_class(class_of(steps * STEP)).entry();
+        steps += 1;
+    }
+    table
+};
+
+/// Objects above this size lie in slabs of up to [`LARGE_CLASS_ORDER`]. So a slab holds several of
+/// them, but few enough to become empty and go to another cache.
+const LARGE_CLASS: usize = 4 << 10;
+const LARGE_CLASS_ORDER: u8 = 4;
+
+/// The policy of small classes. Their caches keep less than others, because a program uses dozens of
+/// them at once, each with two sheaves on each CPU, and no other cache can have what a sheaf holds.
+/// Sheaves for 31 KiB of objects, with half of that for the CPU's own, cost little time; those for
+/// 64 KiB took a tenth of a program's memory (docs/why.md). Objects of up to 128 bytes are excepted:
+/// programs have most of these, and CPUs hand most of these to each other.
+static SMALL: Policy = Policy {
+    family: 2,
+    tracked: true,
+    sided: true,
+    full_sheaf_stride: 128,
+    sheaf_bytes: 31 << 10,
+    this_cpu_bytes: 15 << 10,
+    refill_share: Some(8),
+    ..Policy::GENEROUS
+};
+/// The policy of objects above a page. A program has few of each size and fills them for longer than
+/// it takes to allocate them, and their free objects were most of what it held.
+static LARGE: Policy = Policy {
+    family: 2,
+    tracked: true,
+    sided: true,
+    full_sheaf_stride: 0,
+    sheaf_bytes: 32 << 10,
+    this_cpu_bytes: 15 << 10,
+    refill_share: Some(8),
+    barn_bytes: 128 << 10,
+    min_partial: Some(1),
+    ..Policy::GENEROUS
+};
+
+/// Starts the object map and opens the fast paths. False where memory for the map is refused. The
+/// child of a fork that interrupted this calls it again, which changes nothing that was done.
+#[place(cold)]
+pub(crate) fn start() -> bool {
+    if !object_map::start() {
+        return false;
+    }
+    // The entry points serve sheaves, and take the place of the map for granted. Without both every
+    // call takes the slow path, and should do so at once.
+    let fast = crate::cache::settings::options().engine.has_sheaves() && OBJECTS.is_in_place();
+    OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && fast);
+    if fast {
+        PERCPU.set_size_entries(&SIZE_CODE);
+        LIMIT.open(MALLOC_MAX_CACHE_SIZE);
+    }
+    true
+}
+
+/// Returns the cache of a class, which is created when the class is first used: most programs use
+/// few classes, and each cache takes a page's share of metadata. The fast paths need no test for
+/// that, because the slot of a cache that does not exist has no sheaf. `None` when memory for it is
+/// refused; the next call tries again.
+#[inline]
+pub(crate) fn cache(class: usize) -> Option<&'static RawCache> {
+    // SAFETY: what is stored here is a cache of the registry, which is never destroyed.
+    unsafe { CACHES[class].load(Ordering::Acquire).as_ref() }.or_else(|| create_cache(class))
+}
+
+/// Creates the cache of a class. Threads that need it at the same time get the same one, because
+/// each class has a slot set aside, and the registry makes one cache for a slot.
+#[cold]
+fn create_cache(class: usize) -> Option<&'static RawCache> {
+    let rule = crate::cache::settings::order_rule().0;
+    let larger = rule.max_order == OrderRule::DEFAULT.max_order;
+    let size = size_of_class(class);
+    let mut place = NAME;
+    let name = name_of_class(class, &mut place);
+    let max_order = (larger && size > LARGE_CLASS).then_some(LARGE_CLASS_ORDER.max(rule.min_order));
+    // The alignment that `aligned_class` counts on.
+    let align = (1 << size.trailing_zeros()).min(PAGE_SIZE);
+    let args = CacheArgs { align, max_order, ..CacheArgs::default() };
+    let policy = if size > PAGE_SIZE { &LARGE } else { &SMALL };
+    let slot = (SIDED_SLOTS + class * SLOT_BYTES) as u16;
+    let raw = create_raw(name, size, &args, policy, Some(slot)).ok()?;
+    CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+    Some(raw)
+}
+
+/// Returns the cache of an object whose entry in the map has this code.
+#[inline]
+pub(crate) fn cache_of(code: Code) -> &'static RawCache {
+    // SAFETY: only an allocation from a cache enters the code of its class, so the cache exists; it
+    // is never destroyed. The hand-over of the object orders its creation before this load.
+    unsafe { &*CACHES[code.class()].load(Ordering::Acquire) }
+}
+
+/// Allocates an object of a class, and enters it in the map. `None` when memory ends. Where there
+/// is no memory for the cache of the class, but free pages, as in a program that met its limit and
+/// gave much back, a large object serves.
+pub(crate) fn alloc(class: usize) -> Option<NonNull<u8>> {
+    let Some(cache) = cache(class) else {
+        return large::alloc(size_of_class(class), PAGE_SIZE, Fill::Any);
+    };
+    let object = NonNull::new(engine::alloc(cache))?;
+    let entry = Code::of_class(class).entry();
+    OBJECTS.enter(object.as_ptr() as usize, entry | PerCpu::side_of(percpu::this_cpu()));
+    Some(object)
+}
+
+/// Forgets the cache of a class, as a thread does that dies between its creation and the store.
+#[cfg(test)]
+pub(crate) fn forget_cache(class: usize) -> *const RawCache {
+    CACHES[class].swap(core::ptr::null_mut(), Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_of_larger_objects_keep_fewer() {
+        let capacities = |stride| {
+            let policy = if stride > PAGE_SIZE { &LARGE } else { &SMALL };
+            [Policy::GENEROUS.sheaf_capacity(stride), policy.sheaf_capacity(stride)]
+        };
+        assert_eq!(capacities(64), [254, 254]);
+        assert_eq!(capacities(128), [254, 254]);
+        assert_eq!(capacities(256), [254, 124]);
+        assert_eq!(capacities(4096), [32, 7]);
+        assert_eq!(capacities(8192), [16, 4]);
+        assert_eq!(capacities(28 << 10), [4, 2]);
+        assert_eq!([&SMALL, &LARGE].map(|policy| policy.min_partial(8192)), [6, 1]);
+        assert_eq!([128, 256, 8192].map(|stride| SMALL.this_cpu_capacity(254, stride)), [254, 60, 2]);
+    }
+
+    #[test]
+    fn every_size_has_the_code_of_its_class() {
+        for size in 0..=MALLOC_MAX_CACHE_SIZE {
+            // The text of `malloc` rounds like this.
+            let code = SIZE_CODE[(size + 15) >> 4];
+            assert_eq!(code, Code::of_class(class_of(size)).entry(), "size {size}");
+        }
+    }
+}

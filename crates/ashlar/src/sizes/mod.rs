@@ -1,0 +1,19 @@
+//! Layer 6, sizes: from a size or an address to a cache.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`kmalloc`] | the size classes of the kernel, their caches, and the bounds of their fast paths |
+//! | [`malloc`] | finer size classes for C programs, their caches, and the bound of their fast path |
+//! | [`object_map`] | which live object of [`malloc`]'s caches starts at an address |
+//! | [`large`] | objects too large for any cache: runs of pages |
+//! | [`beside_fork`] | blocks that are allocated and freed while another thread forks |
+//! | [`owner`] | the look-up "what lies at this address", over all of these |
+//!
+//! Nothing here starts the allocator: `boot` does, and the faces call it.
+
+pub(crate) mod beside_fork;
+pub(crate) mod kmalloc;
+pub(crate) mod large;
+pub(crate) mod malloc;
+pub(crate) mod object_map;
+pub(crate) mod owner;

@@ -1,0 +1,184 @@
+//! The one look-up of addresses: what lies there, and whose it is.
+//!
+//! `kfree`, `free`, `krealloc`, `realloc`, `ksize`, `malloc_usable_size` and their reports all ask
+//! [`identify`]. It answers with an [`Owner`] where an allocation starts, and with a [`Misuse`]
+//! otherwise, which each face words in its own report.
+//!
+//! The object map comes first, because it knows exactly which objects of tracked caches are live.
+//! The class word of the page tells the rest apart.
+#![allow(unsafe_code, reason = "frees what an address leads to")]
+
+use core::ptr::NonNull;
+
+use super::beside_fork;
+use super::kmalloc;
+use super::large::{self, LargeObject};
+use super::malloc;
+use super::malloc::classes::{Code, size_of_class, size_of_entry};
+use super::object_map::OBJECTS;
+use crate::base::units::{PAGE_SIZE, PageIndex};
+use crate::cache::registry;
+use crate::engine::history::slob::{self, ObjectState};
+use crate::engine::{self, Object, RawCache};
+use crate::pages::direct;
+use crate::pages::memmap::{MEMMAP, PageKind};
+
+/// The allocation that starts at an address.
+pub(crate) enum Owner {
+    /// A live object of a tracked cache.
+    Tracked(Code),
+    /// An object of another cache, which cannot tell whether it is live.
+    Cache(&'static RawCache),
+    /// An object of a class of kmalloc, on this page, which objects of all sizes share, and of this
+    /// many bytes.
+    Sized(&'static RawCache, PageIndex, usize),
+    /// A run of pages.
+    Large(LargeObject),
+    /// A mapping of this many bytes.
+    Direct(usize),
+    /// A block of this many bytes that was allocated beside a fork.
+    Island(usize),
+}
+
+/// Why no allocation starts at an address.
+pub(crate) enum Misuse {
+    /// An object of this tracked cache starts there, and is free.
+    Free(&'static RawCache),
+    /// The same for an object of a class of kmalloc on a page of all sizes.
+    FreeSized(&'static RawCache),
+    /// The address lies in a slab of this cache, and no object starts there.
+    NoObject(&'static RawCache),
+    /// The address lies in this page of the zone, and no object starts there.
+    NotAllocated(PageIndex),
+    /// The address lies neither in the zone nor at the start of a mapping.
+    Foreign,
+}
+
+impl Owner {
+    /// Frees the allocation, which starts at `ptr`.
+    ///
+    /// # Safety
+    /// [`identify`] returned this for `ptr`, and the caller gives the allocation up.
+    pub(crate) unsafe fn free(self, ptr: *mut u8) {
+        match self {
+            Owner::Large(large) => large.free(),
+            Owner::Direct(_) => {
+                if let Some(at) = NonNull::new(ptr) {
+                    // SAFETY: the caller gives the mapping up. The table of mappings has its size.
+                    unsafe { direct::unmap(at) };
+                }
+            }
+            Owner::Island(_) => _ = beside_fork::free(ptr as usize),
+            // SAFETY: passed on.
+            Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) => unsafe { self.free_object(ptr as usize) },
+        }
+    }
+
+    /// Frees an object of a cache. `free` finds those of tracked caches without coming here.
+    ///
+    /// # Safety
+    /// As for [`free`](Self::free).
+    #[inline(never)]
+    #[place(cold)]
+    unsafe fn free_object(self, address: usize) {
+        let (cache, sized) = match self {
+            Owner::Tracked(code) => {
+                OBJECTS.take(address);
+                (malloc::cache_of(code), None)
+            }
+            Owner::Cache(cache) => (cache, None),
+            Owner::Sized(cache, page, size) => (cache, Some((page, size))),
+            Owner::Large(_) | Owner::Direct(_) | Owner::Island(_) => return,
+        };
+        // SAFETY: `identify` found an object of this cache, and the caller gives it up.
+        let object = unsafe { Object::new(cache, address) };
+        match sized {
+            Some((page, size)) => engine::free_sized(object, page, size),
+            None => engine::free(object),
+        }
+    }
+
+    /// Bytes that may be used.
+    #[inline(never)]
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Owner::Tracked(code) => size_of_class(code.class()),
+            Owner::Cache(cache) => cache.object_size(),
+            Owner::Sized(cache, _, size) => cache.engine.round_up(*size, cache.object_size()),
+            Owner::Large(large) => large.bytes(),
+            Owner::Direct(bytes) | Owner::Island(bytes) => *bytes,
+        }
+    }
+}
+
+/// Returns the bytes of the live object of a tracked cache that starts at `address`; 0 where none
+/// does. Then [`identify`] says what is there.
+#[inline]
+pub(crate) fn tracked_bytes(address: usize) -> usize {
+    size_of_entry(OBJECTS.code_at(address))
+}
+
+/// Returns what lies at `address`.
+#[cold]
+#[inline(never)]
+pub(crate) fn identify(address: usize) -> Result<Owner, Misuse> {
+    if let Some(code) = Code::from_map(OBJECTS.code_at(address)) {
+        return Ok(Owner::Tracked(code));
+    }
+    let Some(page) = MEMMAP.page_of(address) else {
+        if let Some(bytes) = direct::size_of_mapping(address) {
+            return Ok(Owner::Direct(bytes));
+        }
+        return beside_fork::size_of(address).map(Owner::Island).ok_or(Misuse::Foreign);
+    };
+    match MEMMAP.class_of(page).kind() {
+        PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => Ok(Owner::Large(LargeObject::of_head(page))),
+        _ => identify_in_slab(address, page),
+    }
+}
+
+/// [`identify`] in a page that is not the first of a large object.
+#[inline(never)]
+#[place(cold)]
+fn identify_in_slab(address: usize, page: PageIndex) -> Result<Owner, Misuse> {
+    if let Some(cache) = registry::cache_of_address(address) {
+        return match cache.slabs.locate(address) {
+            Ok(_) if !cache.policy.tracked => Ok(Owner::Cache(cache)),
+            // The map has no entry for it.
+            Ok(_) => Err(Misuse::Free(cache)),
+            Err(_) => Err(Misuse::NoObject(cache)),
+        };
+    }
+    let (size, live) = match MEMMAP.class_of(page).kind() {
+        PageKind::Slob => match slob::object_state(address) {
+            ObjectState::Live(size) => (size, true),
+            ObjectState::Free(size) => (size, false),
+            ObjectState::None => return Err(Misuse::NotAllocated(page)),
+        },
+        _ => return Err(Misuse::NotAllocated(page)),
+    };
+    match kmalloc::class_cache(size) {
+        Some(cache) if live => Ok(Owner::Sized(cache, page, size)),
+        Some(cache) => Err(Misuse::FreeSized(cache)),
+        None => Err(Misuse::NotAllocated(page)),
+    }
+}
+
+/// Returns the bytes of the live allocation that starts at `address`, without taking a lock: for
+/// threads beside a fork. `None` where no allocation starts, and for objects of other engines,
+/// whose size takes a lock to find.
+#[cold]
+#[place(background)]
+pub(crate) fn bytes_without_locks(address: usize) -> Option<usize> {
+    if let Some(code) = Code::from_map(OBJECTS.code_at(address)) {
+        return Some(size_of_class(code.class()));
+    }
+    match MEMMAP.page_of(address) {
+        None => beside_fork::size_of(address).or_else(|| direct::size_without_lock(address)),
+        Some(page) => match MEMMAP.class_of(page).kind() {
+            PageKind::LargeHead => Some(large::bytes_of(page)),
+            PageKind::Slab => registry::cache_of_address(address).map(RawCache::object_size),
+            _ => None,
+        },
+    }
+}
