@@ -33,7 +33,10 @@ fn visible(command: &Command) -> Command {
     let args = command.get_arguments().map(|arg| match values(name, arg.get_long().unwrap_or_default()) {
         values if values.is_empty() => arg.clone(),
         // The default may be a list, which none of the values is.
-        values => arg.clone().value_parser(PossibleValuesParser::new(values)).default_value(Resettable::Reset),
+        values => {
+            let values = values.into_iter().map(|value| &*value.leak());
+            arg.clone().value_parser(PossibleValuesParser::new(values)).default_value(Resettable::Reset)
+        }
     });
     copy.args(args.collect::<Vec<_>>()).subcommands(shown.map(visible))
 }
