@@ -1,8 +1,15 @@
-//! The experiments. None knows another: what two of them need stands in `kit` or in `systems`.
+//! The experiments. None imports another: what two of them need stands in `kit` or `systems`.
 //!
-//! Each has the same rooms. `args`: its options. `plan`: what is to be measured, what a process is told and answers, what becomes of
-//! the answers. `child`: the measured process. `table`: the figures as text. `targets`: what the project asks of them. A room that would
-//! be empty is left out, and the head of the experiment says so.
+//! Each has the same five rooms. A room that an experiment has no use for is left out, and the head
+//! of the experiment gives the reason. `tests/rooms.rs` checks both rules.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | `args` | the options, each checked by name |
+//! | `plan` | what is measured, what a process is asked and answers, what becomes of the answers |
+//! | `child` | the measured process |
+//! | `table` | the figures as text |
+//! | `targets` | what the project asks of the figures |
 
 pub(crate) mod bulk;
 pub(crate) mod forward;

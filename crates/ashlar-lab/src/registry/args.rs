@@ -78,7 +78,7 @@ pub(crate) enum BenchCommand {
     #[command(after_help = "Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
     Bulk(BulkArgs),
     /// Replay one trace on every system and print slabs, resident memory and utilisation
-    #[command(after_help = "Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
+    #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
     Memory(MemoryArgs),
 }
 

@@ -1,13 +1,11 @@
-//! `ashlar bench bulk`: what one call for many objects is worth, against a loop of single calls.
+//! `ashlar-lab bench bulk`: calls that allocate and free many objects, against loops of single calls.
 //!
-//! The seed of the bulk calls is packet forwarding (a driver frees 32 packets at a time), their benchmark the kernel's
-//! `slab_bulk_test01`: the same list of bulk sizes, objects of 256 bytes (an sk_buff), the fallback loop as control. The kernel's own
-//! tables jump where a bulk outgrows the CPU's slab; so the list has 30, 32 and 34, and goes to 250.
+//! The list of bulk sizes and the objects of 256 bytes (an sk_buff) are those of the kernel's
+//! `slab_bulk_test01`; the loop of single calls is the control. The kernel's own tables jump where a
+//! bulk outgrows the slab of the CPU, so the list has 30, 32 and 34, and goes up to 250.
 //!
-//! Peers have no bulk calls: theirs is the loop. The one allocator that is made for bulks is DPDK's mempool. It is measured by
-//! its own test program, in `dpdk`, and our calls run the same loop.
-//!
-//! `child` holds the loops and is one process; here is the run, `table` prints it.
+//! Peers have no bulk calls, so they run the loop alone. DPDK's mempool is made for bulks. Its own
+//! test program measures it (`child/dpdk.rs`), and our calls run the same loop.
 
 pub(crate) mod args;
 pub(crate) mod child;

@@ -1,17 +1,18 @@
-//! `ashlar forward`: IPv4 forwarding, the load with which the kernel's bulk free was first measured.
+//! `ashlar-lab forward`: forwards IPv4 packets, the load that the kernel's bulk free was first measured with.
 //!
-//! In 2015 a mail compared five configurations of SLUB on one CPU of a router: as it was, without merging of caches, with the heads
-//! of sent packets freed in bulk, both, and bulk with larger per-CPU lists. This command repeats that in user space. Each packet has a
-//! head of 256 bytes from a named cache and a buffer from kmalloc; a forwarder receives, checks, routes and sends them in polls of 64, and
-//! frees what was sent when its ring is cleaned. The engine `slub-bulk` is SLUB as of that mail; other engines and
-//! mallocs are rows beside it.
+//! In 2015 a mail compared five configurations of SLUB on one CPU of a router: unchanged, without
+//! merging of caches, with the heads of sent packets freed in bulk, with both, and with larger per-CPU
+//! lists as well. This experiment repeats that in user space. Each packet has a head of 256 bytes from
+//! a named cache and a buffer from kmalloc. A forwarder receives, checks, routes and sends packets in
+//! polls of 64, and frees what was sent when it cleans its ring. The engine `slub-bulk` is SLUB as of
+//! that mail.
 //!
-//! * [`packet`]: one forwarding step. [`routes`]: the table. [`traffic`]: what is sent, and whether it arrived.
-//! * [`skb`]: heads and buffers. [`pool`]: where they come from, and who else uses such objects.
-//! * [`forwarder`]: the loop. [`completions`]: who frees. [`memory`]: frames from memory to memory.
-//! * [`network`], [`sockets`], [`veth`]: the same between two network namespaces.
-//! * [`child`]: a measured process, one for each system, mode and round. [`rounds`]: takes turns with them.
-//! * [`modes`], [`statistics`], [`report`]: what is compared, how sure it is, and how it is shown.
+//! | room | parts |
+//! |---|---|
+//! | `plan` | which modes are compared, turns of the processes, statistics of pairs |
+//! | `child` | one measured process: packets, routes, traffic, pools, the loop, networks |
+//! | `table` | rates, differences and their intervals |
+//! | `targets` | the gain that bulk free must reach |
 
 pub(crate) mod args;
 pub(crate) mod child;

@@ -1,18 +1,18 @@
-//! `ashlar hackbench`: the scheduler benchmark that the mails on SLOB measured an allocator with.
+//! `ashlar-lab hackbench`: the scheduler benchmark that the mails on SLOB measured an allocator with.
 //!
-//! Groups of senders and receivers pass messages; each of the senders of a group sends to each of its receivers, again and again. In
-//! the kernel each message is a head and a buffer that the sender allocates and the receiver frees, first in, first out: the work of an
-//! allocator between producers and consumers. Under hackbench itself a malloc has nothing to do, for it is the kernel that allocates. So
-//! this is the same pattern on the allocator under test: `message` is what is passed, `threads` passes it within a process, as the
-//! kernel's tasks share one heap; `processes` has a heap for each task, and copies.
+//! Groups of senders and receivers pass messages: each sender of a group sends to each receiver, again
+//! and again. In the kernel each message is a head and a buffer that the sender allocates and the
+//! receiver frees, first in, first out. Under the original program a malloc has nothing to do, because
+//! the kernel allocates. So this is the same pattern on the allocator under test, in one process
+//! (`child/threads.rs`, as tasks of the kernel share one heap) or with a heap for each task
+//! (`child/processes.rs`, which copy).
 //!
-//! `child` is one measured process, `counters` are what perf counts meanwhile, `table` prints both as the mails do.
+//! A kernel that runs hackbench has booted: its heap holds objects of many caches with holes between
+//! them. The process starts with such a heap, unless `--boot 0` is given. For a first-fit heap that is
+//! most of the difference. Such a heap also gets slower the more it holds, so `slob` is given a share
+//! of the loops (`--scale`), which is printed with its figures.
 //!
-//! A kernel that runs hackbench has booted: its heap holds objects of many caches with holes between them. So has the process, unless
-//! `--boot 0` says otherwise; for a first-fit heap that is most of the difference.
-//!
-//! A first-fit heap gets slower the more there is in it, so `slob` is given a share of the loops (`--scale`), and that is said with
-//! its figures.
+//! No `targets`: the mails give times of other machines, and `reproduce` judges the order.
 
 pub(crate) mod args;
 pub(crate) mod child;

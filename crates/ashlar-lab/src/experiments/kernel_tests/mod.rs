@@ -1,10 +1,8 @@
-//! The lab: tests A to F of the kernel's slab test module, run by one child process for each system.
+//! `ashlar-lab bench`: tests A to F of the kernel's slab test module, in one process for each system.
 //!
-//! `parent` asks the children in turn, so that the systems are interleaved; `child` serves one system;
-//! `kernel_tests` holds the timed loops, compiled once for each system; `harness` pins, waits and reads the clock.
-//! `linux` boots the kernels whose allocators run the same tests; `published` holds the figures of mailing lists.
-//!
-//! Beside them stand workloads with commands of their own: `bulk`, `memory`, `worst`, whose children `once` starts.
+//! `plan` asks the processes in turn, so that the systems are interleaved. `child` holds the timed
+//! loops, compiled once for each system. `table` prints the table of the SLUB mail of 2007, or the lines
+//! of the kernel's test module.
 
 pub(crate) mod args;
 pub(crate) mod child;

@@ -1,11 +1,14 @@
-//! `ashlar bench memory`: how much memory each system needs for the same work.
+//! `ashlar-lab bench memory`: how much memory each system needs for the same work.
 //!
-//! One trace (`trace`) is replayed by one process for each system (`child`), and read at the end of each phase: what is live, what the
-//! slabs have (ours know it, as the kernel's `Slab:`), what is resident. Utilisation is live bytes of slab bytes, or of resident bytes where
-//! nobody can tell slabs; peak over live is the most that was resident of the most that was live. The figures of a trace are nearly
-//! exact: rounds only show that.
+//! One process for each system replays one trace (`systems::trace`), and is read at the end of each
+//! phase: bytes that live, bytes in slabs (our allocators know them, as the kernel's `Slab:`), and
+//! resident bytes. Utilisation is the live share of the bytes in slabs, or of the resident bytes for a
+//! system that has no count of slabs. "Peak over live" is the most resident bytes over the most live
+//! bytes. The figures of a trace are nearly exact; rounds only show that.
 //!
-//! Every process sees the same trace: the hashes of all that was done are compared.
+//! Every process replays the same trace: the hashes of all steps are compared.
+//!
+//! No `targets`: `reproduce` judges these figures.
 
 pub(crate) mod args;
 pub(crate) mod child;

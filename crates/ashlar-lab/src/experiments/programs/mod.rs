@@ -1,8 +1,8 @@
-//! `ashlar bench programs`: whole programs on ashlar, on its peers, and on glibc, by preloading each library.
+//! `ashlar-lab bench programs`: whole programs on ashlar, its peers and glibc, by preloading each library.
 //!
-//! `systems` finds the libraries, `lab` runs the rounds, `real` knows the programs of the machine and `inputs` their
-//! input, `crate::workload` holds our own; `record` is a run as data, `table` prints it, `targets` judges it, with `paired` where noise is as
-//! large as what is judged.
+//! `plan` finds the libraries, runs the rounds and holds a run as data. `child` starts a process: a
+//! program of this machine with its input, or a workload of the crate `ashlar-workload`. `targets`
+//! judges a run, by pairs of rounds (`targets/paired.rs`) where noise is as large as what is judged.
 
 pub(crate) mod args;
 mod child;

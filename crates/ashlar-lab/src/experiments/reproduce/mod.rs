@@ -1,7 +1,8 @@
-//! `ashlar reproduce`: every claim of the five mails that this project starts from, and whether it holds here.
+//! `ashlar-lab reproduce`: every claim of the five mails that this project starts from, and whether it holds here.
 //!
-//! [`claims`] are data of the repository; [`runs`] measures what they need with the other commands of this tool; [`evidence`] is
-//! what those wrote; [`judge`] compares. The result is a table, JSON, and a [`page`] for people.
+//! The claims are data (`data/claims.json`). `plan` reads them and lists the runs that they need,
+//! `child` makes each run with the lab's other commands, `targets` compares, and `table` writes the
+//! table and the page for people.
 
 pub(crate) mod args;
 mod child;

@@ -1,9 +1,12 @@
-//! `ashlar simulate`: tests D and F on machines that are not here.
+//! `ashlar-lab simulate`: predicts tests D and F for machines with more CPUs and nodes.
 //!
-//! For each engine two processes measure on two CPUs ([`child`]), one with one node and one with two fake ones: what operations cost
-//! alone, which locks they take and for how long, and what lines cost that move. [`model`] is the discrete-event model that is fed with
-//! it, [`predict`] what is predicted and how far that is from what two CPUs do. Everything that is not measured is marked as
-//! simulated, on the screen and in the JSON.
+//! For each engine two processes measure on two CPUs (`child`), one with one node and one with two fake
+//! ones: what operations cost alone, which locks they take and for how long, and what a cache line costs
+//! that moves. `plan/model.rs` is a discrete-event model that takes these figures, and `plan/predict.rs`
+//! says what it predicts and how far that is from what two CPUs do. Everything that is not measured is
+//! marked as simulated, on the screen and in the JSON.
+//!
+//! No `targets`: a prediction is not judged.
 
 pub(crate) mod args;
 pub(crate) mod child;
