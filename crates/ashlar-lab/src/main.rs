@@ -1,8 +1,8 @@
-//! `ashlar-lab`, the lab: it runs the kernel's slab tests, whole programs and other experiments on ashlar and on other allocators, one
-//! process for each, and prints tables.
+//! `ashlar-lab`, the lab: runs the kernel's slab tests, whole programs and other experiments on
+//! ashlar and on other allocators, in one process for each, and prints tables.
 //!
-//! Four layers, each of which knows only those before it: `kit`, `systems`, `experiments` (none knows another), `registry`.
-//! `tests/rooms.rs` checks that.
+//! Four layers, each of which imports only those before it: `kit`, `systems`, `experiments` (none
+//! imports another) and `registry`. `tests/rooms.rs` checks that.
 
 mod experiments;
 mod kit;
@@ -13,20 +13,28 @@ mod systems;
 
 use std::process::ExitCode;
 
+use ashlar_tool::usage;
 use clap::Parser;
+use clap::error::ErrorKind;
+use kit::error::{LabError, NAME};
 use registry::args::Cli;
 
 fn main() -> ExitCode {
-    dispatch(Cli::parse()).into()
-}
-
-/// Does what is asked for; the exit code.
-fn dispatch(cli: Cli) -> u8 {
-    match registry::dispatch(cli) {
-        Ok(()) => 0,
+    match parse().and_then(registry::dispatch) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
-            error.exit_code()
+            eprintln!("{NAME}: {error}");
+            error.exit_code().into()
         }
     }
+}
+
+/// Reads the command line. Ends the process where clap prints a help text or the version.
+fn parse() -> Result<Cli, LabError> {
+    Cli::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.exit()
+        }
+        _ => LabError::Usage(usage::message(&error)),
+    })
 }

@@ -1,8 +1,9 @@
-//! What the workloads are made of: blocks from the C library's malloc, by its dynamic symbol, and random numbers that
-//! are the same in every run.
+//! What the workloads are made of: blocks from the C library's malloc, by its dynamic symbol, and
+//! random numbers that are the same in every run.
 //!
-//! A block is written as soon as it exists and read again before it goes, because programs allocate memory to use it.
-//! What was read goes into the checksum of the workload: a block that two owners shared would change it.
+//! A block is written as soon as it exists and read again before it goes, because programs allocate
+//! memory to use it. What was read goes into the checksum of the workload: a block that two owners
+//! shared would change it.
 
 use core::ptr::NonNull;
 
@@ -10,8 +11,8 @@ use crate::opaque::hide;
 
 /// Blocks up to this many bytes are written in full; larger ones a word in each cache line.
 const WRITTEN_IN_FULL: usize = 512;
-/// Blocks from this many bytes on are written a word in each page: the cost of filling them is the memory's, not the
-/// allocator's.
+/// Blocks from this many bytes on are written a word in each page: the cost of filling them is the
+/// memory's, not the allocator's.
 const PAGED: usize = 64 << 10;
 /// Fewest bytes of a block: it holds its tag.
 pub(crate) const LEAST: usize = 8;
@@ -30,7 +31,7 @@ unsafe impl Send for Block {}
 /// The workload cannot go on without memory, and must not allocate to say so.
 #[cold]
 fn no_memory() -> ! {
-    let text = b"error: workload: the allocator returned no memory\n";
+    let text = b"ashlar-workload: the allocator returned no memory\n";
     // SAFETY: `text` is live for its length; the call copies it.
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     // SAFETY: ends the process at once; nothing is expected of its state.
@@ -68,7 +69,8 @@ impl Block {
         block
     }
 
-    /// `calloc`. Panics if a word that is looked at (one in each cache line) is not zero; then fills.
+    /// `calloc`. Panics if a word that is looked at (one in each cache line) is not zero; then
+    /// fills.
     pub(crate) fn zeroed(size: usize, tag: u64) -> Self {
         // SAFETY: calloc takes any sizes.
         let mut block = owned(unsafe { libc::calloc(1, size) }, size);
@@ -116,7 +118,8 @@ impl Block {
     pub(crate) fn count_up(&mut self, by: u64, times: usize) {
         let word = self.start.as_ptr().cast::<u64>();
         for _ in 0..times {
-            // SAFETY: a block has at least 8 bytes at an address that is a multiple of 8, and `self` owns it.
+            // SAFETY: a block has at least 8 bytes at an address that is a multiple of 8, and
+            // `self` owns it.
             unsafe { word.write_volatile(word.read_volatile().wrapping_add(by)) };
         }
     }
@@ -137,7 +140,8 @@ impl Block {
         unsafe { self.start.as_ptr().add(at).cast::<u64>().read_unaligned() }
     }
 
-    /// Fills from `from` on. A word is written at every step that a word fits at; small blocks hold bytes between.
+    /// Fills from `from` on. A word is written at every step that a word fits at; small blocks hold
+    /// bytes between.
     #[inline]
     fn write(&mut self, from: usize, tag: u64) {
         debug_assert!(self.size >= LEAST);

@@ -1,13 +1,15 @@
 //! Whole-program workloads: fixed work on whatever malloc the process was started with.
 //!
-//! The program `ashlar-workload` runs one of them; `ashlar-lab bench programs` starts it, each time with a library preloaded. It is
-//! linked with nothing but the C library, so that no allocator but the one under test has a constructor in it. The patterns are
-//! those of well-known benchmarks, written anew from what they are known to do: see the table [`WORKLOADS`].
+//! The program `ashlar-workload` runs one of them; `ashlar-lab bench programs` starts it, each time
+//! with a library preloaded. It is linked with nothing but the C library, so that no allocator but
+//! the one under test has a constructor in it. The patterns are those of well-known benchmarks,
+//! written anew from what they are known to do: see the table [`WORKLOADS`].
 //!
-//! Rust's own collections use the same malloc (the standard library's system allocator calls it), as a program's would. Each workload
-//! gives a checksum that must be the same on every allocator.
+//! Rust's own collections use the same malloc (the standard library's system allocator calls it),
+//! as a program's would. Each workload gives a checksum that must be the same on every allocator.
 //!
-//! This library is no stable interface: the lab reads the table here and makes its inputs with the same random numbers.
+//! This library is no stable interface: the lab reads the table here and makes its inputs with the
+//! same random numbers.
 
 mod block;
 mod opaque;

@@ -1,6 +1,8 @@
-//! One process that does fixed work on the malloc that it was started with, and prints what that took as a line of JSON.
+//! One process that does fixed work on the malloc that it was started with, and prints what that
+//! took as a line of JSON.
 //!
-//! It finds out whose malloc answers before it works, so that no figure is ever of another allocator than it says.
+//! It finds out whose malloc answers before it works, so that no figure is ever of another
+//! allocator than it says.
 
 use core::ffi::CStr;
 use core::time::Duration;
@@ -65,7 +67,7 @@ fn main() -> ExitCode {
         Err(Failure::Usage(error)) => (error, 2),
         Err(Failure::Run(error)) => (error, 1),
     };
-    eprintln!("error: {error}");
+    eprintln!("ashlar-workload: {error}");
     ExitCode::from(code)
 }
 
@@ -124,9 +126,10 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Does the work and prints, as one line: the checksum; the most resident memory that the process had (`VmHWM`); the same without
-/// pages of files, which is what malloc, the stacks and the data took; resident memory after everything was freed and the process slept,
-/// or null if it was not to.
+/// Does the work and prints, as one line: the checksum; the most resident memory that the process
+/// had (`VmHWM`); the same without pages of files, which is what malloc, the stacks and the data
+/// took; resident memory after everything was freed and the process slept, or null if it was not
+/// to.
 fn work(args: &Args) -> Result<(), Failure> {
     let workload = Workload::by_name(&args.name).ok_or_else(|| unknown(&args.name))?;
     check_malloc(args.preload.as_deref())?;
@@ -190,7 +193,8 @@ fn status_kib(key: &str) -> u64 {
     kib_line(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), key).unwrap_or(0)
 }
 
-/// Resident memory now. The roll-up of the mappings is exact; other files count with a tolerance for each CPU.
+/// Resident memory now. The roll-up of the mappings is exact; other files count with a tolerance
+/// for each CPU.
 fn resident_kib() -> u64 {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     kib_line(&rollup, "Rss:").unwrap_or_else(|| status_kib("VmRSS:"))

@@ -25,7 +25,8 @@ impl Rng {
         (((self.next() >> 32) * end as u64) >> 32) as usize
     }
 
-    /// A size from `low` to `high`; small ones are frequent: each doubling is as likely as the one before.
+    /// A size from `low` to `high`; small ones are frequent: each doubling is as likely as the one
+    /// before.
     #[inline]
     pub fn skewed(&mut self, low: usize, high: usize) -> usize {
         let doublings = (high / low).ilog2() as usize + 1;

@@ -7,8 +7,8 @@ use crate::Scale;
 use crate::block::{self, Block};
 use crate::random::Rng;
 
-/// Arithmetic on numbers of many digits: each step makes two temporaries and a result of 8 to 64 bytes, and drops the
-/// temporaries at once.
+/// Arithmetic on numbers of many digits: each step makes two temporaries and a result of 8 to 64
+/// bytes, and drops the temporaries at once.
 pub(crate) fn numbers(scale: Scale) -> u64 {
     let mut rng = Rng::new(1);
     let mut live: Vec<Block> = (0..64).map(|tag| Block::new(8 + 8 * rng.below(7), tag)).collect();
@@ -37,8 +37,9 @@ pub(crate) fn pairs(scale: Scale) -> u64 {
     (SIZES.len() * steps) as u64
 }
 
-/// A program that refines sets: lists of 4 to 40 blocks of 16 to 1024 bytes are made, some members replace members of
-/// a long-lived list, the rest goes in the order made, and a table grows now and then.
+/// A program that refines sets: lists of 4 to 40 blocks of 16 to 1024 bytes are made, some members
+/// replace members of a long-lived list, the rest goes in the order made, and a table grows now and
+/// then.
 pub(crate) fn sets(scale: Scale) -> u64 {
     let mut rng = Rng::new(2);
     let mut cover: Vec<Block> = (0..4000).map(|tag| Block::new(rng.skewed(16, 1023), tag)).collect();
@@ -132,8 +133,8 @@ struct Entry {
     used: usize,
 }
 
-/// A store of strings with a limit: new values push out the least recently used of five, values are replaced by longer
-/// and shorter ones, and their usual length changes half way.
+/// A store of strings with a limit: new values push out the least recently used of five, values are
+/// replaced by longer and shorter ones, and their usual length changes half way.
 pub(crate) fn store(scale: Scale) -> u64 {
     const SAMPLED: usize = 5;
     let mut rng = Rng::new(4);
@@ -202,7 +203,8 @@ pub(crate) fn words(scale: Scale) -> u64 {
     sum
 }
 
-/// Grows to some 30 MiB of one range of sizes, frees nine of ten at random, and goes on with another range.
+/// Grows to some 30 MiB of one range of sizes, frees nine of ten at random, and goes on with
+/// another range.
 pub(crate) fn phases(scale: Scale) -> u64 {
     const RANGES: [(usize, usize, usize); 6] = [
         (16, 127, 450_000),

@@ -1,5 +1,5 @@
-//! Workloads of several threads. What each thread allocates follows from the seed alone, and checksums are sums, so
-//! that the order in which threads meet changes nothing.
+//! Workloads of several threads. What each thread allocates follows from the seed alone, and
+//! checksums are sums, so that the order in which threads meet changes nothing.
 
 use core::mem::replace;
 use std::collections::VecDeque;
@@ -25,8 +25,8 @@ fn together(threads: usize, work: impl Fn(u64) -> u64 + Sync) -> u64 {
     })
 }
 
-/// A server: each thread replaces blocks of 8 to 1000 bytes at random among 2000 it was handed, then hands all to a new
-/// thread and ends.
+/// A server: each thread replaces blocks of 8 to 1000 bytes at random among 2000 it was handed,
+/// then hands all to a new thread and ends.
 pub(crate) fn server(threads: usize, scale: Scale) -> u64 {
     const SLOTS: usize = 2000;
     const GENERATIONS: usize = 12;
@@ -130,8 +130,8 @@ pub(crate) fn handover_small(scale: Scale) -> u64 {
 /// Parcels of blocks on the way to a thread.
 type Mail = Mutex<Vec<Vec<Block>>>;
 
-/// Most parcels on the way to one thread. A thread whose other one does not run, which is a matter of the system's
-/// scheduler, would otherwise fill memory that says nothing of the allocator.
+/// Most parcels on the way to one thread. A thread whose other one does not run, which is a matter
+/// of the system's scheduler, would otherwise fill memory that says nothing of the allocator.
 const MOST_PARCELS: usize = 16;
 
 /// Sends a parcel; what comes back is the sender's to free.
@@ -150,8 +150,8 @@ fn free_rest(mail: [Mail; 2], sum: u64) -> u64 {
     free_all(left.flatten(), sum)
 }
 
-/// Two threads with 1500 blocks each of 16 to 16000 bytes; every tenth that leaves goes to the other thread,
-/// who frees it, unless [`MOST_PARCELS`] are on the way.
+/// Two threads with 1500 blocks each of 16 to 16000 bytes; every tenth that leaves goes to the
+/// other thread, who frees it, unless [`MOST_PARCELS`] are on the way.
 pub(crate) fn crossing(scale: Scale) -> u64 {
     const SLOTS: usize = 1500;
     let mail: [Mail; 2] = Default::default();
@@ -180,7 +180,8 @@ pub(crate) fn crossing(scale: Scale) -> u64 {
     free_rest(mail, sum)
 }
 
-/// Thirty rounds of four threads that come and go; each leaves blocks in a shared table and takes out those of others.
+/// Thirty rounds of four threads that come and go; each leaves blocks in a shared table and takes
+/// out those of others.
 pub(crate) fn churn(scale: Scale) -> u64 {
     const PLACES: usize = 1000;
     let table: Arc<Vec<Mutex<Option<Block>>>> = Arc::new((0..PLACES).map(|_| Mutex::new(None)).collect());
@@ -215,13 +216,15 @@ pub(crate) fn churn(scale: Scale) -> u64 {
     sum
 }
 
-/// Two threads make, write and free one small block at a time: it hurts if their blocks share a cache line.
+/// Two threads make, write and free one small block at a time: it hurts if their blocks share a
+/// cache line.
 pub(crate) fn sharing_active(scale: Scale) -> u64 {
     let steps = scale.steps(500_000);
     together(2, |me| write_often(None, me, steps, 1000))
 }
 
-/// The same with blocks that start as neighbours, handed out by the main thread and freed by the two.
+/// The same with blocks that start as neighbours, handed out by the main thread and freed by the
+/// two.
 pub(crate) fn sharing_passive(scale: Scale) -> u64 {
     let steps = scale.steps(6000);
     let given = [0, 1].map(|tag| Mutex::new(Some(Block::new(8, tag))));
@@ -241,8 +244,8 @@ fn write_often(start: Option<Block>, me: u64, steps: usize, writes: usize) -> u6
     sum
 }
 
-/// Two threads allocate piles of blocks and free them last first, first first, or every other one first; every third
-/// pile goes to the other thread, unless [`MOST_PARCELS`] are on the way.
+/// Two threads allocate piles of blocks and free them last first, first first, or every other one
+/// first; every third pile goes to the other thread, unless [`MOST_PARCELS`] are on the way.
 pub(crate) fn piles(scale: Scale) -> u64 {
     let mail: [Mail; 2] = Default::default();
     let rounds = scale.steps(11_000);

@@ -37,10 +37,10 @@ fn scratch(name: &str) -> PathBuf {
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
     for (args, told) in [
-        (&["nosuch"][..], "error: NAME: `nosuch`, expected one of numbers"),
-        (&[], "error: NAME: ``, expected one of numbers"),
-        (&["words", "--scale", "much"], "error: --scale: `much`, expected a number from 0.0001 to 100"),
-        (&["words", "--nonsense"], "error: --nonsense: unknown option, expected"),
+        (&["nosuch"][..], "ashlar-workload: NAME: `nosuch`, expected one of numbers"),
+        (&[], "ashlar-workload: NAME: ``, expected one of numbers"),
+        (&["words", "--scale", "much"], "ashlar-workload: --scale: `much`, expected a number from 0.0001 to 100"),
+        (&["words", "--nonsense"], "ashlar-workload: --nonsense: unknown option, expected"),
     ] {
         let out = run(args);
         assert_eq!(out.status.code(), Some(2), "{args:?}");
@@ -71,7 +71,8 @@ fn the_program_is_linked_with_the_c_library_alone() {
     assert!(out.status.success() && others.is_empty(), "{others:?}");
 }
 
-/// Linked with another allocator, the program would have what its constructor takes: TCMalloc's takes 6 MiB.
+/// Linked with another allocator, the program would have what its constructor takes: TCMalloc's
+/// takes 6 MiB.
 #[test]
 fn a_workload_has_no_memory_of_allocators_that_it_does_not_run_on() {
     let out = run(&["numbers", "--scale", "0.0001"]);

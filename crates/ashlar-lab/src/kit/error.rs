@@ -4,6 +4,9 @@ use core::fmt;
 
 use ashlar_tool::error::ToolError;
 
+/// The program, as each of its errors begins.
+pub(crate) const NAME: &str = "ashlar-lab";
+
 /// Why the lab did not succeed.
 #[derive(Debug)]
 pub(crate) enum LabError {
@@ -11,7 +14,8 @@ pub(crate) enum LabError {
     Usage(String),
     /// The run itself failed. Exit code 1.
     Failed(String),
-    /// The run is complete and printed, but not every target was met. Exit code 1, nothing more to say.
+    /// The run is complete and printed, but not every target was met. Exit code 1, nothing more to
+    /// say.
     TargetsMissed,
 }
 
@@ -19,6 +23,11 @@ impl LabError {
     /// An error about the value of `option`.
     pub(crate) fn option(option: &str, message: impl fmt::Display) -> Self {
         Self::Usage(format!("{option}: {message}"))
+    }
+
+    /// Several errors of a run that went on after each, one a line. There is at least one.
+    pub(crate) fn several(failures: &[String]) -> Self {
+        Self::Failed(failures.join(&format!("\n{NAME}: ")))
     }
 
     pub(crate) fn exit_code(&self) -> u8 {

@@ -1,8 +1,9 @@
-//! `ashlar-lab bench bulk`: calls that allocate and free many objects, against loops of single calls.
+//! `ashlar-lab bench bulk`: calls that allocate and free many objects, against loops of single
+//! calls.
 //!
 //! The list of bulk sizes and the objects of 256 bytes (an sk_buff) are those of the kernel's
-//! `slab_bulk_test01`; the loop of single calls is the control. The kernel's own tables jump where a
-//! bulk outgrows the slab of the CPU, so the list has 30, 32 and 34, and goes up to 250.
+//! `slab_bulk_test01`; the loop of single calls is the control. The kernel's own tables jump where
+//! a bulk outgrows the slab of the CPU, so the list has 30, 32 and 34, and goes up to 250.
 //!
 //! Peers have no bulk calls, so they run the loop alone. DPDK's mempool is made for bulks. Its own
 //! test program measures it (`child/dpdk.rs`), and our calls run the same loop.
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &BulkArgs) -> Result<(), LabError> {
     }
     output::print(&text)?;
     if !failures.is_empty() {
-        return Err(LabError::Failed(failures.join("\nerror: ")));
+        return Err(LabError::several(&failures));
     }
     match verdict {
         Some(verdict) if !verdict.passed => Err(LabError::TargetsMissed),

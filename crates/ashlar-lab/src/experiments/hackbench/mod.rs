@@ -1,16 +1,17 @@
-//! `ashlar-lab hackbench`: the scheduler benchmark that the mails on SLOB measured an allocator with.
+//! `ashlar-lab hackbench`: the scheduler benchmark that the mails on SLOB measured an allocator
+//! with.
 //!
-//! Groups of senders and receivers pass messages: each sender of a group sends to each receiver, again
-//! and again. In the kernel each message is a head and a buffer that the sender allocates and the
-//! receiver frees, first in, first out. Under the original program a malloc has nothing to do, because
-//! the kernel allocates. So this is the same pattern on the allocator under test, in one process
-//! (`child/threads.rs`, as tasks of the kernel share one heap) or with a heap for each task
+//! Groups of senders and receivers pass messages: each sender of a group sends to each receiver,
+//! again and again. In the kernel each message is a head and a buffer that the sender allocates and
+//! the receiver frees, first in, first out. Under the original program a malloc has nothing to do,
+//! because the kernel allocates. So this is the same pattern on the allocator under test, in one
+//! process (`child/threads.rs`, as tasks of the kernel share one heap) or with a heap for each task
 //! (`child/processes.rs`, which copy).
 //!
-//! A kernel that runs hackbench has booted: its heap holds objects of many caches with holes between
-//! them. The process starts with such a heap, unless `--boot 0` is given. For a first-fit heap that is
-//! most of the difference. Such a heap also gets slower the more it holds, so `slob` is given a share
-//! of the loops (`--scale`), which is printed with its figures.
+//! A kernel that runs hackbench has booted: its heap holds objects of many caches with holes
+//! between them. The process starts with such a heap, unless `--boot 0` is given. For a first-fit
+//! heap that is most of the difference. Such a heap also gets slower the more it holds, so `slob`
+//! is given a share of the loops (`--scale`), which is printed with its figures.
 //!
 //! No `targets`: the mails give times of other machines, and `reproduce` judges the order.
 
@@ -72,5 +73,5 @@ pub(crate) fn run(args: &HackbenchArgs) -> Result<(), LabError> {
         serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }
     output::print(&(machine(&run.host) + &text + &table::summary(&run)))?;
-    if answers.failures.is_empty() { Ok(()) } else { Err(LabError::Failed(answers.failures.join("\nerror: "))) }
+    if answers.failures.is_empty() { Ok(()) } else { Err(LabError::several(&answers.failures)) }
 }

@@ -2,9 +2,9 @@
 //!
 //! One process for each system replays one trace (`systems::trace`), and is read at the end of each
 //! phase: bytes that live, bytes in slabs (our allocators know them, as the kernel's `Slab:`), and
-//! resident bytes. Utilisation is the live share of the bytes in slabs, or of the resident bytes for a
-//! system that has no count of slabs. "Peak over live" is the most resident bytes over the most live
-//! bytes. The figures of a trace are nearly exact; rounds only show that.
+//! resident bytes. Utilisation is the live share of the bytes in slabs, or of the resident bytes
+//! for a system that has no count of slabs. "Peak over live" is the most resident bytes over the
+//! most live bytes. The figures of a trace are nearly exact; rounds only show that.
 //!
 //! Every process replays the same trace: the hashes of all steps are compared.
 //!
@@ -65,5 +65,5 @@ pub(crate) fn run(args: &MemoryArgs) -> Result<(), LabError> {
     let shrinks: Vec<(&str, Option<&str>)> =
         answers.of.iter().map(|(&who, of)| (columns[who].name.as_str(), of[0].shrink.as_deref())).collect();
     output::print(&table::render(&run, &plan, hash.unwrap_or(0), &shrinks))?;
-    if answers.failures.is_empty() { Ok(()) } else { Err(LabError::Failed(answers.failures.join("\nerror: "))) }
+    if answers.failures.is_empty() { Ok(()) } else { Err(LabError::several(&answers.failures)) }
 }

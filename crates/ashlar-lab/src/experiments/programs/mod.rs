@@ -1,8 +1,10 @@
-//! `ashlar-lab bench programs`: whole programs on ashlar, its peers and glibc, by preloading each library.
+//! `ashlar-lab bench programs`: whole programs on ashlar, its peers and glibc, by preloading each
+//! library.
 //!
 //! `plan` finds the libraries, runs the rounds and holds a run as data. `child` starts a process: a
 //! program of this machine with its input, or a workload of the crate `ashlar-workload`. `targets`
-//! judges a run, by pairs of rounds (`targets/paired.rs`) where noise is as large as what is judged.
+//! judges a run, by pairs of rounds (`targets/paired.rs`) where noise is as large as what is
+//! judged.
 
 pub(crate) mod args;
 mod child;
@@ -45,7 +47,7 @@ pub(crate) fn run(args: &ProgramsArgs) -> Result<(), LabError> {
     }
     output::print(&text)?;
     if !failures.is_empty() {
-        return Err(LabError::Failed(failures.join("\nerror: ")));
+        return Err(LabError::several(&failures));
     }
     match verdict {
         Some(verdict) if !verdict.passed => Err(LabError::TargetsMissed),

@@ -1,4 +1,5 @@
-//! Runs the commands that measure, each a process of the lab with `--json`, and reads what they wrote.
+//! Runs the commands that measure, each a process of the lab with `--json`, and reads what they
+//! wrote.
 //!
 //! So this experiment has the results of the others without knowing one of them.
 
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 use crate::experiments::reproduce::plan::evidence::{Evidence, Outcome};
 use crate::experiments::reproduce::plan::runs::{RUNS, Run, typed};
-use crate::kit::error::LabError;
+use crate::kit::error::{LabError, NAME};
 use crate::kit::progress::progress;
 
 /// No run takes longer; one that hangs is ended and told.
@@ -62,7 +63,8 @@ pub(crate) fn one(args: &[&str], json: &Path) -> Result<(), String> {
     match status? {
         status if status.success() => Ok(()),
         status => {
-            Err(said.lines().find(|line| line.starts_with("error")).map_or_else(|| status.to_string(), str::to_owned))
+            let error = said.lines().find_map(|line| line.strip_prefix(NAME)?.strip_prefix(": "));
+            Err(error.map_or_else(|| status.to_string(), str::to_owned))
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `ashlar-lab reproduce`: every claim of the five mails that this project starts from, and whether it holds here.
+//! `ashlar-lab reproduce`: every claim of the five mails that this project starts from, and whether
+//! it holds here.
 //!
 //! The claims are data (`data/claims.json`). `plan` reads them and lists the runs that they need,
 //! `child` makes each run with the lab's other commands, `targets` compares, and `table` writes the
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), LabError> {
             failed.collect()
         }
     };
-    if failures.is_empty() { Ok(()) } else { Err(LabError::Failed(failures.join("\nerror: "))) }
+    if failures.is_empty() { Ok(()) } else { Err(LabError::several(&failures)) }
 }
 
 fn machine() -> Machine {
