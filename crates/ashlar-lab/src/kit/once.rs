@@ -1,8 +1,9 @@
-//! A child that does what its argument says, prints one answer, and ends: what `bench worst`, `bench bulk`, `bench memory` and
-//! `hackbench` start for each system and round.
+//! A child that does what its argument says, prints one answer, and ends: what `bench worst`,
+//! `bench bulk`, `bench memory` and `hackbench` start for each system and round.
 //!
-//! The children of the tests A to F live through a run and wait for requests (`parent`). A child that ends is simpler, and begins with
-//! an allocator that nobody has used: for memory and for a whole program's time that is the point.
+//! The children of the tests A to F live through a run and wait for requests (`parent`). A child
+//! that ends is simpler, and begins with an allocator that nobody has used: for memory and for a
+//! whole program's time that is the point.
 
 use std::io::BufReader;
 use std::process::{Command, Stdio};
@@ -13,9 +14,10 @@ use serde::de::DeserializeOwned;
 use crate::kit::error::LabError;
 use crate::kit::output;
 use crate::kit::record::Record;
-use crate::kit::statistics::{median, round2};
+use crate::kit::statistics::{median, rounded};
 
-/// Starts `ashlar COMMAND ID PLAN` with what the system's environment says and `options` for ashlar, and reads its answer.
+/// Starts `ashlar COMMAND ID PLAN` with what the system's environment says and `options` for
+/// ashlar, and reads its answer.
 pub(crate) fn ask<P: Serialize, A: DeserializeOwned>(
     command: &[&str],
     plan: &P,
@@ -47,10 +49,10 @@ pub(crate) fn record(test: &str, system: &str, unit: &str, samples: &[f64]) -> R
         system: system.to_owned(),
         cpus: 1,
         unit: unit.to_owned(),
-        min: round2(samples.iter().copied().fold(f64::INFINITY, f64::min)),
-        median: round2(median(samples)),
+        min: rounded(samples.iter().copied().fold(f64::INFINITY, f64::min), unit),
+        median: rounded(median(samples), unit),
         runs: samples.len(),
-        samples: samples.iter().copied().map(round2).collect(),
+        samples: samples.iter().map(|sample| rounded(*sample, unit)).collect(),
         ..Record::default()
     }
 }

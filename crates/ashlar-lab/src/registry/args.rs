@@ -1,4 +1,5 @@
-//! The command line. Each option is checked here, by name, so that a run starts only with sound input.
+//! The command line. Each option is checked here, by name, so that a run starts only with sound
+//! input.
 
 use clap::{Args, Parser, Subcommand};
 
@@ -13,7 +14,13 @@ use crate::experiments::simulate::args::SimulateArgs;
 use crate::experiments::worst::args::WorstArgs;
 
 #[derive(Debug, Parser)]
-#[command(name = "ashlar-lab", version, about = "Measure ashlar, its engines and other allocators")]
+#[command(
+    name = "ashlar-lab",
+    version,
+    about = "Measure ashlar, its engines and other allocators",
+    after_help = "Words: an engine is one of the allocators of ashlar (SLAB, SLUB and SLOB of Linux among them); the peers \
+    are the other mallocs that this program was built with, and glibc's; a system is any of them."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -21,12 +28,20 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the kernel's slab tests A to F on ashlar and its peers, and print the table
-    #[command(after_help = "Tests: A kmalloc, B kfree of the same objects, C kmalloc+kfree at once (one CPU);\n\
-        D kmalloc on all CPUs, E kmalloc+kfree at once on all CPUs, F CPU 0 frees what the others allocated.\n\
+    /// Run the kernel's slab tests A to F on ashlar and its peers (other mallocs), and print the
+    /// table
+    #[command(after_help = "Tests (kmalloc is the kernel's malloc, kfree its free):\n  \
+        A  kmalloc on one CPU\n  \
+        B  kfree of the same objects\n  \
+        C  kmalloc and kfree at once on one CPU\n  \
+        D  kmalloc on all CPUs\n  \
+        E  kmalloc and kfree at once on all CPUs\n  \
+        F  CPU 0 frees what the others allocated\n\
+        A cell of the table is median/min of the cycles for one operation.\n\
         Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
     Bench(Box<BenchArgs>),
-    /// Forward IPv4 packets with heads from ashlar and its peers, freed one by one and in bulk, and print the differences
+    /// Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk,
+    /// and print the differences
     #[command(
         after_help = "Exit code: 0 done, 1 the run failed, the system refuses what --veth needs, or the target was missed; \
         2 bad input."
@@ -35,12 +50,19 @@ pub(crate) enum Command {
     /// Send messages between groups of senders and receivers, and print what hackbench prints
     #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
     Hackbench(HackbenchArgs),
-    /// Predict tests D and F for machines with more CPUs and nodes, from what is measured here
-    #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
+    /// Predict the kernel's slab tests D and F for machines with more CPUs and nodes, from what is
+    /// measured here
+    #[command(
+        after_help = "Test D is kmalloc on all CPUs; in test F CPU 0 frees what the others allocated.\nExit code: 0 done, 1 the run failed, 2 bad input."
+    )]
     Simulate(SimulateArgs),
-    /// Go through every claim of the mails that ashlar starts from, and say with figures whether it holds here
-    #[command(after_help = "Takes less than 15 minutes; --quick less than one.\n\
-        Exit code: 0 done, whatever the verdicts; 1 a measurement failed; 2 bad input.")]
+    /// Go through every claim of five mails on slab allocators, and say with figures whether it
+    /// holds here
+    #[command(
+        after_help = "The mails went to the kernel's mailing lists from 2007 to 2021, and ashlar starts from them.\n\
+        Takes less than 15 minutes; --quick less than one.\n\
+        Exit code: 0 done, whatever the verdicts; 1 a measurement failed; 2 bad input."
+    )]
     Reproduce(ReproduceArgs),
     /// One measured process of `simulate`, which starts these itself
     #[command(hide = true)]
@@ -74,7 +96,8 @@ pub(crate) enum BenchCommand {
     /// Time each call by itself on heaps made to be bad, and print the worst
     #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
     Worst(WorstArgs),
-    /// Time calls for many objects at once against loops of single calls, and against DPDK's mempool
+    /// Time calls for many objects at once against loops of single calls, and against DPDK's
+    /// mempool
     #[command(after_help = "Exit code: 0 done, 1 the run failed or a target was missed, 2 bad input.")]
     Bulk(BulkArgs),
     /// Replay one trace on every system and print slabs, resident memory and utilisation

@@ -9,6 +9,7 @@ use crate::kit::counts::Counts;
 use crate::kit::measure::allowed_cpus;
 use crate::kit::record::{Host, Record};
 use crate::kit::statistics::{self, round2};
+use crate::kit::terminal::{width, wrapped};
 use crate::systems::host;
 
 /// Unit of the records.
@@ -67,7 +68,8 @@ impl Run {
         });
         let differences = plan.comparisons().into_iter().map(|(this, base)| {
             let interval = outcome.difference(this, base, outcome.risk);
-            // All from one pair of figures, so that they agree: the base, and the median of the differences.
+            // All from one pair of figures, so that they agree: the base, and the median of the
+            // differences.
             let slow = 1e9 / outcome.median(base);
             let fast = 1e9 / (outcome.median(base) + interval.median);
             let name = |at: usize| (plan.cases[at].system.id.to_owned(), plan.cases[at].mode.id().to_owned());
@@ -190,7 +192,7 @@ pub(crate) fn render(plan: &Plan, outcome: &Outcome, run: &Run) -> String {
             }
         }
     }
-    text + &conservation(plan, outcome)
+    wrapped(&(text + &conservation(plan, outcome)), width())
 }
 
 /// What became of all packets.

@@ -70,7 +70,8 @@ pub(crate) struct Answer {
     pub(crate) elapsed: Duration,
     pub(crate) counts: Vec<Count>,
     pub(crate) usage: Usage,
-    /// What the allocator counted, for one allocation or free; of threads, and of systems that count.
+    /// What the allocator counted, for one allocation or free; of threads, and of systems that
+    /// count.
     pub(crate) heap: Option<Counts>,
     pub(crate) before: Figures,
     pub(crate) after: Figures,
@@ -97,7 +98,7 @@ pub(crate) fn collect(id: &str, done: &Work, all: usize, answers: &[Answer]) -> 
     };
     let of = |figure: &dyn Fn(&Answer) -> f64| answers.iter().map(figure).collect::<Vec<f64>>();
     let mut records = vec![
-        Record { min: least_seconds(answers), ..base("hackbench", "s", &of(&|answer| answer.elapsed.as_secs_f64())) },
+        base("hackbench", "s", &of(&|answer| answer.elapsed.as_secs_f64())),
         base("hackbench-message", "ns", &of(&|answer| answer.elapsed.as_secs_f64() * 1e9 / done.messages() as f64)),
         base("hackbench-user", "s", &of(&|answer| answer.usage.user.as_secs_f64())),
         base("hackbench-sys", "s", &of(&|answer| answer.usage.sys.as_secs_f64())),
@@ -126,12 +127,6 @@ pub(crate) fn collect(id: &str, done: &Work, all: usize, answers: &[Answer]) -> 
         add("hackbench-rss", of(&|answer| figures(answer).rss_kib as f64));
     }
     records
-}
-
-/// Milliseconds count in a time that is printed as seconds.
-pub(crate) fn least_seconds(answers: &[Answer]) -> f64 {
-    let least = answers.iter().map(|answer| answer.elapsed).min().unwrap_or_default();
-    (least.as_secs_f64() * 1e3).round() / 1e3
 }
 
 /// A line of the block.

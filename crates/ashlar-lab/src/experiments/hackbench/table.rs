@@ -1,10 +1,12 @@
-//! What hackbench prints, then what `perf stat` prints under it, then the memory: the form of the mails.
+//! What hackbench prints, then what `perf stat` prints under it, then the memory: the form of the
+//! mails.
 
 use core::fmt::Write;
 
 use crate::experiments::hackbench::plan::{Answer, Count, Figures, Work};
 use crate::kit::counts::Search;
 use crate::kit::record::Report;
+use crate::kit::table::seconds as precise;
 
 /// The block of one system: of its best round, and the times of all.
 pub(crate) fn system(id: &str, done: &Work, all: usize, answers: &[Answer]) -> String {
@@ -22,9 +24,9 @@ pub(crate) fn system(id: &str, done: &Work, all: usize, answers: &[Answer]) -> S
         done.loops * done.fds
     );
     let seconds = best.elapsed.as_secs_f64();
-    let _ = writeln!(text, "Time: {seconds:.3}");
+    let _ = writeln!(text, "Time: {}", precise(seconds));
     if answers.len() > 1 {
-        let times: Vec<String> = answers.iter().map(|answer| format!("{:.3}", answer.elapsed.as_secs_f64())).collect();
+        let times: Vec<String> = answers.iter().map(|answer| precise(answer.elapsed.as_secs_f64())).collect();
         let _ = writeln!(text, "(the least of {})", times.join(", "));
     }
     if done.boot > 0.0 {
@@ -119,7 +121,7 @@ pub(crate) fn summary(run: &Report) -> String {
     }
     let mut text = format!(
         "\n{:<16} {:>10} {:>10} {:>12} {:>10} {:>10}\n",
-        "system", "Time", "median", "ns/message", "Slab kB", "RSS kB"
+        "system", "best, s", "median, s", "ns/message", "Slab kB", "RSS kB"
     );
     for system in systems {
         let of = |test: &str, phase: Option<&str>| {
@@ -133,9 +135,9 @@ pub(crate) fn summary(run: &Report) -> String {
         let scaled = time.scale.map_or_else(String::new, |scale| format!("  with {scale} of the loops"));
         let _ = writeln!(
             text,
-            "{system:<16} {:>10.3} {:>10.3} {:>12.1} {:>10} {:>10}{scaled}",
-            time.min,
-            time.median,
+            "{system:<16} {:>10} {:>10} {:>12.1} {:>10} {:>10}{scaled}",
+            precise(time.min),
+            precise(time.median),
             message.median,
             kib("hackbench-slab"),
             kib("hackbench-rss")

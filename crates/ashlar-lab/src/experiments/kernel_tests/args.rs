@@ -51,7 +51,8 @@ pub(crate) struct KernelTestsArgs {
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) systems: String,
 
-    /// Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH
+    /// Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW
+    /// to HIGH
     #[arg(long, value_name = "LIST", default_value = DEFAULT_SIZES, value_parser = parse_sizes)]
     pub(crate) sizes: SizeList,
 
@@ -59,21 +60,23 @@ pub(crate) struct KernelTestsArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) objects: u32,
 
-    /// Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default:
-    /// the CPUs this process may use]
+    /// Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them
+    /// than CPUs [default: the CPUs this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) cpus: Option<u16>,
 
-    /// NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine's]
+    /// NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the
+    /// machine's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) nodes: Option<u8>,
 
-    /// Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every
-    /// second is freed
+    /// Let each process begin with a fragmented heap: for each size so many objects that are 8
+    /// bytes smaller, of which every second is freed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) fragmented: Option<u32>,
 
-    /// Measured rounds; each asks every system in turn for each test and size, several times where that is cheap
+    /// Measured rounds; each asks every system in turn for each test and size, several times where
+    /// that is cheap
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
 
@@ -89,6 +92,11 @@ pub(crate) struct KernelTestsArgs {
     #[arg(long, value_enum, default_value_t = Style::Table)]
     pub(crate) style: Style,
 
+    /// Show every system side by side, however wide the table becomes; without it, those that fit
+    /// the terminal, or all of `--systems` in parts
+    #[arg(long)]
+    pub(crate) wide: bool,
+
     /// Statistic over the measured turns that ratings, ratios and targets use
     #[arg(long, value_enum, default_value_t = Statistic::Median)]
     pub(crate) by: Statistic,
@@ -97,7 +105,8 @@ pub(crate) struct KernelTestsArgs {
     #[arg(long)]
     pub(crate) check_targets: bool,
 
-    /// Show beside the measured figures those that the kernel's mailing lists published, of other machines and kernels
+    /// Show beside the measured figures those that the kernel's mailing lists published, of other
+    /// machines and kernels
     #[arg(long)]
     pub(crate) published: bool,
 

@@ -1,8 +1,9 @@
-//! `ashlar-lab bench`: tests A to F of the kernel's slab test module, in one process for each system.
+//! `ashlar-lab bench`: tests A to F of the kernel's slab test module, in one process for each
+//! system.
 //!
 //! `plan` asks the processes in turn, so that the systems are interleaved. `child` holds the timed
-//! loops, compiled once for each system. `table` prints the table of the SLUB mail of 2007, or the lines
-//! of the kernel's test module.
+//! loops, compiled once for each system. `table` prints the table of the SLUB mail of 2007, or the
+//! lines of the kernel's test module.
 
 pub(crate) mod args;
 pub(crate) mod child;
@@ -11,10 +12,12 @@ mod table;
 mod targets;
 
 use crate::experiments::kernel_tests::args::{KernelTestsArgs, Style, Test};
+use crate::experiments::kernel_tests::table::Columns;
 use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::published::Published;
 use crate::kit::record::Report;
+use crate::kit::terminal::width;
 use crate::kit::{csv, measure};
 use crate::systems::{self, linux, traits};
 
@@ -45,9 +48,10 @@ pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), LabError> {
     if let Some(file) = csv {
         csv::write(file, &run).map_err(|error| LabError::Failed(format!("--csv: {error}")))?;
     }
-    let mut text = table::header(&run);
+    let columns = columns(args);
+    let mut text = table::header(&run, columns);
     text += &match args.style {
-        Style::Table => table::render(&run, args.by),
+        Style::Table => table::render(&run, args.by, columns),
         Style::Kernel => table::kernel::render(&run, args.by),
     };
     let verdict = args.check_targets.then(|| targets::check(&run, args.by));
@@ -57,11 +61,20 @@ pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), LabError> {
     output::print(&text)?;
 
     if !failures.is_empty() {
-        return Err(LabError::Failed(failures.join("\nerror: ")));
+        return Err(LabError::several(&failures));
     }
     match verdict {
         Some(verdict) if !verdict.passed => Err(LabError::TargetsMissed),
         _ => Ok(()),
+    }
+}
+
+/// Which systems the table shows: all that were asked for by name, else those that fit.
+fn columns(args: &KernelTestsArgs) -> Columns {
+    match (args.wide, &*args.systems) {
+        (true, _) => Columns::All,
+        (false, "all") => Columns::Fitting(width()),
+        (false, _) => Columns::Parts(width()),
     }
 }
 

@@ -10,7 +10,10 @@ use crate::systems::trace::Trace;
 /// Test, title.
 const BLOCKS: [(&str, &str); 5] = [
     ("memory-slab", "Slab: kB of slabs and large objects (systems that have slabs)"),
-    ("memory-metadata", "kB that describe and queue the slabs: caches, sheaves, tables"),
+    (
+        "memory-metadata",
+        "kB that describe and queue the slabs: caches, tables, sheaves (a CPU's arrays of free objects)",
+    ),
     ("memory-rss", "RSS: kB by which resident memory has grown"),
     ("memory-utilisation", "Utilisation: per cent of the slabs, or of RSS where slabs are unknown, that is live"),
     ("memory-peak-over-live", "Peak over live: most resident of most live, so far"),

@@ -1,10 +1,12 @@
-//! A simulated run as text: what was measured, what is predicted, and how far predictions are off where they can be checked.
+//! A simulated run as text: what was measured, what is predicted, and how far predictions are off
+//! where they can be checked.
 
 use core::fmt::Write as _;
 
 use crate::experiments::simulate::plan::measured::Operation;
 use crate::experiments::simulate::plan::{Run, SimRecord};
 use crate::kit::measure::UNIT_OF_TICKS;
+use crate::kit::terminal::{width, wrapped};
 use crate::kit::{statistics, table};
 
 pub(crate) fn render(run: &Run) -> String {
@@ -27,22 +29,24 @@ pub(crate) fn render(run: &Run) -> String {
         predictions(&mut text, run, test);
     }
     validation(&mut text, run);
-    text
+    wrapped(&text, width())
 }
 
 fn inputs(text: &mut String, run: &Run) {
     let _ = writeln!(text, "\nMeasured inputs: {UNIT_OF_TICKS} and locks for one operation, on one node");
     let _ = writeln!(
         text,
-        "{:<12}{:>8}  {:>34}  {:>26}",
-        "", "", "allocation: alone  list (hold)  zone (hold)", "free: alone  remote  lines"
+        "(alloc, free: alone on a CPU; list, zone: locks of an allocation, and how long each is held;\n\
+         remote: the free of another CPU's object; lines: cache lines that move for it)\n\
+         {:<12}{:>6}{:>8}{:>13}{:>13}{:>8}{:>8}{:>7}",
+        "", "bytes", "alloc", "list (hold)", "zone (hold)", "free", "remote", "lines"
     );
     for cell in &run.inputs {
         let measured = &cell.inputs.one_node;
         let Operation { alone, list_locks, list_hold, zone_locks, zone_hold, .. } = measured.alloc;
         let _ = writeln!(
             text,
-            "{:<12}{:>8}  {alone:>13.1}  {:>14}  {:>14}  {:>11.1}  {:>6.1}  {:>5.1}",
+            "{:<12}{:>6}{alone:>8.1}{:>13}{:>13}{:>8.1}{:>8.1}{:>7.1}",
             cell.system,
             measured.size,
             format!("{list_locks:.3} ({list_hold:.0})"),
@@ -66,18 +70,20 @@ fn predictions(text: &mut String, run: &Run, test: &str) {
         let cpus: Vec<usize> = machines.iter().filter(|m| m.0 == nodes).map(|m| m.1).collect();
         let s = if nodes == 1 { "" } else { "s" };
         let _ = writeln!(text, "\nTest {test}, SIMULATED: {what}; {nodes} node{s}; {UNIT_OF_TICKS} for one operation");
-        let heads: String = cpus.iter().map(|cpus| format!("{:>9}", format!("{cpus} CPUs"))).collect();
-        let _ = writeln!(text, "{:<12}{:>8}{heads}", "", "bytes");
+        let mut rows = vec![vec!["CPUs:".to_owned()]];
+        rows[0].extend(cpus.iter().map(usize::to_string));
         for cell in &run.inputs {
             let size = cell.inputs.one_node.size;
             let figures = cpus.iter().map(|&cpus| {
                 let found = simulated.iter().find(|r| {
                     r.nodes == nodes && r.record.cpus == cpus && r.record.system == cell.system && r.record.size == size
                 });
-                found.map_or_else(|| format!("{:>9}", "-"), |r| format!("{:>9}", table::figure(r.record.median)))
+                found.map_or_else(|| "-".to_owned(), |r| table::figure(r.record.median))
             });
-            let _ = writeln!(text, "{:<12}{size:>8}{}", cell.system, figures.collect::<String>());
+            let name = format!("{}, {size} bytes", cell.system);
+            rows.push([name].into_iter().chain(figures).collect());
         }
+        table::aligned_within(text, &rows, width());
     }
 }
 

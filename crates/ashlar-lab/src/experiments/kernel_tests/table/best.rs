@@ -4,7 +4,8 @@ use crate::kit::record::{Report, value};
 use crate::kit::statistics::Statistic;
 use crate::systems::SystemInfo;
 
-/// The best of the peers that `ours` is compared with, in one cell. A figure of zero is no measurement.
+/// The best of the peers that `ours` is compared with, in one cell. A figure of zero is no
+/// measurement.
 pub(crate) fn best_peer<'a>(
     run: &'a Report,
     ours: &str,

@@ -1,4 +1,5 @@
-//! The table of the 2007 mail: a block for each test, sizes down, systems across, and a rating in the last column.
+//! The table of the 2007 mail: a block for each test, sizes down, systems across, and a rating in
+//! the last column.
 
 pub(crate) mod best;
 pub(crate) mod kernel;
@@ -8,9 +9,10 @@ use core::fmt::Write;
 
 use crate::experiments::kernel_tests::table::best::best_peer;
 use crate::kit::counts::Counts;
-use crate::kit::record::{Report, value};
+use crate::kit::record::{Record, Report, value};
 use crate::kit::statistics::{Statistic, geometric_mean};
-use crate::kit::table::{aligned, figure, machine};
+use crate::kit::table::{aligned_within, figure, machine};
+use crate::kit::terminal::wrapped;
 
 /// The system that the rating is about.
 const RATED: &str = "ashlar";
@@ -55,7 +57,7 @@ fn rating(ours: f64, peer: f64) -> String {
 }
 
 /// Machine, build, peers, and what was measured.
-pub(crate) fn header(run: &Report) -> String {
+pub(crate) fn header(run: &Report, columns: Columns) -> String {
     let host = &run.host;
     let mut text = machine(host);
     if let Some(objects) = host.fragmented {
@@ -79,7 +81,7 @@ pub(crate) fn header(run: &Report) -> String {
         turns(run),
         host.warm_up
     );
-    text
+    wrapped(&text, columns.width())
 }
 
 /// Least and most turns of a cell in a round.
@@ -92,28 +94,87 @@ fn turns(run: &Report) -> String {
     }
 }
 
-/// All tables, the rule and a line for each test.
-pub(crate) fn render(run: &Report, by: Statistic) -> String {
-    let mut text = String::new();
-    for test in run.tests() {
-        block(&mut text, run, test, by);
+/// Which systems the tables show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Those that fit into so many columns of a terminal, the most important ones first.
+    Fitting(usize),
+    /// All, in parts of so many columns of a terminal.
+    Parts(usize),
+    /// All, side by side.
+    All,
+}
+
+/// Systems in the order of their importance where not all of them fit; the others follow.
+const IMPORTANT: [&str; 10] =
+    ["ashlar", "glibc", "mimalloc", "jemalloc", "snmalloc", "tcmalloc", "rpmalloc", "slub", "slab", "limit"];
+
+impl Columns {
+    fn width(self) -> usize {
+        match self {
+            Self::Fitting(width) | Self::Parts(width) => width,
+            Self::All => usize::MAX - 2,
+        }
     }
-    counts(&mut text, run);
-    published::legend(&mut text, run);
+
+    /// The systems to show, in the order of the run.
+    fn systems(self, run: &Report) -> Vec<&str> {
+        let all = run.systems();
+        let Self::Fitting(width) = self else { return all };
+        let tests = run.tests();
+        let widest = |heads: &mut dyn Iterator<Item = usize>| heads.max().unwrap_or(0);
+        let published = |test: &str| published::heads(run, test).iter().map(|head| head.len() + 2).sum::<usize>();
+        // Sizes stand in front, the rating behind.
+        let mut room = width.saturating_sub(7 + 8 + widest(&mut tests.iter().map(|test| published(test))));
+        let mut shown: Vec<&str> = Vec::new();
+        let place = |id: &str| IMPORTANT.iter().position(|known| *known == id).unwrap_or(IMPORTANT.len());
+        let mut by_importance = all.clone();
+        by_importance.sort_by_key(|id| place(id));
+        for id in by_importance {
+            let cells = run.records.iter().filter(|record| record.system == id);
+            let takes = 2 + id.len().max(widest(&mut cells.map(|record| cell(record).len())));
+            if takes > room && !shown.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(takes);
+            shown.push(id);
+        }
+        all.into_iter().filter(|id| shown.contains(id)).collect()
+    }
+}
+
+/// All tables, the rule and a line for each test.
+pub(crate) fn render(run: &Report, by: Statistic, columns: Columns) -> String {
+    let mut text = String::new();
+    let systems = columns.systems(run);
+    for test in run.tests() {
+        block(&mut text, run, test, by, &systems, columns.width());
+    }
+    counts(&mut text, run, &systems, columns.width());
+    let hidden: Vec<&str> = run.systems().into_iter().filter(|id| !systems.contains(id)).collect();
+    if !hidden.is_empty() {
+        let line = format!(
+            "Not shown, because the table would be too wide: {}. `--wide` shows every system; `--systems LIST` chooses.",
+            hidden.join(", ")
+        );
+        let _ = writeln!(text, "\n{line}");
+    }
+    published::legend(&mut text, run, columns.width());
     text.push('\n');
     text += RULE;
     text.push('\n');
     for test in run.tests() {
         summary(&mut text, run, test, by);
     }
-    text
+    wrapped(&text, columns.width())
 }
 
-/// Locks and slow paths of the systems that count them, for one operation, over all sizes of a test.
-fn counts(text: &mut String, run: &Report) {
-    let systems: Vec<&str> = run
-        .systems()
-        .into_iter()
+/// Locks and slow paths of the systems that count them, for one operation, over all sizes of a
+/// test.
+fn counts(text: &mut String, run: &Report, systems: &[&str], width: usize) {
+    let systems: Vec<&str> = systems
+        .iter()
+        .copied()
         .filter(|id| run.records.iter().any(|record| record.system == **id && record.counts.is_some()))
         .collect();
     if systems.is_empty() {
@@ -142,11 +203,15 @@ fn counts(text: &mut String, run: &Report) {
         }
         rows.push(row);
     }
-    aligned(text, &rows);
+    aligned_within(text, &rows, width);
 }
 
-fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
-    let systems = run.systems();
+/// What a cell shows.
+fn cell(record: &Record) -> String {
+    format!("{}/{}", figure(record.median), figure(record.min))
+}
+
+fn block(text: &mut String, run: &Report, test: &str, by: Statistic, systems: &[&str], width: usize) {
     let of_test = || run.records.iter().filter(|record| record.test == test);
     let title = TITLES.iter().find(|(id, _)| *id == test).map_or("", |(_, title)| title);
     let cpus = of_test().map(|record| record.cpus).max().unwrap_or(1);
@@ -164,16 +229,13 @@ fn block(text: &mut String, run: &Report, test: &str, by: Statistic) {
     rows[0].extend(published::heads(run, test));
     for size in run.sizes(test) {
         let mut row = vec![size.to_string()];
-        row.extend(systems.iter().map(|id| {
-            run.cell(test, id, size)
-                .map_or_else(|| "?".to_owned(), |record| format!("{}/{}", figure(record.median), figure(record.min)))
-        }));
+        row.extend(systems.iter().map(|id| run.cell(test, id, size).map_or_else(|| "?".to_owned(), cell)));
         row.extend(published::cells(run, test, size));
         let rated = run.cell(test, RATED, size).zip(best_peer(run, RATED, test, size, by));
         row.push(rated.map_or_else(String::new, |(ours, (_, peer))| rating(value(ours, by), peer)));
         rows.push(row);
     }
-    aligned(text, &rows);
+    aligned_within(text, &rows, width);
 }
 
 fn summary(text: &mut String, run: &Report, test: &str, by: Statistic) {
@@ -239,11 +301,31 @@ mod tests {
     fn counts_have_a_column_for_each_system_that_counts() {
         let mut run = record::sample(&[("A", "ashlar", 8, 10.0), ("C", "ashlar", 8, 5.0), ("A", "glibc", 8, 35.0)]);
         run.records[0].counts = Some(Counts { locks: 0.25, slow: 0.5, search: None });
-        let text = render(&run, Statistic::Median);
+        let text = render(&run, Statistic::Median, Columns::All);
         let block = text.split("Locks taken").nth(1).expect("a block of counts");
         assert!(block.contains("0.250/0.500") && !block.split("Rating:").next().unwrap().contains("glibc"), "{text}");
         run.records[0].counts = None;
-        assert!(!render(&run, Statistic::Median).contains("Locks taken"));
+        assert!(!render(&run, Statistic::Median, Columns::All).contains("Locks taken"));
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_are_left_out_and_named() {
+        let ids = ["ashlar-sized", "ashlar", "slob", "glibc", "mimalloc", "jemalloc", "snmalloc", "limit", "rpmalloc"];
+        let run = record::sample(&ids.map(|id| ("A", id, 8, 1234.0)));
+        for width in [80, 100, 120] {
+            let text = render(&run, Statistic::Median, Columns::Fitting(width));
+            assert!(text.lines().all(|line| line.len() <= width), "{width}:\n{text}");
+            let head = text.lines().find(|line| line.contains("mimalloc")).unwrap();
+            assert!(head.contains("ashlar") && head.contains("glibc"), "{head}");
+            assert_eq!(text.contains("Not shown") && text.contains("`--wide`"), !head.contains("slob"), "{text}");
+        }
+        let parts = render(&run, Statistic::Median, Columns::Parts(80));
+        let all = render(&run, Statistic::Median, Columns::All);
+        for id in ids {
+            assert!(parts.contains(id) && all.contains(id), "{id}");
+        }
+        assert!(parts.lines().all(|line| line.len() <= 80), "{parts}");
+        assert!(all.lines().any(|line| line.len() > 100) && !all.contains("Not shown"), "{all}");
     }
 
     #[test]
@@ -255,7 +337,7 @@ mod tests {
             ("A", "ashlar", 64, 300.0),
             ("A", "limit", 8, 1.0),
         ]);
-        let text = render(&run, Statistic::Median);
+        let text = render(&run, Statistic::Median, Columns::All);
         let row = |size: &str| text.lines().find(|line| line.trim_start().starts_with(size)).unwrap();
         assert!(row("8 ").ends_with("2 *"), "{text}");
         assert!(row("64 ").contains("300/300") && row("64 ").contains('?'), "{text}");

@@ -1,4 +1,5 @@
-//! Figures that others published, as columns more of the table: after the systems, before the rating.
+//! Figures that others published, as columns more of the table: after the systems, before the
+//! rating.
 
 use core::fmt::Write;
 
@@ -29,7 +30,7 @@ fn short(value: f64) -> String {
 }
 
 /// What the heads stand for, and the published tables that no test of the lab repeats.
-pub(crate) fn legend(text: &mut String, run: &Report) {
+pub(crate) fn legend(text: &mut String, run: &Report, width: usize) {
     let Some(published) = &run.published else {
         return;
     };
@@ -53,11 +54,11 @@ pub(crate) fn legend(text: &mut String, run: &Report) {
             "Test F of 2007: what was printed, divided by {objects}, since a figure there most likely stands for {objects} objects."
         );
     }
-    others(text, published);
+    others(text, published, width);
 }
 
 /// Tables of other programs than the lab's tests.
-fn others(text: &mut String, published: &Published) {
+fn others(text: &mut String, published: &Published, width: usize) {
     for table in published.tables.iter().filter(|table| table.series.is_empty()) {
         let date = published.sources.iter().find(|source| source.id == table.source).map_or("", |source| &source.date);
         let _ = writeln!(text, "\nPublished {date}: {} ({}; machine: {})\n", table.title, table.unit, table.machine);
@@ -74,14 +75,14 @@ fn others(text: &mut String, published: &Published) {
             }));
             rows.push(cells);
         }
-        table::aligned(text, &rows);
+        table::aligned_within(text, &rows, width);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::kernel_tests::table::render;
+    use crate::experiments::kernel_tests::table::{Columns, render};
     use crate::kit::record;
     use crate::kit::statistics::Statistic;
 
@@ -93,10 +94,10 @@ mod tests {
             ("C", "ashlar", 64, 9.0),
             ("F", "ashlar", 8, 9.0),
         ]);
-        let plain = render(&run, Statistic::Median);
+        let plain = render(&run, Statistic::Median, Columns::All);
         assert!(!plain.contains('@') && !plain.contains("Published"), "{plain}");
         run.published = Some(Published::load().unwrap());
-        let text = render(&run, Statistic::Median);
+        let text = render(&run, Statistic::Median, Columns::All);
         let row = |test: &str, size: &str| {
             let block = text.split(&format!("Test {test}: ")).nth(1).expect("a block");
             block.lines().find(|line| line.trim_start().starts_with(size)).expect("a row").to_owned()
