@@ -1,7 +1,8 @@
 //! What the mails claim: `data/claims.json`, and the published figures that go with it.
 //!
-//! A claim is judged by one number: a quotient of two measured figures, or a difference in per cent. The file says which, and by
-//! which rule; the published number is computed from `data/published.json` in the same way.
+//! A claim is judged by one number: a quotient of two measured figures, or a difference in per
+//! cent. The file says which, and by which rule; the published number is computed from
+//! `data/published.json` in the same way.
 
 use serde::{Deserialize, Serialize};
 
@@ -135,7 +136,8 @@ impl Claim {
             Rule::Half => match self.published(data).map(f64::sqrt) {
                 Some(bound) if bound < 1.0 => (f64::NEG_INFINITY, bound),
                 Some(bound) => (bound, f64::INFINITY),
-                // No number satisfies a rule without one; a test sees to it that there is none such.
+                // No number satisfies a rule without one; a test sees to it that there is none
+                // such.
                 None => (f64::INFINITY, f64::NEG_INFINITY),
             },
         }

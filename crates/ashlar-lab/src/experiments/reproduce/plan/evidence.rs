@@ -1,4 +1,5 @@
-//! What the runs brought: records of all of them, read leniently, since each command has fields of its own.
+//! What the runs brought: records of all of them, read leniently, since each command has fields of
+//! its own.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +85,8 @@ pub(crate) type Figures<'a> = BTreeMap<(usize, usize), &'a Cell>;
 impl Cell {
     /// The figure of the full work, where the system was given a part of it.
     pub(crate) fn full(&self) -> Option<f64> {
-        // Times and counts grow with the work; sizes do not, nor do page faults, which the live objects make.
+        // Times and counts grow with the work; sizes do not, nor do page faults, which the live
+        // objects make.
         let grows = matches!(self.unit.as_str(), "s" | "ms" | "count") && self.test != "hackbench-page-faults";
         let share = self.scale.filter(|&scale| grows && scale > 0.0).unwrap_or(1.0);
         Some(self.median? / share)
@@ -119,7 +121,8 @@ impl Outcome {
         self.records.extend(more);
     }
 
-    /// The cells of a side, at the given sizes where it names none; those that were measured before those that were simulated.
+    /// The cells of a side, at the given sizes where it names none; those that were measured before
+    /// those that were simulated.
     pub(crate) fn cells(&self, side: &Side, sizes: Option<&[usize]>) -> Vec<&Cell> {
         let sizes = side.sizes.as_deref().or(sizes);
         let is_it = |cell: &&Cell| {

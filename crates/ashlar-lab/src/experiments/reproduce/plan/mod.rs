@@ -1,4 +1,5 @@
-//! What is to be found out: the claims, the runs that measure what they need, and what those brought.
+//! What is to be found out: the claims, the runs that measure what they need, and what those
+//! brought.
 
 pub(crate) mod claims;
 pub(crate) mod evidence;

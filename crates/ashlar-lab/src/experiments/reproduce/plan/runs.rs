@@ -1,4 +1,5 @@
-//! The measurements that claims need: commands of this tool, run one after the other, each writing JSON into a directory of its own.
+//! The measurements that claims need: commands of this tool, run one after the other, each writing
+//! JSON into a directory of its own.
 
 use crate::kit::error::LabError;
 

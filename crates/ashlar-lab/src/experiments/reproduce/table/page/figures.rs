@@ -18,7 +18,8 @@ pub(crate) enum Kind {
 pub(crate) struct Chart {
     pub(crate) caption: String,
     pub(crate) simulated: bool,
-    pub(crate) svg: String,
+    /// The picture, or why there is none.
+    pub(crate) svg: Result<String, String>,
 }
 
 /// Charts of one thing, with one legend.
@@ -65,7 +66,27 @@ pub(crate) fn all(report: &Report, data: &Published) -> Result<Vec<Figure>, Fail
 }
 
 fn chart(bars: &Bars, caption: String, simulated: bool) -> Result<Option<Chart>, Failure> {
-    Ok(bars.draw()?.map(|svg| Chart { caption, simulated, svg }))
+    Ok(bars.draw()?.map(|svg| Chart { caption, simulated, svg: Ok(svg) }))
+}
+
+/// A chart of what was measured in the run `run`, or why it has no figures.
+fn measured(report: &Report, run: &str, bars: &Bars, caption: String) -> Result<Chart, Failure> {
+    let svg = bars.draw()?.ok_or_else(|| missing(report, run));
+    Ok(Chart { caption, simulated: false, svg })
+}
+
+/// Why a chart that the run `run` gives figures for has none.
+pub(crate) fn missing(report: &Report, run: &str) -> String {
+    match report.runs.get(run) {
+        None => format!("No figures: the run `{run}` was not made; `--runs all` makes every run."),
+        Some(outcome) => match &outcome.failure {
+            Some(failure) => format!("No figures: the run `{run}` failed: {failure}"),
+            None if report.quick => {
+                format!("No figures: a quick run of `{run}` measures too little for this chart; leave out `--quick`.")
+            }
+            None => format!("No figures: the run `{run}` measured none of these sizes and systems."),
+        },
+    }
 }
 
 /// Records of a run; none where it was not made.
@@ -107,7 +128,8 @@ fn of_test(report: &Report, data: &Published, test: &str, title: &str) -> Result
     let here = bars_of("tests", format!("Test {test}, measured here"), &|cell| !cell.simulated);
     let cpus = cells(report, "tests").iter().find(|cell| cell.test == test).map_or(0, |cell| cell.cpus);
     let s = if cpus == 1 { "" } else { "s" };
-    charts.extend(chart(&here, format!("measured here, {cpus} CPU{s}"), false)?);
+    let caption = if cpus == 0 { "measured here".to_owned() } else { format!("measured here, {cpus} CPU{s}") };
+    charts.push(measured(report, "tests", &here, caption)?);
     let model = bars_of("simulate", format!("Test {test}, simulated"), &|cell| {
         cell.simulated && cell.cpus == 8 && cell.nodes == Some(1)
     });
@@ -158,7 +180,7 @@ fn hackbench(report: &Report, data: &Published) -> Result<Option<Figure>, Failur
         .zip(colours)
         .filter_map(|(&system, colour)| Some((colour, system, here.iter().find(|cell| cell.system == system)?.median?)))
         .collect();
-    if found.is_empty() {
+    if found.is_empty() && !report.runs.contains_key("hackbench") {
         return Ok(None);
     }
     let series = found.iter().enumerate().map(|(at, &(colour, _, seconds))| {
@@ -176,7 +198,7 @@ fn hackbench(report: &Report, data: &Published) -> Result<Option<Figure>, Failur
     };
     let scaled = here.iter().any(|cell| cell.scale.is_some_and(|scale| scale != 1.0));
     let caption = if scaled { "measured here, all for the full work" } else { "measured here" };
-    charts.extend(chart(&bars, caption.to_owned(), false)?);
+    charts.push(measured(report, "hackbench", &bars, caption.to_owned())?);
     let legend = systems.iter().zip(colours).map(|(system, colour)| (colour, (*system).to_owned())).collect();
     Ok(Some(Figure { kind: Kind::Programs, title: "hackbench".to_owned(), legend, charts }))
 }
@@ -205,7 +227,7 @@ fn forwarding(report: &Report, data: &Published) -> Result<Option<Figure>, Failu
     };
     let series: Vec<(usize, Vec<Option<f64>>)> =
         systems.iter().map(|&(system, colour)| (colour, here(system))).collect();
-    if series.iter().all(|(_, figures)| figures.iter().all(Option::is_none)) {
+    if series.iter().all(|(_, figures)| figures.iter().all(Option::is_none)) && !report.runs.contains_key("forward") {
         return Ok(None);
     }
     let groups: Vec<String> = MODES.map(|(_, short, _)| short.to_owned()).to_vec();
@@ -219,7 +241,8 @@ fn forwarding(report: &Report, data: &Published) -> Result<Option<Figure>, Failu
     let mut charts = Vec::new();
     let of_mail = bars("Forwarding, published in 2015", vec![(5, published.to_vec())]);
     charts.extend(chart(&of_mail, "published 2015: one CPU of an i7-4790K, ixgbe".to_owned(), false)?);
-    charts.extend(chart(&bars("Forwarding, measured here", series), "measured here, in memory".to_owned(), false)?);
+    let here = bars("Forwarding, measured here", series);
+    charts.push(measured(report, "forward", &here, "measured here, in memory".to_owned())?);
     let mut legend = vec![(5, "the mail's SLUB".to_owned())];
     legend.extend(systems.iter().map(|&(system, colour)| (colour, system.to_owned())));
     Ok(Some(Figure { kind: Kind::Programs, title: "Packet forwarding".to_owned(), legend, charts }))
@@ -245,6 +268,7 @@ fn simulated(report: &Report, test: &str, nodes: usize) -> Result<Option<Figure>
     let s = if nodes == 1 { "" } else { "s" };
     let title = format!("Test {test} over CPUs, 64 bytes, {nodes} node{s}");
     let lines = Lines { title: title.clone() + ", simulated", unit: "cycles".to_owned(), series };
-    let charts = lines.draw()?.map(|svg| Chart { caption: "CPUs from left to right".to_owned(), simulated: true, svg });
+    let charts =
+        lines.draw()?.map(|svg| Chart { caption: "CPUs from left to right".to_owned(), simulated: true, svg: Ok(svg) });
     Ok(charts.map(|chart| Figure { kind: Kind::Simulated, title, legend, charts: vec![chart] }))
 }

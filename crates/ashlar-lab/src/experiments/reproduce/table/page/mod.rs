@@ -1,6 +1,8 @@
-//! The report as a page: one file that needs nothing else, for a phone as well as for a desk, light or dark as the reader has it.
+//! The report as a page: one file that needs nothing else, for a phone as well as for a desk, light
+//! or dark as the reader has it.
 //!
-//! [`charts`] draws, `style.css` colours and lays out, [`figures`] finds the figures. There is no script.
+//! [`charts`] draws, `style.css` colours and lays out, [`figures`] finds the figures. There is no
+//! script.
 
 mod charts;
 mod figures;
@@ -105,6 +107,9 @@ pub(crate) fn render(report: &Report, data: &Published) -> Result<String, Box<dy
                         "No machine was measured for them."
                     }
                     div.charts { @for figure in of_kind(figures::Kind::Simulated) { (show(figure)) } }
+                    @if of_kind(figures::Kind::Simulated).next().is_none() {
+                        p.soft { (figures::missing(report, "simulate")) }
+                    }
                     @for (seed, title) in MAILS {
                         (mail(report, data, seed, title))
                     }
@@ -150,7 +155,10 @@ fn show(figure: &Figure) -> Markup {
                     @if chart.simulated { span.simulated { "simulated " } }
                     (chart.caption)
                 }
-                (PreEscaped(&chart.svg))
+                @match &chart.svg {
+                    Ok(svg) => (PreEscaped(svg)),
+                    Err(reason) => p.soft { (reason) },
+                }
             }
         }
     }
@@ -186,7 +194,8 @@ fn card(claim: &Judged) -> Markup {
     }
 }
 
-/// Published and measured number on one line, with what the rule allows shaded. Quotients by their logarithm.
+/// Published and measured number on one line, with what the rule allows shaded. Quotients by their
+/// logarithm.
 fn scale(claim: &Judged) -> Markup {
     let place = |value: f64| if claim.unit == "percent" { value } else { value.max(1e-6).ln() };
     let one = if claim.unit == "percent" { 0.0 } else { 1.0 };

@@ -72,7 +72,8 @@ fn every_claim_and_every_chart_is_on_the_page() {
     for claim in &report.claims {
         assert!(page.contains(&format!("id=\"{}\"", claim.id)), "{}", claim.id);
     }
-    // Published and measured of six tests, D and F simulated as well; hackbench and forwarding twice; three over CPUs.
+    // Published and measured of six tests, D and F simulated as well; hackbench and forwarding
+    // twice; three over CPUs.
     assert_eq!(page.matches("<svg class=\"chart\"").count(), 6 * 2 + 2 + 4 + 3);
     for title in
         ["A: kmalloc", "F: frees of other", "hackbench", "Packet forwarding", "Test D over CPUs, 64 bytes, 4 nodes"]
@@ -118,4 +119,22 @@ fn a_report_without_measurements_is_a_page_too() {
     // What was published remains.
     assert_eq!(page.matches("<svg class=\"chart\"").count(), 6);
     assert!(page.contains("quick run") && page.contains("Neither was measured"));
+    // Six tests, and the predictions.
+    assert_eq!(page.matches("No figures: the run").count(), 7);
+}
+
+#[test]
+fn a_chart_without_figures_says_why() {
+    let (mut report, data) = report();
+    report.quick = true;
+    for name in ["tests", "hackbench"] {
+        report.runs.get_mut(name).unwrap().records.clear();
+    }
+    let simulate = report.runs.get_mut("simulate").unwrap();
+    simulate.records.clear();
+    simulate.failure = Some("no second CPU".to_owned());
+    let page = render(&report, &data).unwrap();
+    assert_eq!(page.matches("a quick run of `tests` measures too little").count(), 6);
+    assert_eq!(page.matches("a quick run of `hackbench` measures too little").count(), 1);
+    assert!(page.contains("the run `simulate` failed: no second CPU"), "{page}");
 }
