@@ -1,7 +1,9 @@
-//! What is installed beside the lab says what it understands: completions for shells, for the tool too, and the manual page.
+//! What is installed beside the lab says what it understands: completions for shells, for the tool
+//! too, and the manual page.
 //!
-//! Completions are files of the repository, not an output of the build, so that an installation for another machine
-//! need not run the tool. `ASHLAR_UPDATE_GOLDEN=1 cargo test -p ashlar-lab shipped` writes them anew.
+//! Completions are files of the repository, not an output of the build, so that an installation for
+//! another machine need not run the tool. `ASHLAR_UPDATE_GOLDEN=1 cargo test -p ashlar-lab shipped`
+//! writes them anew.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,7 +43,8 @@ fn visible(command: &Command) -> Command {
     copy.args(args.collect::<Vec<_>>()).subcommands(shown.map(visible))
 }
 
-/// The values of an option that clap does not know: names that make lists, of which shells complete the first.
+/// The values of an option that clap does not know: names that make lists, of which shells complete
+/// the first.
 fn values(command: &str, option: &str) -> Vec<String> {
     let all = |names: Vec<&str>| ["all"].into_iter().chain(names).map(str::to_owned).collect();
     let engines = || ashlar::Engine::ALL.iter().map(|engine| engine.id()).collect::<Vec<_>>();

@@ -1,4 +1,5 @@
-//! The tool from outside: what it refuses and how, and what a small run writes. No test looks at a time.
+//! The tool from outside: what it refuses and how, and what a small run writes. No test looks at a
+//! time.
 
 mod common;
 
@@ -363,7 +364,8 @@ fn a_kernel_stands_in_the_table_of_the_others() {
     assert!(text(&out.stderr).contains("A, B and C"), "{}", text(&out.stderr));
 }
 
-/// Were the preloaded library linked into the lab, it would obey `ASHLAR_STATS` there, and the system `glibc` would be ours.
+/// Were the preloaded library linked into the lab, it would obey `ASHLAR_STATS` there, and the
+/// system `glibc` would be ours.
 #[test]
 fn the_lab_is_not_linked_with_the_library() {
     let args = ["bench", "C", "--systems", "glibc", "--sizes", "64", "--objects", "10", "--rounds", "1"];

@@ -1,8 +1,9 @@
-//! `ashlar forward` from outside: what it refuses, what a small run prints and writes, and that it leaves no network behind.
-//! No test looks at a time.
+//! `ashlar forward` from outside: what it refuses, what a small run prints and writes, and that it
+//! leaves no network behind. No test looks at a time.
 //!
-//! Whether namespaces are gone is asked of the kernel: in a user namespace with a limit of three network namespaces, just as many as one
-//! process of the command makes, a second one can only start when those of the first are gone.
+//! Whether namespaces are gone is asked of the kernel: in a user namespace with a limit of three
+//! network namespaces, just as many as one process of the command makes, a second one can only
+//! start when those of the first are gone.
 
 mod common;
 
@@ -178,8 +179,8 @@ impl Limited {
         command
     }
 
-    /// Runs `command` as soon as there is room for namespaces: the kernel removes those of a process a moment after its end. That
-    /// there never is any is a failure.
+    /// Runs `command` as soon as there is room for namespaces: the kernel removes those of a
+    /// process a moment after its end. That there never is any is a failure.
     fn when_free(&self, mut command: Command, what: &str) -> Output {
         let start = Instant::now();
         loop {
@@ -286,7 +287,8 @@ fn ended_by(signal: i32) {
     let out = limited.command(&[], &[]).output().unwrap();
     assert!(text(&out.stderr).contains(LIMIT), "{}", text(&out.stderr));
     assert_eq!(out.status.code(), Some(1));
-    // SAFETY: sends a signal to a process that we started and have not waited for, so the number is still its own.
+    // SAFETY: sends a signal to a process that we started and have not waited for, so the number is
+    // still its own.
     assert_eq!(unsafe { libc::kill(running.id() as libc::pid_t, signal) }, 0);
     assert_eq!(running.wait().unwrap().signal(), Some(signal));
     limited.must_be_free("after the signal");

@@ -1,5 +1,5 @@
-//! `ashlar bench programs` from outside: what it refuses, what it notices, and what a small run writes. No test looks
-//! at a time.
+//! `ashlar bench programs` from outside: what it refuses, what it notices, and what a small run
+//! writes. No test looks at a time.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Checks the plan of the lab: what each file may import, which rooms an experiment has, and that no
-//! files import one another in a circle.
+//! Checks the plan of the lab: what each file may import, which rooms an experiment has, and that
+//! no files import one another in a circle.
 //!
 //! Reads the sources as text. Every import in the lab is a path that begins with `crate::`; a test
 //! here refuses `super::` outside tests, so no import escapes. Does not run the lab.
@@ -53,7 +53,8 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The items that follow the path `at` in `text`: one, or each of the braces, and of braces in them.
+/// The items that follow the path `at` in `text`: one, or each of the braces, and of braces in
+/// them.
 fn tree(text: &str, at: &[String], into: &mut Vec<Vec<String>>) -> usize {
     let mut path = at.to_vec();
     let mut used = 0;
@@ -194,7 +195,8 @@ fn every_experiment_has_the_same_rooms_and_says_which_it_has_no_use_for() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A small lab, in which `kit::low` and the head of the experiment `one` have these additional lines.
+/// A small lab, in which `kit::low` and the head of the experiment `one` have these additional
+/// lines.
 fn planted(low: &str, one: &str) -> Sources {
     let files = [
         ("kit", "pub(crate) mod low;\n".to_owned()),

@@ -20,8 +20,9 @@ pub(crate) const UNIT: &str = "ns_per_op";
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     use core::arch::x86_64::{_mm_lfence, _rdtsc};
-    // SAFETY: LFENCE and RDTSC exist on every x86-64 CPU (SSE2 is in the base), touch no memory, and the
-    // kernel leaves RDTSC open to user space unless prctl(PR_SET_TSC) forbade it, which this program never does.
+    // SAFETY: LFENCE and RDTSC exist on every x86-64 CPU (SSE2 is in the base), touch no memory,
+    // and the kernel leaves RDTSC open to user space unless prctl(PR_SET_TSC) forbade it, which
+    // this program never does.
     unsafe {
         _mm_lfence();
         let now = _rdtsc();
@@ -44,7 +45,8 @@ pub(crate) fn ticks() -> u64 {
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: `cpu_set_t` is a plain array of integers, for which all bits zero is a value.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
-    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes to `set`, which is live and exclusively ours.
+    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes to `set`, which is live and
+    // exclusively ours.
     let rc = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
     let cpus: Vec<usize> = (0..libc::CPU_SETSIZE as usize)
         // SAFETY: `CPU_ISSET` reads a bit inside `set`, because every index is below CPU_SETSIZE.
@@ -53,11 +55,13 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     if cpus.is_empty() { vec![0] } else { cpus }
 }
 
-/// Pins the calling thread. A refusal is left alone: the figures are then of an unpinned thread, not wrong ones.
+/// Pins the calling thread. A refusal is left alone: the figures are then of an unpinned thread,
+/// not wrong ones.
 pub(crate) fn pin(cpu: usize) {
     // SAFETY: `cpu_set_t` is a plain array of integers, for which all bits zero is a value.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
-    // SAFETY: `cpu` comes from `allowed_cpus`, hence is below CPU_SETSIZE and the bit lies inside `set`.
+    // SAFETY: `cpu` comes from `allowed_cpus`, hence is below CPU_SETSIZE and the bit lies inside
+    // `set`.
     unsafe { libc::CPU_SET(cpu, &mut set) };
     // SAFETY: the kernel only reads `size_of_val(&set)` bytes of the live `set`.
     let _ = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
@@ -65,7 +69,8 @@ pub(crate) fn pin(cpu: usize) {
 
 /// A barrier that spins, so that no thread starts late because a futex had to wake it.
 ///
-/// With more threads than CPUs spinning would keep the others from arriving: after `patience` turns it yields.
+/// With more threads than CPUs spinning would keep the others from arriving: after `patience` turns
+/// it yields.
 #[derive(Debug)]
 pub(crate) struct SpinBarrier {
     parties: usize,
@@ -89,7 +94,8 @@ impl SpinBarrier {
     /// Returns when all have arrived. What each did before is visible to all after it.
     pub(crate) fn wait(&self) {
         let generation = self.generation.load(Ordering::Acquire);
-        // AcqRel: the last to arrive sees what the others did, and hands it on with the Release below.
+        // AcqRel: the last to arrive sees what the others did, and hands it on with the Release
+        // below.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.parties {
             self.arrived.store(0, Ordering::Relaxed);
             self.generation.store(generation.wrapping_add(1), Ordering::Release);

@@ -3,7 +3,8 @@
 /// Largest object size of the lab: larger ones measure the system's mmap, not an allocator.
 pub(crate) const MAX_SIZE: usize = 1 << 20;
 
-/// Sorted, without repeats, never empty. (A type of its own, because clap takes a bare `Vec` for a repeated option.)
+/// Sorted, without repeats, never empty. (A type of its own, because clap takes a bare `Vec` for a
+/// repeated option.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SizeList(pub(crate) Vec<usize>);
 

@@ -23,8 +23,9 @@ pub(crate) struct Report {
 /// One cell: a test, a system and a size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// `A` to `F`; `D-free` is the second phase of D, `F-alloc` the first of F, per CPU that allocates. Those of other commands
-    /// begin with the command's name: `bulk-`, `memory-`, `hackbench`.
+    /// `A` to `F`; `D-free` is the second phase of D, `F-alloc` the first of F, per CPU that
+    /// allocates. Those of other commands begin with the command's name: `bulk-`, `memory-`,
+    /// `hackbench`.
     pub(crate) test: String,
     pub(crate) system: String,
     /// Of tests that run a system in several configurations: which.
@@ -100,7 +101,8 @@ pub(crate) struct Host {
     /// In the order of the columns.
     pub(crate) systems: Vec<String>,
     pub(crate) peers: BTreeMap<String, Peer>,
-    /// What the processes of our own systems said about themselves: the mode and the number of nodes.
+    /// What the processes of our own systems said about themselves: the mode and the number of
+    /// nodes.
     pub(crate) notes: BTreeMap<String, String>,
 }
 

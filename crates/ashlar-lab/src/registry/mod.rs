@@ -1,7 +1,9 @@
-//! Pairs systems with experiments: which function a measured process runs for which system, and which experiment a command runs.
+//! Pairs systems with experiments: which function a measured process runs for which system, and
+//! which experiment a command runs.
 //!
-//! Each body is compiled once for each system, so that no call of a timed loop goes through a pointer. This is the only place that
-//! knows both sides; experiments know systems by their traits and ids.
+//! Each body is compiled once for each system, so that no call of a timed loop goes through a
+//! pointer. This is the only place that knows both sides; experiments know systems by their traits
+//! and ids.
 
 pub(crate) mod args;
 mod bodies;

@@ -1,7 +1,8 @@
-//! The systems that the lab can run: ours, the peers, the limit that none can beat, and the originals.
+//! The systems that the lab can run: ours, the peers, the limit that none can beat, and the
+//! originals.
 //!
-//! Here is what is known of each by its id; `traits` and `heap` say what a system is for the child that measures it. What runs on
-//! which system is the registry's business.
+//! Here is what is known of each by its id; `traits` and `heap` say what a system is for the child
+//! that measures it. What runs on which system is the registry's business.
 
 pub(crate) mod column;
 pub(crate) mod engines;
@@ -22,7 +23,8 @@ use crate::kit::machine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ours,
-    /// Compared with ours. `sized` peers are told the size by the caller of free, so they meet only `ashlar-sized`.
+    /// Compared with ours. `sized` peers are told the size by the caller of free, so they meet only
+    /// `ashlar-sized`.
     Peer {
         sized: bool,
     },
@@ -38,7 +40,8 @@ pub(crate) struct SystemInfo {
     pub(crate) kind: Kind,
     /// The Cargo feature that compiles it in.
     feature: Option<&'static str>,
-    /// Whether this build serves it: false for a peer whose feature is off, and for a kernel, which is no child of ours.
+    /// Whether this build serves it: false for a peer whose feature is off, and for a kernel, which
+    /// is no child of ours.
     pub(crate) served: bool,
     /// Whether it has a column of its own in `forward`; the others say nothing new there.
     pub(crate) forwards: bool,
@@ -125,7 +128,8 @@ static SYSTEMS: [SystemInfo; 30] = [
     kernel("linux-slob", || linux::built("linux-slob")),
 ];
 
-/// tcmalloc keeps a value of its own in a field of the rseq area that Linux 6.19 no longer rewrites.
+/// tcmalloc keeps a value of its own in a field of the rseq area that Linux 6.19 no longer
+/// rewrites.
 fn percpu_is_safe() -> Result<(), String> {
     let release = machine::kernel();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0u32));
@@ -208,7 +212,8 @@ pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, LabError> {
     }
 }
 
-/// The systems that `--systems` names, of those that hold a whole heap: ours and the peers. `all` takes each allocator once.
+/// The systems that `--systems` names, of those that hold a whole heap: ours and the peers. `all`
+/// takes each allocator once.
 pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
     let mut chosen = select(list)?;
     if list.trim() == "all" {

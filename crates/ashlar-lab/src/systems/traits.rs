@@ -23,7 +23,8 @@ pub(crate) trait System: Sized + Send + Sync + 'static {
         String::new()
     }
 
-    /// Locks taken, operations beyond the fast path and the like since the start, of systems that count them.
+    /// Locks taken, operations beyond the fast path and the like since the start, of systems that
+    /// count them.
     fn counts(&self) -> Option<ashlar::Counts> {
         None
     }
@@ -45,7 +46,8 @@ pub(crate) struct Setup {
     pub(crate) fragmented: usize,
     /// Their sizes.
     pub(crate) holes: Vec<usize>,
-    /// Those of the sizes whose caches have the largest sheaves there are, where the system has caches.
+    /// Those of the sizes whose caches have the largest sheaves there are, where the system has
+    /// caches.
     pub(crate) large_sheaves: Vec<usize>,
 }
 
@@ -63,7 +65,8 @@ pub(crate) trait Handle {
     /// Whether there are calls for many objects at a time.
     const BULK: bool = false;
 
-    /// Fills `out` with new objects; false, and nothing taken, when memory ends. The system has [`Handle::BULK`].
+    /// Fills `out` with new objects; false, and nothing taken, when memory ends. The system has
+    /// [`Handle::BULK`].
     fn alloc_bulk(&mut self, _out: &mut [*mut u8]) -> bool {
         false
     }
@@ -120,7 +123,8 @@ pub(crate) trait Calls: Send + Sync + 'static {
 pub(crate) struct Slab {
     /// Bytes of all pages that slabs and large objects have.
     pub(crate) bytes: usize,
-    /// Bytes that describe and queue them, which the kernel counts in part: caches, sheaves, tables.
+    /// Bytes that describe and queue them, which the kernel counts in part: caches, sheaves,
+    /// tables.
     pub(crate) metadata: usize,
 }
 
@@ -128,7 +132,8 @@ pub(crate) struct Slab {
 #[derive(Debug)]
 pub(crate) struct Called<C>(PhantomData<C>);
 
-/// The size is a run-time value of the loop, as in a program that allocates what a request asks for.
+/// The size is a run-time value of the loop, as in a program that allocates what a request asks
+/// for.
 #[derive(Debug)]
 pub(crate) struct CalledHandle<C> {
     size: usize,
@@ -167,7 +172,8 @@ impl<C: Calls> Handle for CalledHandle<C> {
 
     #[inline(always)]
     unsafe fn free(&mut self, object: *mut u8) {
-        // SAFETY: passed on; all handles of one pass have the same size, so it is the size of the allocation.
+        // SAFETY: passed on; all handles of one pass have the same size, so it is the size of the
+        // allocation.
         unsafe { C::free(object, self.size) }
     }
 }

@@ -43,7 +43,8 @@ pub(crate) struct BulkArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Judge the targets: from 8 on a call costs at most 0.4 of the loop, no cliff from 30 to 250, ahead of DPDK's mempool; exit code 1 if one is missed
+    /// Judge the targets: from 8 on a call costs at most 0.4 of the loop, no cliff from 30 to 250,
+    /// ahead of DPDK's mempool; exit code 1 if one is missed
     #[arg(long)]
     pub(crate) check_targets: bool,
 }

@@ -1,4 +1,5 @@
-//! What `bench bulk` prints: a block for each test, bulks down, systems across; and the verdict on the targets.
+//! What `bench bulk` prints: a block for each test, bulks down, systems across; and the verdict on
+//! the targets.
 
 use core::fmt::Write;
 

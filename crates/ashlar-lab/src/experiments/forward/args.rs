@@ -25,8 +25,8 @@ pub(crate) enum Cleaner {
 /// Options of `ashlar forward`.
 #[derive(Debug, Args)]
 pub(crate) struct ForwardArgs {
-    /// Forward between two network namespaces over veth pairs and packet sockets, not in memory. Needs the rights of root,
-    /// or user namespaces
+    /// Forward between two network namespaces over veth pairs and packet sockets, not in memory.
+    /// Needs the rights of root, or user namespaces
     #[arg(long)]
     pub(crate) veth: bool,
 
@@ -62,7 +62,8 @@ pub(crate) struct ForwardArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) bad: u16,
 
-    /// Live objects of the other caches of 256 bytes that heads may be merged with; one is replaced in each poll
+    /// Live objects of the other caches of 256 bytes that heads may be merged with; one is replaced
+    /// in each poll
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) others: u32,
 
@@ -86,7 +87,8 @@ pub(crate) struct ForwardArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Judge the target of the project: bulk free at least 1 % faster than normal, beyond the noise; exit code 1 if it is missed
+    /// Judge the target of the project: bulk free at least 1 % faster than normal, beyond the
+    /// noise; exit code 1 if it is missed
     #[arg(long)]
     pub(crate) check_targets: bool,
 }

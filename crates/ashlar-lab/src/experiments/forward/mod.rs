@@ -1,11 +1,12 @@
-//! `ashlar-lab forward`: forwards IPv4 packets, the load that the kernel's bulk free was first measured with.
+//! `ashlar-lab forward`: forwards IPv4 packets, the load that the kernel's bulk free was first
+//! measured with.
 //!
 //! In 2015 a mail compared five configurations of SLUB on one CPU of a router: unchanged, without
-//! merging of caches, with the heads of sent packets freed in bulk, with both, and with larger per-CPU
-//! lists as well. This experiment repeats that in user space. Each packet has a head of 256 bytes from
-//! a named cache and a buffer from kmalloc. A forwarder receives, checks, routes and sends packets in
-//! polls of 64, and frees what was sent when it cleans its ring. The engine `slub-bulk` is SLUB as of
-//! that mail.
+//! merging of caches, with the heads of sent packets freed in bulk, with both, and with larger
+//! per-CPU lists as well. This experiment repeats that in user space. Each packet has a head of 256
+//! bytes from a named cache and a buffer from kmalloc. A forwarder receives, checks, routes and
+//! sends packets in polls of 64, and frees what was sent when it cleans its ring. The engine
+//! `slub-bulk` is SLUB as of that mail.
 //!
 //! | room | parts |
 //! |---|---|

@@ -32,7 +32,8 @@ pub(crate) struct HackbenchArgs {
     #[arg(short = 'T', long, conflicts_with = "process")]
     pub(crate) threads: bool,
 
-    /// Senders and receivers are processes, each with its own heap: messages are copied, each side frees what it allocated
+    /// Senders and receivers are processes, each with its own heap: messages are copied, each side
+    /// frees what it allocated
     #[arg(short = 'P', long)]
     pub(crate) process: bool,
 
@@ -44,8 +45,9 @@ pub(crate) struct HackbenchArgs {
     #[arg(long, value_name = "F", default_value = "0.02", value_parser = parse_scale)]
     pub(crate) scale: f64,
 
-    /// Begin with the heap of a machine that has been up for a while: so many times 7 MiB of objects of 160 caches, of which a third
-    /// was freed since; 0 for an empty heap. Processes begin with empty heaps
+    /// Begin with the heap of a machine that has been up for a while: so many times 7 MiB of
+    /// objects of 160 caches, of which a third was freed since; 0 for an empty heap. Processes
+    /// begin with empty heaps
     #[arg(long, value_name = "F", default_value = "1", value_parser = parse_boot)]
     pub(crate) boot: f64,
 

@@ -169,7 +169,8 @@ mod tests {
     use super::*;
     use crate::kit::record;
 
-    /// A run in which every target is met: (our cost, peer's cost) differ by the factor given for each kind.
+    /// A run in which every target is met: (our cost, peer's cost) differ by the factor given for
+    /// each kind.
     fn run(pair: f64, bulk: f64) -> Report {
         let mut cells = Vec::new();
         for size in [8, 64, 1024] {

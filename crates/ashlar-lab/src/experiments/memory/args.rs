@@ -30,7 +30,8 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     pub(crate) idle: u64,
 
-    /// Each system of ashlar once more, with these options (as in `ASHLAR_OPTIONS`); may be given several times
+    /// Each system of ashlar once more, with these options (as in `ASHLAR_OPTIONS`); may be given
+    /// several times
     #[arg(long = "option", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
 

@@ -46,7 +46,8 @@ fn replay<H: Heap>(plan: &Plan) -> Result<Answer, String> {
             }
             Op::Free { kind, place } => {
                 let (object, size) = (objects[place], trace.kinds[kind].size);
-                // SAFETY: the trace frees what it has allocated, once; the first and the last byte are those written above.
+                // SAFETY: the trace frees what it has allocated, once; the first and the last byte
+                // are those written above.
                 let kept = unsafe { object.read() == place as u8 && object.add(size - 1).read() == place as u8 };
                 if !kept {
                     return Err(format!("an object of {size} bytes was overwritten"));

@@ -26,7 +26,8 @@ pub(crate) struct ProgramsArgs {
     #[arg(long, value_name = "F", default_value = "1", value_parser = parse_scale)]
     pub(crate) scale: f64,
 
-    /// A column more: ashlar with these options (as in `ASHLAR_OPTIONS`); may be given several times
+    /// A column more: ashlar with these options (as in `ASHLAR_OPTIONS`); may be given several
+    /// times
     #[arg(long = "option", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
 

@@ -19,11 +19,13 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate, bulk, memory, hackbench, forward
+    /// Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate,
+    /// bulk, memory, hackbench, forward
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) runs: String,
 
-    /// Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement
+    /// Do not measure: take what an earlier run wrote by `--json`, or a directory with a file
+    /// NAME.json for each measurement
     #[arg(long, value_name = "PATH", conflicts_with_all = ["quick", "runs"])]
     pub(crate) from: Option<PathBuf>,
 }

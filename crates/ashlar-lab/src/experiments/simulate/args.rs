@@ -13,7 +13,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "LIST", default_value = "ashlar,slab,slub,slub+,slub-ll,slob-seg")]
     pub(crate) systems: String,
 
-    /// Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH
+    /// Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW
+    /// to HIGH
     #[arg(long, value_name = "LIST", default_value = "8,64,512,4096", value_parser = parse_sizes)]
     pub(crate) sizes: SizeList,
 
@@ -21,11 +22,13 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "LIST", default_value = "2,4,8,16,64,256,1024", value_parser = parse_cpus)]
     pub(crate) cpus: Numbers,
 
-    /// Numbers of NUMA nodes to predict for, 1 to 16, separated by commas; where there are more nodes than CPUs, nothing is predicted
+    /// Numbers of NUMA nodes to predict for, 1 to 16, separated by commas; where there are more
+    /// nodes than CPUs, nothing is predicted
     #[arg(long, value_name = "LIST", default_value = "1,4,16", value_parser = parse_nodes)]
     pub(crate) nodes: Numbers,
 
-    /// What a cache line from another node costs over one of the same, which cannot be measured on a machine with one node
+    /// What a cache line from another node costs over one of the same, which cannot be measured on
+    /// a machine with one node
     #[arg(long, value_name = "RATIO", default_value = "2", value_parser = parse_far)]
     pub(crate) far: f64,
 
@@ -33,7 +36,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub(crate) objects: u32,
 
-    /// Start of the random numbers: the same measurements and the same seed give the same predictions
+    /// Start of the random numbers: the same measurements and the same seed give the same
+    /// predictions
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 

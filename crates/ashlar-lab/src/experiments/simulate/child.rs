@@ -1,8 +1,10 @@
-//! One measured process of `ashlar simulate`: it measures on two CPUs, with one engine, what the model needs to know.
+//! One measured process of `ashlar simulate`: it measures on two CPUs, with one engine, what the
+//! model needs to know.
 //!
-//! Two threads, each pinned to a CPU, go through the same list of steps ([`Cpu::script`]). Where one CPU works alone the other
-//! sleeps, so that it disturbs nothing: a barrier of the standard library parts the passes of a step, and one that spins
-//! starts what both do at once. What CPU 0 measured counts.
+//! Two threads, each pinned to a CPU, go through the same list of steps ([`Cpu::script`]). Where
+//! one CPU works alone the other sleeps, so that it disturbs nothing: a barrier of the standard
+//! library parts the passes of a step, and one that spins starts what both do at once. What CPU 0
+//! measured counts.
 
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -71,7 +73,8 @@ struct Shared {
     more: AtomicBool,
     /// What the observer is to look at.
     watch: AtomicUsize,
-    /// Looks, those that found list_lock held, and those that found the zone lock held: at allocations, at frees.
+    /// Looks, those that found list_lock held, and those that found the zone lock held: at
+    /// allocations, at frees.
     looks: [[AtomicUsize; 3]; 2],
     /// Whose turn it is.
     turn: AtomicUsize,
@@ -216,8 +219,9 @@ impl Cpu<'_> {
         let start = ticks();
         for slot in slots {
             let object = slot.load(Ordering::Relaxed);
-            // SAFETY: `fill` put a live object into this slot, before something that ordered it before this: the program, a
-            // barrier, or a turn. Each fill is followed by one drain, so it is freed once.
+            // SAFETY: `fill` put a live object into this slot, before something that ordered it
+            // before this: the program, a barrier, or a turn. Each fill is followed by one drain,
+            // so it is freed once.
             unsafe {
                 object.write_volatile(23);
                 ashlar::kfree(object);

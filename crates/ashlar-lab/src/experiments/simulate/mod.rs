@@ -1,10 +1,10 @@
 //! `ashlar-lab simulate`: predicts tests D and F for machines with more CPUs and nodes.
 //!
-//! For each engine two processes measure on two CPUs (`child`), one with one node and one with two fake
-//! ones: what operations cost alone, which locks they take and for how long, and what a cache line costs
-//! that moves. `plan/model.rs` is a discrete-event model that takes these figures, and `plan/predict.rs`
-//! says what it predicts and how far that is from what two CPUs do. Everything that is not measured is
-//! marked as simulated, on the screen and in the JSON.
+//! For each engine two processes measure on two CPUs (`child`), one with one node and one with two
+//! fake ones: what operations cost alone, which locks they take and for how long, and what a cache
+//! line costs that moves. `plan/model.rs` is a discrete-event model that takes these figures, and
+//! `plan/predict.rs` says what it predicts and how far that is from what two CPUs do. Everything
+//! that is not measured is marked as simulated, on the screen and in the JSON.
 //!
 //! No `targets`: a prediction is not judged.
 
@@ -99,7 +99,8 @@ fn measure(args: &SimulateArgs) -> Result<(Host, Vec<Cell>), LabError> {
 fn ask(engine: Engine, nodes: usize, plan: &Plan) -> Result<Answer, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let plan = serde_json::to_string(plan).map_err(|error| error.to_string())?;
-    // The later of two options wins, and the others stay. The background thread would be a third party at the locks.
+    // The later of two options wins, and the others stay. The background thread would be a third
+    // party at the locks.
     let mut options = std::env::var("ASHLAR_OPTIONS").unwrap_or_default();
     options += &format!(",reaper=off,engine={},nodes={nodes}", engine.id());
     let output = Command::new(program)

@@ -13,7 +13,8 @@ pub(crate) struct WorstArgs {
     #[arg(long, value_name = "LIST", default_value = "slob-seg,slob-cache,slob,ashlar")]
     pub(crate) systems: String,
 
-    /// Object sizes in bytes, 16 or more, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH
+    /// Object sizes in bytes, 16 or more, separated by commas; LOW..HIGH stands for the powers of
+    /// two from LOW to HIGH
     #[arg(long, value_name = "LIST", default_value = "64,4096", value_parser = parse_sizes)]
     pub(crate) sizes: SizeList,
 

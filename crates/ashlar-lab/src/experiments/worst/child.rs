@@ -1,9 +1,10 @@
 //! The process that times the calls of one engine.
 //!
-//! For each size there is a heap of objects that are a little smaller, half of them freed: where blocks of all sizes lie
-//! side by side, no hole is large enough, and a search goes past all of them; where pages have one size, all pages have
-//! holes. Then, again and again, a burst of objects is allocated, and freed in random order. A burst is longer than two sheaves, so
-//! that refills and flushes of the default are in it, and its objects fill pages and empty them.
+//! For each size there is a heap of objects that are a little smaller, half of them freed: where
+//! blocks of all sizes lie side by side, no hole is large enough, and a search goes past all of
+//! them; where pages have one size, all pages have holes. Then, again and again, a burst of objects
+//! is allocated, and freed in random order. A burst is longer than two sheaves, so that refills and
+//! flushes of the default are in it, and its objects fill pages and empty them.
 
 use core::ptr::NonNull;
 
@@ -97,7 +98,8 @@ impl Random {
     }
 }
 
-/// Ticks of each call of bursts of `source` until there are `wanted` of each kind: allocations, and frees.
+/// Ticks of each call of bursts of `source` until there are `wanted` of each kind: allocations, and
+/// frees.
 fn bursts(source: &Source, wanted: usize, cold: Option<&Sweep>, random: &mut Random) -> Result<[Vec<u64>; 2], String> {
     let [mut allocs, mut frees] = [Vec::with_capacity(wanted), Vec::with_capacity(wanted)];
     let mut objects = Vec::with_capacity(BURST);
@@ -192,7 +194,8 @@ fn measure(plan: &Plan, size: usize, sweep: &Sweep, records: &mut Vec<WorstRecor
     Ok(())
 }
 
-/// Entry of the hidden command: measures the engine of this process as `plan` says, and prints the answer.
+/// Entry of the hidden command: measures the engine of this process as `plan` says, and prints the
+/// answer.
 pub(crate) fn main(plan: &str) -> Result<(), LabError> {
     let plan: Plan = serde_json::from_str(plan)
         .map_err(|_| LabError::Usage("bench-worst-child: expected to be started by `ashlar bench worst`".to_owned()))?;

@@ -1,13 +1,14 @@
 //! `ashlar-lab bench worst`: the worst case of each call.
 //!
-//! The tests A to F time thousands of calls together; a program with a deadline asks for the slowest of
-//! them. Here each call is timed by itself, on heaps that are made to be bad, and what is printed is the
-//! minimum, percentiles and the maximum. One process serves one engine, one call after the other on one
-//! pinned thread.
+//! The tests A to F time thousands of calls together; a program with a deadline asks for the
+//! slowest of them. Here each call is timed by itself, on heaps that are made to be bad, and what
+//! is printed is the minimum, percentiles and the maximum. One process serves one engine, one call
+//! after the other on one pinned thread.
 //!
 //! What the system does to the process (interrupts, and the host of a virtual machine) is in the
-//! figures: the maximum of many thousand calls is mostly that, and the same for all systems. An engine
-//! answers for the percentiles up to p99.9, and for the bound on instructions in docs/engines.md.
+//! figures: the maximum of many thousand calls is mostly that, and the same for all systems. An
+//! engine answers for the percentiles up to p99.9, and for the bound on instructions in
+//! docs/engines.md.
 //!
 //! No `targets`: a shared machine cannot judge a maximum.
 

@@ -1,9 +1,10 @@
 //! DPDK's mempool, measured by DPDK's own test program.
 //!
-//! `dpdk-test` runs `mempool_perf_autotest`: 720 cells of five seconds, an hour. `lab/dpdk` builds a library that, preloaded, tells it
-//! a clock of a lower frequency, so that a cell takes 25 ms; it prints that frequency, and so the rates can be turned into cycles. The
-//! cells that count are those with the cache for each core (512 objects) on one core, and equal bulks for get and put. Each
-//! is measured twice, once with the bulk as a constant of the compiler: the better one counts.
+//! `dpdk-test` runs `mempool_perf_autotest`: 720 cells of five seconds, an hour. `lab/dpdk` builds
+//! a library that, preloaded, tells it a clock of a lower frequency, so that a cell takes 25 ms; it
+//! prints that frequency, and so the rates can be turned into cycles. The cells that count are
+//! those with the cache for each core (512 objects) on one core, and equal bulks for get and put.
+//! Each is measured twice, once with the bulk as a constant of the compiler: the better one counts.
 
 use std::collections::BTreeMap;
 use std::env;

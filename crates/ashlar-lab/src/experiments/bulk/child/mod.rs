@@ -1,13 +1,15 @@
 //! The timed loops of `bench bulk`, compiled once for each system, and one measured process.
 //!
-//! A loop allocates `bulk` objects into an array and frees them, again and again, as the kernel's `slab_bulk_test01`: one by one
-//! (`loop`), or by one call each (`call`). The figure is for one object, allocation and free together. No object is touched.
+//! A loop allocates `bulk` objects into an array and frees them, again and again, as the kernel's
+//! `slab_bulk_test01`: one by one (`loop`), or by one call each (`call`). The figure is for one
+//! object, allocation and free together. No object is touched.
 //!
-//! In the worst case (`slab_bulk_test03`) no two neighbours of an array are of one slab: a heap of objects is put in such an order,
-//! freed bulk by bulk, and allocated again.
+//! In the worst case (`slab_bulk_test03`) no two neighbours of an array are of one slab: a heap of
+//! objects is put in such an order, freed bulk by bulk, and allocated again.
 //!
-//! `keep` is the loop of DPDK's `mempool_perf_autotest`: a number of objects of 2048 bytes is taken, bulk by bulk, then put back. The
-//! test gives its pool the largest cache there is; so our cache has the largest sheaves.
+//! `keep` is the loop of DPDK's `mempool_perf_autotest`: a number of objects of 2048 bytes is
+//! taken, bulk by bulk, then put back. The test gives its pool the largest cache there is; so our
+//! cache has the largest sheaves.
 
 pub(crate) mod dpdk;
 
@@ -19,7 +21,8 @@ use crate::kit::measure::{self, allowed_cpus, pin, ticks};
 use crate::kit::once;
 use crate::systems::traits::{Handle, Setup, System};
 
-/// Distance, in objects of the heap by address, of two neighbours in the worst case: more than a slab holds.
+/// Distance, in objects of the heap by address, of two neighbours in the worst case: more than a
+/// slab holds.
 const APART: usize = 256;
 
 /// Memory ended; nothing is printed then.
@@ -115,7 +118,8 @@ fn alloc_each(handle: &mut impl Handle, out: &mut [*mut u8]) -> Result<(), OutOf
 #[inline(never)]
 fn free_each(handle: &mut impl Handle, objects: &[*mut u8]) {
     for &object in objects {
-        // SAFETY: the callers are in this file: they pass what they have just allocated, and forget it.
+        // SAFETY: the callers are in this file: they pass what they have just allocated, and forget
+        // it.
         unsafe { handle.free(object) };
     }
 }
@@ -179,7 +183,8 @@ impl Spread {
         Ok(Spread(heap))
     }
 
-    /// Puts the objects in such an order that neighbours are far from each other, frees all, and allocates as many again.
+    /// Puts the objects in such an order that neighbours are far from each other, frees all, and
+    /// allocates as many again.
     fn pass<H: Handle>(&mut self, handle: &mut H, bulk: usize, calls: bool) -> Result<f64, OutOfMemory> {
         self.0 = apart(core::mem::take(&mut self.0));
         let start = ticks();
@@ -225,7 +230,8 @@ mod tests {
             sorted.sort_unstable();
             assert!(sorted.iter().eq(heap.iter().rev()), "{objects}");
             let near = order.windows(2).filter(|two| (two[0] as usize).abs_diff(two[1] as usize) < 16 << 10).count();
-            // Where a column ends, the next one begins at the other end of the heap, unless there is one row alone.
+            // Where a column ends, the next one begins at the other end of the heap, unless there
+            // is one row alone.
             assert!(objects <= APART || near == 0, "{objects}: {near}");
         }
     }

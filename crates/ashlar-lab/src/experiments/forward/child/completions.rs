@@ -1,8 +1,8 @@
 //! The ring of sent packets, and who frees them: the driver's cleaning of its TX ring.
 //!
-//! On the same CPU the forwarder cleans at the start of each poll what the previous polls sent, as a driver under NAPI does. On another
-//! CPU a thread of its own does nothing else: then every free is a remote one. Either way at most `bulk` heads go back in one call,
-//! or each by itself.
+//! On the same CPU the forwarder cleans at the start of each poll what the previous polls sent, as
+//! a driver under NAPI does. On another CPU a thread of its own does nothing else: then every free
+//! is a remote one. Either way at most `bulk` heads go back in one call, or each by itself.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -58,8 +58,8 @@ impl Completions {
         Self::Same { ring: VecDeque::with_capacity(RING), free }
     }
 
-    /// Starts a thread that frees; `pin` is called on it first. `patience` is how often either side looks before it
-    /// yields to other threads: 0 where they share a CPU.
+    /// Starts a thread that frees; `pin` is called on it first. `patience` is how often either side
+    /// looks before it yields to other threads: 0 where they share a CPU.
     pub(crate) fn other<P: Pool>(
         pool: &Arc<P>,
         free: Free,
@@ -85,7 +85,8 @@ impl Completions {
         }
     }
 
-    /// Packets that may be pushed before the ring is full. The forwarder receives no more than this.
+    /// Packets that may be pushed before the ring is full. The forwarder receives no more than
+    /// this.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         match self {
@@ -94,7 +95,8 @@ impl Completions {
         }
     }
 
-    /// Hands a sent packet over; waits while the ring is full, which nobody meets who looks at [`room`](Self::room).
+    /// Hands a sent packet over; waits while the ring is full, which nobody meets who looks at
+    /// [`room`](Self::room).
     #[inline]
     pub(crate) fn push(&mut self, skb: Skb) {
         match self {
@@ -137,7 +139,8 @@ impl Completions {
     }
 }
 
-/// Looks at the other side again and again: at first at once, then after everybody else who wants the CPU.
+/// Looks at the other side again and again: at first at once, then after everybody else who wants
+/// the CPU.
 struct Waiting(u32);
 
 impl Waiting {

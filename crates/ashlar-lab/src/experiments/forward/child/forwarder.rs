@@ -1,7 +1,8 @@
 //! The forwarder: polls one side, forwards, sends to the other, and frees what was sent.
 //!
-//! A poll is that of a driver under NAPI with a budget of 64: clean the TX ring, fill the RX ring with empty packets, receive,
-//! forward or drop each, send. The same loop runs over memory and over packet sockets; which, is a [`Wire`].
+//! A poll is that of a driver under NAPI with a budget of 64: clean the TX ring, fill the RX ring
+//! with empty packets, receive, forward or drop each, send. The same loop runs over memory and over
+//! packet sockets; which, is a [`Wire`].
 
 use std::sync::Arc;
 

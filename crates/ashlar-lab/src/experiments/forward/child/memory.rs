@@ -1,4 +1,5 @@
-//! The wire in memory: frames of the trace come in as by DMA, and what goes out is looked at or only counted.
+//! The wire in memory: frames of the trace come in as by DMA, and what goes out is looked at or
+//! only counted.
 
 use std::sync::Arc;
 

@@ -40,7 +40,8 @@ const SEED: u64 = 1;
 /// How often a thread looks before it yields: about 100 microseconds, longer than a poll takes.
 const PATIENCE: u32 = 10_000;
 
-/// If the command is killed, its processes go too, whatever they are doing, and with them their namespaces.
+/// If the command is killed, its processes go too, whatever they are doing, and with them their
+/// namespaces.
 fn die_with_parent() {
     // SAFETY: prctl with PR_SET_PDEATHSIG takes one signal number and touches no memory of ours.
     let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };

@@ -4,12 +4,13 @@
 //!  source: gen0 ──── left :forwarder: right ──── sink0 :sink
 //! ```
 //!
-//! No namespace has a name or a process of its own: each is held by a descriptor, and by the sockets in it, of this one process.
-//! When that ends, in whatever way, the kernel closes them and removes namespaces and devices; there is nothing to clean up and
-//! nothing that can be left behind. In the namespace of the machine nothing is ever created.
+//! No namespace has a name or a process of its own: each is held by a descriptor, and by the
+//! sockets in it, of this one process. When that ends, in whatever way, the kernel closes them and
+//! removes namespaces and devices; there is nothing to clean up and nothing that can be left
+//! behind. In the namespace of the machine nothing is ever created.
 //!
-//! Where the process may not make a network namespace it tries with a user namespace of its own, as an ordinary user may on
-//! many systems.
+//! Where the process may not make a network namespace it tries with a user namespace of its own, as
+//! an ordinary user may on many systems.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -132,7 +133,8 @@ fn current() -> io::Result<OwnedFd> {
 }
 
 fn unshare(flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: takes flags only. The namespaces of a thread are no memory of ours; the files we hold stay open.
+    // SAFETY: takes flags only. The namespaces of a thread are no memory of ours; the files we hold
+    // stay open.
     match unsafe { libc::unshare(flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

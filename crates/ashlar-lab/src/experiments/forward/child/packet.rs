@@ -1,8 +1,8 @@
 //! One forwarding step: what a router does to a frame between its two ports, in place.
 //!
-//! The checks are those of RFC 1812, section 5.2.2, the least that a router must make; the checksum is not computed anew but
-//! updated for the changed word (RFC 1624). A router would answer an expired packet with ICMP; here it is counted and dropped, as
-//! the other reasons are.
+//! The checks are those of RFC 1812, section 5.2.2, the least that a router must make; the checksum
+//! is not computed anew but updated for the changed word (RFC 1624). A router would answer an
+//! expired packet with ICMP; here it is counted and dropped, as the other reasons are.
 
 use etherparse::checksum::u64_16bit_word::{add_slice, ones_complement};
 use etherparse::{EtherType, Ethernet2HeaderSlice, Ipv4HeaderSlice};
@@ -18,7 +18,8 @@ pub(crate) const IPV4: usize = 20;
 const TTL: usize = 8;
 const CHECKSUM: usize = 10;
 
-/// The port behind which the generator sits is not rewritten; this is the source address of what leaves the other.
+/// The port behind which the generator sits is not rewritten; this is the source address of what
+/// leaves the other.
 pub(crate) const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// The checksum of a header in which the 16-bit word `from` became `to`: equation 3 of RFC 1624.
@@ -115,7 +116,8 @@ mod tests {
         assert_eq!(after[ETHERNET + CHECKSUM + 2..], before[ETHERNET + CHECKSUM + 2..]);
     }
 
-    /// A change of a good frame, whether its checksum is made right afterwards, and what becomes of it.
+    /// A change of a good frame, whether its checksum is made right afterwards, and what becomes of
+    /// it.
     type Case = (&'static str, fn(&mut Vec<u8>), bool, Reason);
 
     #[test]
@@ -190,7 +192,8 @@ mod tests {
         fn the_updated_checksum_is_the_one_computed_in_full(mut header: [u8; IPV4], word in 0usize..10, to: u16) {
             prop_assume!(word * 2 != CHECKSUM);
             let mut frame = vec![0; ETHERNET];
-            // A version other than 0, as every IPv4 header has: of all zeros the checksum has two forms.
+            // A version other than 0, as every IPv4 header has: of all zeros the checksum has two
+            // forms.
             header[0] = 0x45;
             frame.extend(header);
             seal(&mut frame);

@@ -1,8 +1,9 @@
 //! Where packets get their memory from: the caches of a kernel, or a malloc.
 //!
-//! Besides heads and buffers there are objects of others. In the kernel the cache of heads is merged with other caches of 256
-//! bytes, for instance that of open files, so slabs hold both: [`Others`] is who uses these. A table of them lives through the run,
-//! allocated at the start beside as many that are freed again at random places, and in each poll one of them is replaced.
+//! Besides heads and buffers there are objects of others. In the kernel the cache of heads is
+//! merged with other caches of 256 bytes, for instance that of open files, so slabs hold both:
+//! [`Others`] is who uses these. A table of them lives through the run, allocated at the start
+//! beside as many that are freed again at random places, and in each poll one of them is replaced.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -18,16 +19,18 @@ pub(crate) const HEAD: usize = 256;
 /// Caches of others.
 pub(crate) const OTHERS: [&str; 2] = ["filp", "bio-0"];
 
-/// What the mail's author wrote to the files of `skbuff_head_cache` in sysfs, where the cache has them; the rest of the process, and
-/// kmalloc's caches among it, stays as it is.
+/// What the mail's author wrote to the files of `skbuff_head_cache` in sysfs, where the cache has
+/// them; the rest of the process, and kmalloc's caches among it, stays as it is.
 pub(crate) const TUNED: [(Tunable, usize); 2] = [(Tunable::CpuPartial, 256), (Tunable::MinPartial, 9)];
 
-/// An allocator as a driver sees it. Every function that allocates gives null when memory has ended.
+/// An allocator as a driver sees it. Every function that allocates gives null when memory has
+/// ended.
 pub(crate) trait Pool: Sized + Send + Sync + 'static {
     /// Prepares the process. The error says why it cannot.
     fn new() -> Result<Self, String>;
 
-    /// Gives the cache of heads, and whatever is merged with it, the tunables [`TUNED`] that its engine has.
+    /// Gives the cache of heads, and whatever is merged with it, the tunables [`TUNED`] that its
+    /// engine has.
     ///
     /// # Errors
     /// It was refused.
@@ -152,7 +155,8 @@ impl Pool for Kernel {
     }
 
     unsafe fn free_other(&self, which: usize, object: *mut u8) {
-        // SAFETY: the contract says that it came from `other(which)`, so it is not null and of this cache.
+        // SAFETY: the contract says that it came from `other(which)`, so it is not null and of this
+        // cache.
         unsafe { self.others[which].free(NonNull::new_unchecked(object)) };
     }
 

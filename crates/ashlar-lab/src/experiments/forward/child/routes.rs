@@ -1,7 +1,8 @@
 //! The routing table: thousands of prefixes, the longest that holds an address wins.
 //!
-//! The table is a tree bitmap (Eatherton, Varghese and Dittia), of the crate `prefix-trie`. Lengths of prefixes are spread about as in
-//! the Internet's table, where three of five are /24; addresses are random, from a fixed seed.
+//! The table is a tree bitmap (Eatherton, Varghese and Dittia), of the crate `prefix-trie`. Lengths
+//! of prefixes are spread about as in the Internet's table, where three of five are /24; addresses
+//! are random, from a fixed seed.
 
 use prefix_trie::PrefixMap;
 
@@ -13,7 +14,8 @@ pub(crate) type Hop = u16;
 /// Neighbours that the routes lead to.
 const HOPS: usize = 32;
 
-/// The address block that no route covers (its first byte): that of RFC 2544's benchmarks, 198.18.0.0/15, lies in it.
+/// The address block that no route covers (its first byte): that of RFC 2544's benchmarks,
+/// 198.18.0.0/15, lies in it.
 pub(crate) const UNROUTED: u8 = 198;
 
 /// Share of each length of prefix, in per mille; together 1000.
@@ -98,7 +100,8 @@ mod tests {
     use super::*;
     use crate::experiments::forward::child::routes::Rng;
 
-    /// What a table must answer: the neighbour of the longest prefix that holds the address, found by looking at all.
+    /// What a table must answer: the neighbour of the longest prefix that holds the address, found
+    /// by looking at all.
     fn naive(list: &[((u32, u8), Hop)], address: u32) -> Option<Hop> {
         let holds = |&&((prefix, length), _): &&((u32, u8), Hop)| {
             let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
@@ -113,7 +116,8 @@ mod tests {
             list in prop::collection::btree_map((0u32..1 << 12, 0u8..=32), 0..HOPS as Hop, 0..60),
             others in prop::collection::vec(0u32..1 << 12, 40),
         ) {
-            // Few addresses, spread over all bits, so that prefixes lie in each other; of one prefix one entry.
+            // Few addresses, spread over all bits, so that prefixes lie in each other; of one
+            // prefix one entry.
             let spread = |address: u32| address << 20 | (address & 0xFF) << 8 | (address >> 4 & 0xFF);
             let mask = |address: u32, length: u8| address & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
             let unique: std::collections::BTreeMap<(u32, u8), Hop> =

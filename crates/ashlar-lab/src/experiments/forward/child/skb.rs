@@ -1,6 +1,8 @@
-//! A packet in memory: a head of 256 bytes, as the kernel's `struct sk_buff`, and a buffer for its data.
+//! A packet in memory: a head of 256 bytes, as the kernel's `struct sk_buff`, and a buffer for its
+//! data.
 //!
-//! [`Skb`] owns both. It has no destructor, because it does not know its allocator: [`free`] and [`free_bulk`] give it back.
+//! [`Skb`] owns both. It has no destructor, because it does not know its allocator: [`free`] and
+//! [`free_bulk`] give it back.
 
 use core::ptr::NonNull;
 
@@ -39,7 +41,8 @@ pub(crate) const fn data_size(size: usize) -> usize {
 #[repr(transparent)]
 pub(crate) struct Skb(NonNull<Head>);
 
-// SAFETY: an `Skb` owns its memory as a box does; who has it is the only one who reads or writes there.
+// SAFETY: an `Skb` owns its memory as a box does; who has it is the only one who reads or writes
+// there.
 unsafe impl Send for Skb {}
 
 impl Skb {
@@ -52,8 +55,9 @@ impl Skb {
             unsafe { pool.free_head(head.as_ptr().cast()) };
             return None;
         };
-        // SAFETY: `head` is `HEAD` fresh bytes, aligned to 8 as every object of the allocators is: a `Head` fits, and nobody
-        // else has it. All bits zero is one. Behind the room for the frame the buffer has `SHARED_INFO` bytes, by `data_size`.
+        // SAFETY: `head` is `HEAD` fresh bytes, aligned to 8 as every object of the allocators is:
+        // a `Head` fits, and nobody else has it. All bits zero is one. Behind the room for the
+        // frame the buffer has `SHARED_INFO` bytes, by `data_size`.
         unsafe {
             head.write_bytes(0, 1);
             (*head.as_ptr()).data = data.as_ptr().add(HEADROOM);
@@ -96,15 +100,16 @@ impl Skb {
     /// The frame.
     #[inline]
     pub(crate) fn frame(&mut self) -> &mut [u8] {
-        // SAFETY: the head is live and ours; `length` bytes of the room are initialised (`set_length`), and the borrow of `self`
-        // keeps others away.
+        // SAFETY: the head is live and ours; `length` bytes of the room are initialised
+        // (`set_length`), and the borrow of `self` keeps others away.
         unsafe { core::slice::from_raw_parts_mut(self.room(), (*self.0.as_ptr()).length as usize) }
     }
 
     /// Frees the buffer; the head that is left.
     #[inline]
     fn release_data<P: Pool>(self, pool: &P) -> *mut u8 {
-        // SAFETY: head and buffer are live and ours, and `data` is `HEADROOM` bytes into the buffer. `truesize` is what `new` set.
+        // SAFETY: head and buffer are live and ours, and `data` is `HEADROOM` bytes into the
+        // buffer. `truesize` is what `new` set.
         unsafe {
             let head = self.0.as_ptr();
             pool.free_data((*head).data.sub(HEADROOM), (*head).truesize as usize - HEAD);
@@ -121,7 +126,8 @@ pub(crate) fn free<P: Pool>(pool: &P, skb: Skb) {
     unsafe { pool.free_head(head) };
 }
 
-/// Gives packets back, the buffers one by one and the heads together (`kmem_cache_free_bulk`); at most [`MOST_BULK`].
+/// Gives packets back, the buffers one by one and the heads together (`kmem_cache_free_bulk`); at
+/// most [`MOST_BULK`].
 #[inline]
 pub(crate) fn free_bulk<P: Pool>(pool: &P, skbs: impl Iterator<Item = Skb>) {
     let mut heads = [core::ptr::null_mut(); MOST_BULK];

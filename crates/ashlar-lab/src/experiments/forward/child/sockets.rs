@@ -3,10 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Room for frames that wait in a socket: those of a burst, each with what the kernel keeps beside it.
+/// Room for frames that wait in a socket: those of a burst, each with what the kernel keeps beside
+/// it.
 const BUFFER: libc::c_int = 16 << 20;
 
-/// Bytes of a waiting frame beside twice its size: its `sk_buff` and what is rounded up, generously.
+/// Bytes of a waiting frame beside twice its size: its `sk_buff` and what is rounded up,
+/// generously.
 const BESIDE: usize = 1280;
 
 fn set(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -34,7 +36,8 @@ pub(crate) struct Batch {
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: the pointers are written before each call and not used after it; nobody follows them in between.
+// SAFETY: the pointers are written before each call and not used after it; nobody follows them in
+// between.
 unsafe impl Send for Batch {}
 
 impl Batch {
@@ -48,7 +51,8 @@ impl Batch {
         self.vectors.extend(frames.map(|(base, length)| libc::iovec { iov_base: base.cast(), iov_len: length }));
         self.headers.clear();
         for vector in &mut self.vectors {
-            // SAFETY: a header of integers and pointers, for which all bits zero is a value: no address, no control data.
+            // SAFETY: a header of integers and pointers, for which all bits zero is a value: no
+            // address, no control data.
             let mut header: libc::mmsghdr = unsafe { core::mem::zeroed() };
             header.msg_hdr.msg_iov = vector;
             header.msg_hdr.msg_iovlen = 1;
@@ -78,11 +82,12 @@ impl PacketSocket {
         // SAFETY: the descriptor was opened just above, and nobody else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
-            // Root of the machine gets what it wants, others at most what the system's limit allows.
+            // Root of the machine gets what it wants, others at most what the system's limit
+            // allows.
             set(&fd, libc::SOL_SOCKET, forced, BUFFER).or_else(|_| set(&fd, libc::SOL_SOCKET, asked, BUFFER))?;
         }
-        // Past the queueing discipline, which swallows frames without a word until the kernel's own thread has seen that the link
-        // is up.
+        // Past the queueing discipline, which swallows frames without a word until the kernel's own
+        // thread has seen that the link is up.
         set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
         // SAFETY: an address of integers, for which all bits zero is a value.
         let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
@@ -99,7 +104,8 @@ impl PacketSocket {
         Ok(Self(fd))
     }
 
-    /// Frames of `size` bytes that may wait in the socket: each counts with what the kernel keeps beside it.
+    /// Frames of `size` bytes that may wait in the socket: each counts with what the kernel keeps
+    /// beside it.
     pub(crate) fn room(&self, size: usize) -> io::Result<usize> {
         let mut bytes: libc::c_int = 0;
         let mut length = size_of_val(&bytes) as libc::socklen_t;
@@ -130,13 +136,14 @@ impl PacketSocket {
     ) -> io::Result<usize> {
         batch.aim(frames);
         let count = batch.headers.len() as libc::c_uint;
-        // SAFETY: `headers` are as many as the kernel is told, their vectors are in `vectors`, and the frames are readable by
-        // the contract of this function.
+        // SAFETY: `headers` are as many as the kernel is told, their vectors are in `vectors`, and
+        // the frames are readable by the contract of this function.
         let sent = unsafe { libc::sendmmsg(self.0.as_raw_fd(), batch.headers.as_mut_ptr(), count, 0) };
         Self::outcome(sent)
     }
 
-    /// Receives frames into buffers; how many came. `length(place, bytes)` is told the length of each.
+    /// Receives frames into buffers; how many came. `length(place, bytes)` is told the length of
+    /// each.
     ///
     /// # Safety
     /// Each pointer is that of as many writable bytes as it says, which nobody else uses.

@@ -1,4 +1,5 @@
-//! The forwarder on an allocator that knows every live object: packets are conserved, and buffers freed once.
+//! The forwarder on an allocator that knows every live object: packets are conserved, and buffers
+//! freed once.
 
 use core::alloc::Layout;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,9 @@
-//! What the generator sends, and how the other side sees that it arrived: a trace of frames that repeats.
+//! What the generator sends, and how the other side sees that it arrived: a trace of frames that
+//! repeats.
 //!
-//! Each frame carries its place in the trace, so whoever receives one can compare it byte by byte with what was sent. A share
-//! of the frames can be bad, each for one of the reasons for which a router drops; of those the trace knows that they must not arrive.
+//! Each frame carries its place in the trace, so whoever receives one can compare it byte by byte
+//! with what was sent. A share of the frames can be bad, each for one of the reasons for which a
+//! router drops; of those the trace knows that they must not arrive.
 
 use etherparse::PacketBuilder;
 
@@ -10,7 +12,8 @@ use crate::experiments::forward::child::routes::{Routes, UNROUTED};
 use crate::experiments::forward::plan::tally::Reason;
 use crate::kit::random::Rng;
 
-/// Frames of a trace with few flows. Together with the smallest size it stays in the second-level cache.
+/// Frames of a trace with few flows. Together with the smallest size it stays in the second-level
+/// cache.
 const FRAMES: usize = 1024;
 /// Bytes before the payload.
 const HEADERS: usize = ETHERNET + IPV4 + 8;
@@ -52,7 +55,8 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// A trace of frames of `size` bytes for `flows` destinations of `routes`, `bad` of thousand of them bad.
+    /// A trace of frames of `size` bytes for `flows` destinations of `routes`, `bad` of thousand of
+    /// them bad.
     pub(crate) fn generate(routes: &Routes, flows: usize, size: usize, bad: usize, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let flows: Vec<(u32, u16)> =

@@ -1,9 +1,11 @@
 //! Forwarding between two network namespaces: generator, forwarder and sink in turn, on one CPU.
 //!
-//! The generator fills the wire with a burst, the forwarder empties it, the sink takes what arrived and compares it; then the
-//! next burst. Only the forwarder's part is measured. So the forwarder always has work waiting, as in the mail, where
-//! the generator sent seven times what was forwarded, and neither side's cost or the scheduler's whim is in the figure. What the kernel does
-//! to deliver a sent frame to the other namespace is in it, as the driver's transmission was in the mail's.
+//! The generator fills the wire with a burst, the forwarder empties it, the sink takes what arrived
+//! and compares it; then the next burst. Only the forwarder's part is measured. So the forwarder
+//! always has work waiting, as in the mail, where the generator sent seven times what was
+//! forwarded, and neither side's cost or the scheduler's whim is in the figure. What the kernel
+//! does to deliver a sent frame to the other namespace is in it, as the driver's transmission was
+//! in the mail's.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use crate::experiments::forward::child::sockets::{Batch, PacketSocket};
 use crate::experiments::forward::child::traffic::Trace;
 use crate::experiments::forward::plan::tally::Tally;
 
-/// Most frames of a burst: less than the kernel's queue between devices takes (net.core.netdev_max_backlog is 1000).
+/// Most frames of a burst: less than the kernel's queue between devices takes
+/// (net.core.netdev_max_backlog is 1000).
 const BURST: usize = 512;
 /// How long frames may be under way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,7 +39,8 @@ impl Wire for VethWire {
     fn receive(&mut self, into: &mut [Skb]) -> Result<usize, String> {
         let size = self.size;
         let mut lengths = [0; forwarder::BUDGET];
-        // SAFETY: every packet was made with room for frames of `size` bytes, and is borrowed here alone.
+        // SAFETY: every packet was made with room for frames of `size` bytes, and is borrowed here
+        // alone.
         let came = unsafe {
             self.left
                 .receive(&mut self.batch, into.iter().map(|skb| (skb.room(), size)), |at, bytes| lengths[at] = bytes)
@@ -146,7 +150,8 @@ impl<P: Pool> Veth<P> {
         Ok(())
     }
 
-    /// Takes what arrived of the burst that began at `next`: just the `forwarded` good ones, in order.
+    /// Takes what arrived of the burst that began at `next`: just the `forwarded` good ones, in
+    /// order.
     fn absorb(&mut self, next: usize, burst: usize, forwarded: usize) -> Result<(), String> {
         let mut lengths = vec![0; self.arrived.len()];
         let mut came = 0;

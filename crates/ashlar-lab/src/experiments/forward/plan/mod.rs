@@ -1,8 +1,9 @@
 //! Rounds of processes that take turns.
 //!
-//! In each round every case has a process of its own, so that luck with places in memory meets all alike and differs from round to
-//! round. All are set up and run once unmeasured, with every packet compared; then they take turns for [`PASSES`] passes, each turn beginning
-//! with another case, and the median of its passes is the case's figure for the round. Only one forwards at any time.
+//! In each round every case has a process of its own, so that luck with places in memory meets all
+//! alike and differs from round to round. All are set up and run once unmeasured, with every packet
+//! compared; then they take turns for [`PASSES`] passes, each turn beginning with another case, and
+//! the median of its passes is the case's figure for the round. Only one forwards at any time.
 
 pub(crate) mod modes;
 pub(crate) mod protocol;
@@ -62,7 +63,8 @@ impl Plan {
         self.cases.iter().position(|case| case.system.id == system && case.mode == mode)
     }
 
-    /// Pairs of cases that are compared: those of the mail for each system, then each further system with the first.
+    /// Pairs of cases that are compared: those of the mail for each system, then each further
+    /// system with the first.
     pub(crate) fn comparisons(&self) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for system in &self.systems {

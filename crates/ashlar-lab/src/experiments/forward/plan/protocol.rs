@@ -1,4 +1,5 @@
-//! What the command and its processes say to each other: one JSON object on a line, over stdin and stdout of the process.
+//! What the command and its processes say to each other: one JSON object on a line, over stdin and
+//! stdout of the process.
 
 use serde::{Deserialize, Serialize};
 

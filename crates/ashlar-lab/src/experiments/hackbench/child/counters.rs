@@ -1,8 +1,9 @@
 //! The counter block of the mails: what `perf stat` prints.
 //!
-//! The kernel counts for this process and for all threads and processes that it starts. What the machine has no counter for, as
-//! most virtual machines have none for cycles and caches, is told as `<not supported>`. Where the kernel refuses all of it
-//! (`kernel.perf_event_paranoid`), the figures that every process may ask for (`getrusage`) stand in for those they cover.
+//! The kernel counts for this process and for all threads and processes that it starts. What the
+//! machine has no counter for, as most virtual machines have none for cycles and caches, is told as
+//! `<not supported>`. Where the kernel refuses all of it (`kernel.perf_event_paranoid`), the
+//! figures that every process may ask for (`getrusage`) stand in for those they cover.
 
 use core::time::Duration;
 
@@ -60,7 +61,8 @@ impl Counters {
         let counts = self.counters.into_iter().zip(NAMES).enumerate().map(|(at, (counter, name))| {
             let counted = counter.and_then(|mut counter| {
                 let read = counter.read_count_and_time().ok()?;
-                // Counters that take turns have run for a part of the time. One that never ran has counted nothing.
+                // Counters that take turns have run for a part of the time. One that never ran has
+                // counted nothing.
                 let share = read.time_enabled as f64 / read.time_running as f64;
                 (read.time_running > 0).then_some(read.count as f64 * share)
             });

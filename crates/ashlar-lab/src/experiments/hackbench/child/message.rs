@@ -1,11 +1,14 @@
 //! What is passed: a head and a payload, as the kernel has for each message on a socket.
 //!
-//! The head is an object of the cache `skbuff_head_cache`, 232 bytes, aligned to cache lines; the payload comes from kmalloc and holds, beside the bytes sent, what
-//! the kernel keeps behind them (`skb_shared_info`). The sender allocates both and copies its bytes in; the receiver copies them out
-//! and frees both. So each message is two allocations by one task and two frees by another, first in, first out.
+//! The head is an object of the cache `skbuff_head_cache`, 232 bytes, aligned to cache lines; the
+//! payload comes from kmalloc and holds, beside the bytes sent, what the kernel keeps behind them
+//! (`skb_shared_info`). The sender allocates both and copies its bytes in; the receiver copies them
+//! out and frees both. So each message is two allocations by one task and two frees by another,
+//! first in, first out.
 //!
-//! Every message says who sent it and which one it is. A receiver knows what must come next from each sender: a message that is
-//! lost, doubled, out of order or overwritten ends the run with an error.
+//! Every message says who sent it and which one it is. A receiver knows what must come next from
+//! each sender: a message that is lost, doubled, out of order or overwritten ends the run with an
+//! error.
 
 use crate::systems::heap::{HEAD, Heap, Kind, LINE};
 
@@ -45,7 +48,8 @@ impl Tag {
         (self.from as u64) << 48 | self.number as u64
     }
 
-    /// The message that these bytes are of, if they are of one; messages shorter than a word say nothing.
+    /// The message that these bytes are of, if they are of one; messages shorter than a word say
+    /// nothing.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut word = [0; 8];
         word.copy_from_slice(bytes.get(..8)?);
@@ -105,8 +109,9 @@ impl Message {
             }
             return Err(OutOfMemory);
         }
-        // SAFETY: the payload's kind has room for all `bytes` (`kinds`), and the head for a `Head`, at the alignment of a word, which every
-        // system gives to objects of that size; both are ours alone.
+        // SAFETY: the payload's kind has room for all `bytes` (`kinds`), and the head for a `Head`,
+        // at the alignment of a word, which every system gives to objects of that size; both are
+        // ours alone.
         unsafe {
             payload.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
             head.write(Head { payload, size, tag });
@@ -114,12 +119,15 @@ impl Message {
         Ok(Self(head))
     }
 
-    /// Copies the message out, frees it, and tells which one it was; `None` if its bytes are not those that were sent.
+    /// Copies the message out, frees it, and tells which one it was; `None` if its bytes are not
+    /// those that were sent.
     pub(crate) fn take(self, heap: &impl Heap, sizes: &[usize], buffer: &mut [u8]) -> Option<Tag> {
-        // SAFETY: `new` wrote the head, and nobody has freed it: this is the only handle, and it is used up here.
+        // SAFETY: `new` wrote the head, and nobody has freed it: this is the only handle, and it is
+        // used up here.
         let head = unsafe { self.0.read() };
         let bytes = &mut buffer[..sizes[head.size]];
-        // SAFETY: as above: `new` copied so many bytes to the payload. Both are freed once, as the kinds that they are.
+        // SAFETY: as above: `new` copied so many bytes to the payload. Both are freed once, as the
+        // kinds that they are.
         unsafe {
             bytes.as_mut_ptr().copy_from_nonoverlapping(head.payload, bytes.len());
             heap.free(1 + head.size, head.payload);
@@ -176,7 +184,8 @@ mod tests {
         assert!(!Tag { from: 7, number: 3 }.is(&bytes));
     }
 
-    /// A heap whose objects all lie in one place, as an allocator's would that hands memory out twice.
+    /// A heap whose objects all lie in one place, as an allocator's would that hands memory out
+    /// twice.
     struct Twice(core::cell::UnsafeCell<[[u64; 64]; 2]>);
 
     // SAFETY: one thread uses it.

@@ -1,4 +1,5 @@
-//! One measured process of hackbench: opens the heap, passes the messages, and tells what that took.
+//! One measured process of hackbench: opens the heap, passes the messages, and tells what that
+//! took.
 
 mod counters;
 mod message;
@@ -26,7 +27,8 @@ fn measure<H: Heap>(work: &Work) -> Result<Answer, String> {
         let mut all = kinds(&work.sizes);
         let own = all.len();
         if work.boot > 0.0 {
-            // The trace has a cache of the same name as the heads, which it does not use before its own messages.
+            // The trace has a cache of the same name as the heads, which it does not use before its
+            // own messages.
             let head = all[0].clone();
             all.extend(boot.kinds.iter().filter(|kind| **kind != head).cloned());
         }
@@ -69,7 +71,8 @@ fn measure<H: Heap>(work: &Work) -> Result<Answer, String> {
     Ok(Answer { note: heap.note(), elapsed, counts, usage, heap: counted, before, after: Figures::of(&heap) })
 }
 
-/// Fills the heap as `boot` says; its kinds follow those of the messages, which are `own`. What is live then stays for good.
+/// Fills the heap as `boot` says; its kinds follow those of the messages, which are `own`. What is
+/// live then stays for good.
 fn up_for_a_while(heap: &impl Heap, boot: &Trace, own: usize) -> Result<(), String> {
     let mut objects: Vec<*mut u8> = vec![core::ptr::null_mut(); MOST];
     boot.boot(&mut Lists::new(MOST), &mut |op| {

@@ -1,11 +1,14 @@
 //! Senders and receivers as processes, as hackbench has them.
 //!
-//! Each process has a heap of its own, so no object can be freed by who did not allocate it: what crosses is a copy, on a stream socket,
-//! as in hackbench. The sender allocates head and payload, writes the payload to the socket and frees both; the receiver allocates head
-//! and payload, reads into the payload and frees both. So each message is two pairs in each of two processes, and no remote free: what
-//! is measured is mostly the kernel's sockets, with its own slab allocator beneath them.
+//! Each process has a heap of its own, so no object can be freed by who did not allocate it: what
+//! crosses is a copy, on a stream socket, as in hackbench. The sender allocates head and payload,
+//! writes the payload to the socket and frees both; the receiver allocates head and payload, reads
+//! into the payload and frees both. So each message is two pairs in each of two processes, and no
+//! remote free: what is measured is mostly the kernel's sockets, with its own slab allocator
+//! beneath them.
 //!
-//! The heap is opened after the fork. The process that forks has used no allocator but the C library's, and has one thread.
+//! The heap is opened after the fork. The process that forks has used no allocator but the C
+//! library's, and has one thread.
 
 use core::time::Duration;
 use std::io::{Read, Write, pipe};
@@ -19,7 +22,8 @@ use crate::systems::heap::Heap;
 /// What a process reports at its end: whether it went well, and its figures, as words.
 const WORDS: usize = 4;
 
-/// Passes all messages; the time from when all processes were ready until all were gone, and the sum of their figures at their ends.
+/// Passes all messages; the time from when all processes were ready until all were gone, and the
+/// sum of their figures at their ends.
 pub(crate) fn run<H: Heap>(work: &Work) -> Result<(Duration, Figures), String> {
     let told = |error: std::io::Error| format!("cannot start the processes: {error}");
     let (mut ready, ready_in) = pipe().map_err(told)?;
@@ -44,7 +48,8 @@ pub(crate) fn run<H: Heap>(work: &Work) -> Result<(Duration, Figures), String> {
                     if let Err(error) = &outcome {
                         eprintln!("hackbench: {error}");
                     }
-                    // SAFETY: ends the child without what the program has registered for its end; nothing is buffered.
+                    // SAFETY: ends the child without what the program has registered for its end;
+                    // nothing is buffered.
                     unsafe { libc::_exit(i32::from(outcome.is_err())) };
                 }
                 child => children.push(child),
@@ -138,7 +143,8 @@ fn with_message<R>(
     if head.is_null() || payload.is_null() {
         return Err("memory ended".to_owned());
     }
-    // SAFETY: fresh objects of kinds with room for a word and for `size` bytes, ours alone; the bytes are made values first.
+    // SAFETY: fresh objects of kinds with room for a word and for `size` bytes, ours alone; the
+    // bytes are made values first.
     let outcome = unsafe {
         head.cast::<*mut u8>().write(payload);
         payload.write_bytes(0, size);

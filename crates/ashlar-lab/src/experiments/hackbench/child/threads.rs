@@ -1,8 +1,8 @@
 //! Senders and receivers as threads of one process: what one allocates the other frees.
 //!
-//! Each receiver has a bounded queue, which all senders of its group fill, as each receiver of hackbench has a socket: the standard
-//! library's channel of bounded length. It holds addresses, allocates nothing for a message, and lets its users sleep when it is full
-//! or empty.
+//! Each receiver has a bounded queue, which all senders of its group fill, as each receiver of
+//! hackbench has a socket: the standard library's channel of bounded length. It holds addresses,
+//! allocates nothing for a message, and lets its users sleep when it is full or empty.
 
 use core::time::Duration;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -1,7 +1,7 @@
 //! One measured process: it serves one system until its standard input ends.
 //!
-//! The threads are started once, each pinned to its CPU, and sleep between two requests, so that the process costs
-//! nothing while another one is measured.
+//! The threads are started once, each pinned to its CPU, and sleep between two requests, so that
+//! the process costs nothing while another one is measured.
 
 mod passes;
 
@@ -71,8 +71,8 @@ pub(crate) fn serve<S: System>() -> Result<(), LabError> {
     Ok(())
 }
 
-/// Makes the heap that the set-up asks for: holes between objects of the sizes `holes`, each too small for what is measured, wherever
-/// objects of several sizes lie side by side.
+/// Makes the heap that the set-up asks for: holes between objects of the sizes `holes`, each too
+/// small for what is measured, wherever objects of several sizes lie side by side.
 fn fragment<S: System>(system: &S, setup: &Setup) -> Result<(), String> {
     for &size in &setup.holes {
         let mut handle = system.handle(0, size);
@@ -86,7 +86,8 @@ fn fragment<S: System>(system: &S, setup: &Setup) -> Result<(), String> {
             unsafe { object.write_volatile(1) };
             objects.push(object);
         }
-        // SAFETY: allocated above by this handle, each freed once; the others stay as long as the process.
+        // SAFETY: allocated above by this handle, each freed once; the others stay as long as the
+        // process.
         objects.into_iter().skip(1).step_by(2).for_each(|object| unsafe { handle.free(object) });
     }
     Ok(())

@@ -1,10 +1,11 @@
-//! The timed loops of the kernel's test module, generic over the system: compiled once for each, so that no
-//! dynamic call stands between the loop and the allocator.
+//! The timed loops of the kernel's test module, generic over the system: compiled once for each, so
+//! that no dynamic call stands between the loop and the allocator.
 //!
-//! The touches (one byte of the object, with the value of the original), the count and the order of frees are those of
-//! the module. What differs: [`WARMING_PASSES`] passes that are not measured run right before the measured one, on the same
-//! threads, because the systems take turns and each would otherwise find its memory evicted by the others, or given back
-//! to the system while it sat idle. What is measured is the steady state, for every system alike.
+//! The touches (one byte of the object, with the value of the original), the count and the order of
+//! frees are those of the module. What differs: [`WARMING_PASSES`] passes that are not measured run
+//! right before the measured one, on the same threads, because the systems take turns and each
+//! would otherwise find its memory evicted by the others, or given back to the system while it sat
+//! idle. What is measured is the steady state, for every system alike.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -22,8 +23,8 @@ const TOUCH_CONCURRENT_PAIR: u8 = 12;
 const TOUCH_REMOTE_ALLOC: u8 = 17;
 const TOUCH_REMOTE_FREE: u8 = 16;
 
-/// The module's `v[]` of one thread. Relaxed accesses compile to the plain loads and stores of the original;
-/// other threads look only after a barrier.
+/// The module's `v[]` of one thread. Relaxed accesses compile to the plain loads and stores of the
+/// original; other threads look only after a barrier.
 #[derive(Debug)]
 pub(crate) struct Slots {
     objects: Box<[AtomicPtr<u8>]>,
@@ -61,8 +62,8 @@ pub(crate) struct Ticks {
     pub(crate) complete: bool,
 }
 
-/// Passes that warm a system up before the measured one: so many at most, at least [`FEWEST_WARMING_PASSES`], and
-/// no more once those after the first took [`WARMING_TIME`].
+/// Passes that warm a system up before the measured one: so many at most, at least
+/// [`FEWEST_WARMING_PASSES`], and no more once those after the first took [`WARMING_TIME`].
 const WARMING_PASSES: usize = 12;
 const FEWEST_WARMING_PASSES: usize = 2;
 const WARMING_TIME: Duration = Duration::from_millis(3);
@@ -116,8 +117,9 @@ fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ti
         Group::Concurrent => unsafe { drain(&mut handle, own, TOUCH_CONCURRENT_FREE) },
         Group::Remote if me == 0 => {
             for other in &pass.slots[1..threads] {
-                // SAFETY: `other` was filled by its thread from a handle of the same system and size before the
-                // barrier, and no thread but this one takes from it: the other threads have no part in phase 2.
+                // SAFETY: `other` was filled by its thread from a handle of the same system and
+                // size before the barrier, and no thread but this one takes from it: the other
+                // threads have no part in phase 2.
                 unsafe { drain(&mut handle, other, TOUCH_REMOTE_FREE) };
             }
         }
@@ -139,7 +141,8 @@ fn fill<H: Handle>(handle: &mut H, slots: &Slots, touch: u8) -> bool {
         if object.is_null() {
             break;
         }
-        // SAFETY: the system just returned `object`, which has at least one byte and belongs to this thread.
+        // SAFETY: the system just returned `object`, which has at least one byte and belongs to
+        // this thread.
         unsafe { object.write_volatile(touch) };
         slot.store(object, Ordering::Relaxed);
         filled += 1;
@@ -158,7 +161,8 @@ unsafe fn drain<H: Handle>(handle: &mut H, slots: &Slots, touch: u8) {
     let filled = slots.filled.load(Ordering::Relaxed);
     for slot in &slots.objects[..filled] {
         let object = slot.load(Ordering::Relaxed);
-        // SAFETY: the slot holds a live object, by the contract of this function, and each slot is taken once.
+        // SAFETY: the slot holds a live object, by the contract of this function, and each slot is
+        // taken once.
         unsafe {
             object.write_volatile(touch);
             handle.free(object);
@@ -189,7 +193,8 @@ fn pairs_touched<H: Handle>(handle: &mut H, count: usize) -> bool {
         if object.is_null() {
             return false;
         }
-        // SAFETY: `object` is what this handle just returned: at least one byte, ours alone, freed once.
+        // SAFETY: `object` is what this handle just returned: at least one byte, ours alone, freed
+        // once.
         unsafe {
             object.write_volatile(TOUCH_CONCURRENT_PAIR);
             handle.free(object);

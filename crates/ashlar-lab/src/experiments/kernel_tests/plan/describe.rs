@@ -6,7 +6,8 @@ use crate::kit::measure::allowed_cpus;
 use crate::kit::record::Host;
 use crate::systems::host::of_run;
 
-/// Describes this machine and the systems of `plan`; `notes` is what the children said about themselves.
+/// Describes this machine and the systems of `plan`; `notes` is what the children said about
+/// themselves.
 pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> Host {
     let nodes_with_cpus = plan.nodes.map(|nodes| {
         // As ashlar spreads CPUs over fake nodes.

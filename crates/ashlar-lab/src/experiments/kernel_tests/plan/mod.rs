@@ -1,7 +1,8 @@
 //! Starts one child for each system and asks them in turn.
 //!
-//! Within a round, each test and size is asked of every system before the next one, so that a drift of the machine (clock,
-//! neighbours, temperature) meets all of them; every turn starts with another system. Only one child runs at any time.
+//! Within a round, each test and size is asked of every system before the next one, so that a drift
+//! of the machine (clock, neighbours, temperature) meets all of them; every turn starts with
+//! another system. Only one child runs at any time.
 
 pub(crate) mod describe;
 pub(crate) mod protocol;
@@ -66,14 +67,15 @@ struct Samples {
     counts: Vec<Counts>,
 }
 
-/// Time for all systems together in one cell and round. A cell that needs less is asked for several times in a round, so
-/// that a machine whose clock jumps meets every system in each of its states.
+/// Time for all systems together in one cell and round. A cell that needs less is asked for several
+/// times in a round, so that a machine whose clock jumps meets every system in each of its states.
 const CELL_BUDGET: Duration = Duration::from_millis(30);
 /// Most turns of a cell in a round.
 const MAX_TURNS: u32 = 8;
 
-/// Rounds that a child serves. Where a process happens to lie in memory (its page colours, the cache sets of its tables)
-/// moves some cells by a factor of two: a system is measured in several processes, so that luck meets all alike.
+/// Rounds that a child serves. Where a process happens to lie in memory (its page colours, the
+/// cache sets of its tables) moves some cells by a factor of two: a system is measured in several
+/// processes, so that luck meets all alike.
 const ROUNDS_OF_A_CHILD: usize = 2;
 /// Turns of a kernel in a round.
 const TURNS_OF_A_KERNEL: usize = 2;
@@ -90,7 +92,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome, LabError> {
     for &(group, size) in &passes {
         let start = Instant::now();
         lab.turn(group, size, 0, false);
-        // The first turn is the slowest, for it meets the page faults: a safe measure for what the rest may take.
+        // The first turn is the slowest, for it meets the page faults: a safe measure for what the
+        // rest may take.
         let fit = CELL_BUDGET.as_nanos() / start.elapsed().as_nanos().max(1);
         turns.push(u32::try_from(fit).unwrap_or(MAX_TURNS).clamp(1, MAX_TURNS) as usize);
         bar.inc(1);
@@ -200,7 +203,8 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Asks every system once for one pass, beginning with the system `first` (modulo their number).
+    /// Asks every system once for one pass, beginning with the system `first` (modulo their
+    /// number).
     fn turn(&mut self, group: Group, size: usize, first: usize, counted: bool) {
         let count = self.children.len();
         for at in 0..count {
@@ -226,7 +230,8 @@ impl<'a> Lab<'a> {
     }
 
     fn close(mut self) -> Outcome {
-        // A system that gave up has too few samples in some cells, and its other figures are not to be trusted either.
+        // A system that gave up has too few samples in some cells, and its other figures are not to
+        // be trusted either.
         self.cells.retain(|(who, _, _), _| !self.failed[*who]);
         let mut records: Vec<Record> = self
             .cells
@@ -256,7 +261,8 @@ impl Cell {
     }
 }
 
-/// Cycles per operation of each thread, for each kind of figure that a pass of `group` gives and the plan asks for.
+/// Cycles per operation of each thread, for each kind of figure that a pass of `group` gives and
+/// the plan asks for.
 fn figures(group: Group, plan: &Plan, phase1: &[u64], phase2: &[u64]) -> Vec<(Cell, Vec<f64>)> {
     let per_object =
         |ticks: &[u64]| -> Vec<f64> { ticks.iter().map(|&ticks| ticks as f64 / plan.objects as f64).collect() };
@@ -266,8 +272,8 @@ fn figures(group: Group, plan: &Plan, phase1: &[u64], phase2: &[u64]) -> Vec<(Ce
         Group::Concurrent => vec![(Cell::Of(Test::D), per_object(phase1)), (Cell::DFree, per_object(phase2))],
         Group::ConcurrentPairs => vec![(Cell::Of(Test::E), per_object(phase1))],
         Group::Remote => {
-            // CPU 0 freed what all the others allocated: a figure is for one object, not for the kernel module's
-            // count of 10000.
+            // CPU 0 freed what all the others allocated: a figure is for one object, not for the
+            // kernel module's count of 10000.
             let others = (phase1.len() - 1) as f64;
             let freed = phase2[0] as f64 / (plan.objects as f64 * others);
             vec![(Cell::FAlloc, per_object(&phase1[1..])), (Cell::Of(Test::F), vec![freed])]

@@ -1,4 +1,5 @@
-//! What parent and child say to each other: one JSON object on a line, over the child's stdin and stdout.
+//! What parent and child say to each other: one JSON object on a line, over the child's stdin and
+//! stdout.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,8 @@ impl Group {
     pub(crate) const ALL: [Self; 5] =
         [Self::AllocFree, Self::Pairs, Self::Concurrent, Self::ConcurrentPairs, Self::Remote];
 
-    /// Threads that take part when the run is for `cpus` CPUs. A remote free needs somebody to be remote.
+    /// Threads that take part when the run is for `cpus` CPUs. A remote free needs somebody to be
+    /// remote.
     pub(crate) fn threads(self, cpus: usize) -> usize {
         match self {
             Self::AllocFree | Self::Pairs => 1,
@@ -60,7 +62,8 @@ pub(crate) enum Request {
 pub(crate) enum Reply {
     /// Set up; the text says what only the process itself can know, such as its mode. May be empty.
     Ready(String),
-    /// Ticks for each thread of the first and of the second phase; a thread that had no part in a phase has 0.
+    /// Ticks for each thread of the first and of the second phase; a thread that had no part in a
+    /// phase has 0.
     Done {
         phase1: Vec<u64>,
         phase2: Vec<u64>,

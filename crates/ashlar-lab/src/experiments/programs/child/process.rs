@@ -13,7 +13,8 @@ pub(crate) struct Usage {
     pub(crate) elapsed: Duration,
     pub(crate) user: Duration,
     pub(crate) sys: Duration,
-    /// The kernel also counts the memory of the process that started it: never less than what this tool has.
+    /// The kernel also counts the memory of the process that started it: never less than what this
+    /// tool has.
     pub(crate) peak_rss_kib: u64,
     /// Without pages of files; known for the programs that say it themselves.
     pub(crate) peak_anon_kib: Option<u64>,
@@ -21,8 +22,9 @@ pub(crate) struct Usage {
     pub(crate) context_switches: u64,
 }
 
-/// Gives back what this tool no longer needs and lets the kernel forget the most it ever had: that would count as the
-/// memory of each process that it starts. Where the kernel refuses, small programs show the tool's memory instead.
+/// Gives back what this tool no longer needs and lets the kernel forget the most it ever had: that
+/// would count as the memory of each process that it starts. Where the kernel refuses, small
+/// programs show the tool's memory instead.
 pub(crate) fn shrink_self() {
     // SAFETY: takes no pointer; gives free memory of the C library's malloc back to the system.
     #[cfg(target_env = "gnu")]
@@ -60,7 +62,8 @@ pub(crate) fn wait(child: Child, start: Instant) -> Result<Usage, String> {
     let mut status = 0;
     // SAFETY: `rusage` is made of integers, for which all bits zero is a value.
     let mut rusage: libc::rusage = unsafe { core::mem::zeroed() };
-    // SAFETY: both places are live; the process is our child, and nobody else waits for it: `child` is ours.
+    // SAFETY: both places are live; the process is our child, and nobody else waits for it: `child`
+    // is ours.
     while unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut rusage) } != pid {
         let error = std::io::Error::last_os_error();
         if error.kind() != std::io::ErrorKind::Interrupted {

@@ -1,8 +1,9 @@
 //! Real programs, where they are installed: how each is run, and on what input.
 //!
-//! The inputs are made by `inputs` from a fixed seed, in a directory of this run. What a program writes to standard
-//! output is compared between the systems. That the library is really in the process is what the dynamic linker's log says
-//! of the warm-up, and for a server, which stays, its mappings.
+//! The inputs are made by `inputs` from a fixed seed, in a directory of this run. What a program
+//! writes to standard output is compared between the systems. That the library is really in the
+//! process is what the dynamic linker's log says of the warm-up, and for a server, which stays, its
+//! mappings.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -80,7 +81,8 @@ impl Prepared {
         self.real.name
     }
 
-    /// Runs it once; returns what it took and the checksum of its output. `watched`: fails if the library is not mapped.
+    /// Runs it once; returns what it took and the checksum of its output. `watched`: fails if the
+    /// library is not mapped.
     pub(crate) fn run(&self, system: &System, watched: bool) -> Result<(Usage, String), String> {
         let (program, args, input, env) = match &self.job {
             Job::Redis(job) => return redis::run(job, &self.dir, system, watched),
@@ -98,7 +100,8 @@ impl Prepared {
         system.prepare(&mut command);
         let log = self.dir.join("loaded");
         if watched {
-            // A short program may be over before its mappings could be looked at; the dynamic linker's log stays.
+            // A short program may be over before its mappings could be looked at; the dynamic
+            // linker's log stays.
             command.env("LD_DEBUG", "files").env("LD_DEBUG_OUTPUT", log.join("by"));
             fs::create_dir_all(&log).map_err(io)?;
         }
@@ -115,7 +118,8 @@ impl Prepared {
     }
 }
 
-/// Fails unless one of the dynamic linker's logs in `dir` says that the library of `system` was initialised.
+/// Fails unless one of the dynamic linker's logs in `dir` says that the library of `system` was
+/// initialised.
 fn was_loaded(dir: &Path, system: &System) -> Result<(), String> {
     let Some(library) = &system.preload else { return Ok(()) };
     let line = format!("calling init: {}", library.display());

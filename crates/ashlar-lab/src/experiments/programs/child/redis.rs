@@ -1,7 +1,7 @@
 //! redis: the server is measured, the client that loads it is not.
 //!
-//! Debian's server links jemalloc, which would be "glibc" then. So its base is made as the others are: the C library is
-//! preloaded, and its malloc comes first.
+//! Debian's server links jemalloc, which would be "glibc" then. So its base is made as the others
+//! are: the C library is preloaded, and its malloc comes first.
 
 use core::time::Duration;
 use std::fs::{self, File};
@@ -29,7 +29,8 @@ pub(crate) fn job(setting: &Setting<'_>) -> Result<Job, String> {
     }))
 }
 
-/// Starts the server, loads it, and asks it to end. What the server took, and what it holds at the end.
+/// Starts the server, loads it, and asks it to end. What the server took, and what it holds at the
+/// end.
 pub(crate) fn run(job: &Redis, dir: &Path, system: &System, watched: bool) -> Result<(Usage, String), String> {
     let socket = dir.join("socket");
     let log = dir.join("output");

@@ -1,9 +1,9 @@
 //! The workload `startup`: what a library costs a program that does nothing.
 //!
-//! Time is that of `echo`, from before the process is made to after it is gone: `echo` allocates a little, while `true`
-//! never would, and the allocator would not even start. The kernel counts the memory of the process that starts another
-//! as the other's (`ru_maxrss`), and that is more than `echo` has; so memory is what `cat` reads of itself in
-//! `/proc/self/smaps_rollup`.
+//! Time is that of `echo`, from before the process is made to after it is gone: `echo` allocates a
+//! little, while `true` never would, and the allocator would not even start. The kernel counts the
+//! memory of the process that starts another as the other's (`ru_maxrss`), and that is more than
+//! `echo` has; so memory is what `cat` reads of itself in `/proc/self/smaps_rollup`.
 
 use std::process::Command;
 use std::time::Instant;

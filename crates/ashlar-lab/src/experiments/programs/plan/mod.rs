@@ -1,9 +1,9 @@
 //! The rounds of a run.
 //!
-//! One warm-up round that is not timed: it brings files into the page cache, so that no system pays for being first, and
-//! reads the memory of the synthetic workloads after they have idled (all sleep side by side). Then the measured rounds,
-//! in which each workload runs once on every system, and every round begins with another system. Only one program runs at a
-//! time.
+//! One warm-up round that is not timed: it brings files into the page cache, so that no system pays
+//! for being first, and reads the memory of the synthetic workloads after they have idled (all
+//! sleep side by side). Then the measured rounds, in which each workload runs once on every system,
+//! and every round begins with another system. Only one program runs at a time.
 
 pub(crate) mod record;
 pub(crate) mod systems;
@@ -23,7 +23,8 @@ use crate::experiments::programs::plan::systems::{BASE, System};
 use crate::kit::error::LabError;
 use crate::kit::progress::progress;
 
-/// Sleep of an idle process, in milliseconds: longer than the second after which busy allocators give memory back.
+/// Sleep of an idle process, in milliseconds: longer than the second after which busy allocators
+/// give memory back.
 const IDLE_MS: u64 = 1500;
 
 /// Something to run.
@@ -84,7 +85,8 @@ struct Lab<'a> {
     failures: Vec<String>,
 }
 
-/// Runs the plan. The second part has a line for each program that did not run well on a system; it has no record.
+/// Runs the plan. The second part has a line for each program that did not run well on a system; it
+/// has no record.
 pub(crate) fn run(plan: &Plan) -> Result<(Vec<Record>, Vec<String>), LabError> {
     process::shrink_self();
     let mut lab = Lab { plan, cells: BTreeMap::new(), failures: Vec::new() };
@@ -200,7 +202,8 @@ impl Lab<'_> {
         self.take(at, who, outcome);
     }
 
-    /// Start-up costs so little that all systems take turns many times in each round, all of it when the first one is asked.
+    /// Start-up costs so little that all systems take turns many times in each round, all of it
+    /// when the first one is asked.
     fn measure_startup(&mut self, at: usize, who: usize) {
         let first = self.cells.keys().find(|(program, _)| *program == at).map(|(_, system)| *system);
         if first != Some(who) {

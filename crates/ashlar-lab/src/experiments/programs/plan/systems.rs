@@ -1,7 +1,8 @@
 //! The systems: glibc as it is, and shared libraries that are preloaded.
 //!
-//! Peers come from `lab/peers/build.sh`, which builds the newest ones next to the tool (`target/peers`), else from the
-//! distribution. Which file it was, and which version, stands beside every figure.
+//! Peers come from `lab/peers/build.sh`, which builds the newest ones next to the tool
+//! (`target/peers`), else from the distribution. Which file it was, and which version, stands
+//! beside every figure.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +44,8 @@ const OURS: &str = "ashlar";
 pub(crate) const UNCHECKED: &str = "ashlar-unchecked";
 pub(crate) const BASE: &str = "glibc";
 
-/// Whether `id` is a peer that ours is compared with (glibc is the base of the ratios, and none of them).
+/// Whether `id` is a peer that ours is compared with (glibc is the base of the ratios, and none of
+/// them).
 pub(crate) fn is_peer(id: &str) -> bool {
     PEERS.iter().any(|peer| peer.id == id)
 }
@@ -53,7 +55,8 @@ pub(crate) fn known() -> Vec<&'static str> {
     [BASE, OURS].into_iter().chain(PEERS.iter().map(|peer| peer.id)).chain([UNCHECKED]).collect()
 }
 
-/// The systems that `list` names, in the order of the columns, and a line for each peer that `all` could not find.
+/// The systems that `list` names, in the order of the columns, and a line for each peer that `all`
+/// could not find.
 pub(crate) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec<String>), LabError> {
     let known = known();
     let ordinary = || known.iter().copied().filter(|id| *id != UNCHECKED);

@@ -1,7 +1,8 @@
 //! The targets for whole programs, judged on the ratios of one run.
 //!
-//! Where a bound is as near to what is found as the noise of a machine, the ratios are those of rounds (`paired`), and a target is met only if the
-//! whole interval lies below the bound. It is missed if none of it does, and otherwise open: more rounds are needed.
+//! Where a bound is as near to what is found as the noise of a machine, the ratios are those of
+//! rounds (`paired`), and a target is met only if the whole interval lies below the bound. It is
+//! missed if none of it does, and otherwise open: more rounds are needed.
 
 mod paired;
 
@@ -297,7 +298,8 @@ mod tests {
 
     #[test]
     fn what_the_rounds_do_not_tell_is_open_and_does_not_pass() {
-        // The 6th and the 15th of twenty are the interval's ends: with six rounds above the bound one end lies there, with five none.
+        // The 6th and the 15th of twenty are the interval's ends: with six rounds above the bound
+        // one end lies there, with five none.
         for (above, open) in [(6, 2), (5, 0)] {
             let mut run = run(0.9, 1.0);
             for (round, time) in cpu_of_gcc(&mut run).iter_mut().enumerate() {

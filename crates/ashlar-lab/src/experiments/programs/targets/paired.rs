@@ -1,7 +1,8 @@
 //! Comparisons round by round.
 //!
-//! Machines drift: over minutes by more than allocators differ. What runs next to each other drifts together, so a comparison takes the ratio of
-//! each round, and their median with its interval says what the run has shown ([`kit::interval`]).
+//! Machines drift: over minutes by more than allocators differ. What runs next to each other drifts
+//! together, so a comparison takes the ratio of each round, and their median with its interval says
+//! what the run has shown ([`kit::interval`]).
 
 use crate::experiments::programs::plan::record::{Kind, Record, Run};
 use crate::experiments::programs::plan::systems::is_peer;
@@ -27,7 +28,8 @@ impl Time {
     }
 }
 
-/// Our time over theirs in one workload, round by round; none where the two have not the same rounds.
+/// Our time over theirs in one workload, round by round; none where the two have not the same
+/// rounds.
 fn rounds(run: &Run, workload: &str, ours: &str, theirs: &str, time: Time) -> Option<Vec<f64>> {
     let samples = |id: &str| Some(time.samples(run.cell(workload, id)?));
     let (ours, theirs) = (samples(ours)?, samples(theirs)?);

@@ -1,4 +1,5 @@
-//! From claims and evidence to verdicts. A reason is computed from what was measured, so that another measurement gives another reason.
+//! From claims and evidence to verdicts. A reason is computed from what was measured, so that
+//! another measurement gives another reason.
 
 use serde::{Deserialize, Serialize};
 

@@ -89,7 +89,8 @@ pub(crate) mod tests {
     fn every_test_has_a_record_for_each_machine_that_can_be() {
         let run = sample();
         let of = |simulated: bool| run.records.iter().filter(move |record| record.simulated == simulated).count();
-        // 2, 8 and 1024 CPUs on one node, 8 and 1024 on four, 1024 on sixteen; tests D and F; two engines.
+        // 2, 8 and 1024 CPUs on one node, 8 and 1024 on four, 1024 on sixteen; tests D and F; two
+        // engines.
         assert_eq!(of(true), 6 * 2 * 2);
         assert_eq!(of(false), run.validation.len());
     }

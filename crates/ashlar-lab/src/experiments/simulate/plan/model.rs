@@ -1,15 +1,19 @@
 //! The model: CPUs that work, and locks that they share.
 //!
-//! A CPU does its operations one after the other; now and then one of them takes a lock. Between two takings it works
-//! for itself. Who finds a lock taken waits. A taking costs its hold time; the cost of the lines that come along when another CPU
-//! was there before; and, when it was waited for or somebody waits meanwhile, one line more, because the waiters' looks took the lock's line
-//! from the holder. These are spin locks and no queues: that one is free the waiters see when its line has come to them, and who
-//! released it and wants it again before that has it again, with all the lines where they are.
+//! A CPU does its operations one after the other; now and then one of them takes a lock. Between
+//! two takings it works for itself. Who finds a lock taken waits. A taking costs its hold time; the
+//! cost of the lines that come along when another CPU was there before; and, when it was waited for
+//! or somebody waits meanwhile, one line more, because the waiters' looks took the lock's line from
+//! the holder. These are spin locks and no queues: that one is free the waiters see when its line
+//! has come to them, and who released it and wants it again before that has it again, with all the
+//! lines where they are.
 //!
-//! Time goes on from event to event: a heap for each lock holds for each CPU the moment at which it wants that lock next, and the
-//! earliest is served, unless it waits and the last holder comes back in time. So a lock is a moment, the one until which it is taken.
-//! Gaps and holds vary by a gamma distribution around their means, since with constant times CPUs that started together would meet
-//! for ever or never. The numbers come from PCG, whose stream for a seed is the same on every machine and in every version.
+//! Time goes on from event to event: a heap for each lock holds for each CPU the moment at which it
+//! wants that lock next, and the earliest is served, unless it waits and the last holder comes back
+//! in time. So a lock is a moment, the one until which it is taken. Gaps and holds vary by a gamma
+//! distribution around their means, since with constant times CPUs that started together would meet
+//! for ever or never. The numbers come from PCG, whose stream for a seed is the same on every
+//! machine and in every version.
 
 use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -37,11 +41,13 @@ pub(crate) struct Model {
     pub(crate) locks: Vec<SharedLock>,
     /// What a lock costs more when it was waited for.
     pub(crate) handover: f64,
-    /// Standard deviation of gaps and holds over their means: 0 for constant times, 1 for exponential ones.
+    /// Standard deviation of gaps and holds over their means: 0 for constant times, 1 for
+    /// exponential ones.
     pub(crate) spread: f64,
 }
 
-/// Gaps and holds of real programs are neither constant nor without memory. Between the two the predictions move little.
+/// Gaps and holds of real programs are neither constant nor without memory. Between the two the
+/// predictions move little.
 pub(crate) const SPREAD: f64 = 0.25;
 
 /// Takings after which a simulated run is long enough: the sum over all CPUs.
@@ -86,7 +92,8 @@ impl State {
     }
 }
 
-/// A CPU during a run: what it has done, and how many operations it is from its next taking of each lock.
+/// A CPU during a run: what it has done, and how many operations it is from its next taking of each
+/// lock.
 #[derive(Clone, Debug)]
 struct Cpu {
     done: f64,
@@ -144,7 +151,8 @@ impl Model {
         }
         'events: while let Some(mut lock) = earliest(&locks) {
             let Some(Reverse(mut event)) = locks[lock].wanted.pop() else { break };
-            // A turn of one CPU: this taking, and those for which it comes back before a waiter has seen that the lock is free.
+            // A turn of one CPU: this taking, and those for which it comes back before a waiter has
+            // seen that the lock is free.
             loop {
                 let (of, state, Event { at, cpu }) = (&self.locks[lock], &mut locks[lock], event);
                 let start = at.max(state.taken_until);
@@ -303,7 +311,8 @@ mod tests {
             prop_assert!((found / exact - 1.0).abs() < 0.05, "{found} and {exact}");
         }
 
-        /// A gap of less than a line: the lock is taken again before the other CPU sees it free, so lines seldom move.
+        /// A gap of less than a line: the lock is taken again before the other CPU sees it free, so
+        /// lines seldom move.
         #[test]
         fn who_comes_back_at_once_has_the_lock_again(gap in 5.0..40.0f64, hold in 5.0..100.0f64, moved in 500.0..2000.0f64) {
             let mut back = model(gap, 1.0, hold, SPREAD);

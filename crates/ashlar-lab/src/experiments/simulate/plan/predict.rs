@@ -1,15 +1,19 @@
 //! From what was measured to predictions, and what they are worth on two CPUs.
 //!
-//! **Test D**: the CPUs of a node are a [`Model`]. What is under list_lock and the zone lock is theirs together; everything else of
-//! an operation each does for itself, also at the locks of CPUs, slabs and barns, where no two meet in this test. Nodes have
-//! locks of their own, so CPUs of different nodes do not wait for each other.
+//! **Test D**: the CPUs of a node are a [`Model`]. What is under list_lock and the zone lock is
+//! theirs together; everything else of an operation each does for itself, also at the locks of
+//! CPUs, slabs and barns, where no two meet in this test. Nodes have locks of their own, so CPUs of
+//! different nodes do not wait for each other.
 //!
-//! **Test F**: one CPU frees, so nobody waits; what a free costs depends on where the object is from. Objects of CPUs of the same node
-//! cost what was measured between two CPUs of one node; those of other nodes what was measured with two fake nodes, and for each line
-//! that moves the difference between a far and a near line. That difference is the one number which this machine cannot tell: it is an option.
+//! **Test F**: one CPU frees, so nobody waits; what a free costs depends on where the object is
+//! from. Objects of CPUs of the same node cost what was measured between two CPUs of one node;
+//! those of other nodes what was measured with two fake nodes, and for each line that moves the
+//! difference between a far and a near line. That difference is the one number which this machine
+//! cannot tell: it is an option.
 //!
-//! What is left out: memory that becomes slow because more CPUs use it, caches that are too small for the objects of many CPUs,
-//! and waiters that slow the holder down by more than one line. So what is predicted for locks under much contention is the least.
+//! What is left out: memory that becomes slow because more CPUs use it, caches that are too small
+//! for the objects of many CPUs, and waiters that slow the holder down by more than one line. So
+//! what is predicted for locks under much contention is the least.
 
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +94,8 @@ impl Inputs {
     }
 }
 
-/// What the lines of another CPU cost at one taking of a shared lock: what allocating by turns costs more than allocating alone.
+/// What the lines of another CPU cost at one taking of a shared lock: what allocating by turns
+/// costs more than allocating alone.
 fn moved(of: &Operation) -> f64 {
     let takings = of.list_locks + of.zone_locks;
     if takings > 0.0 { ((of.by_turns - of.by_turns_alone) / takings).max(0.0) } else { 0.0 }
@@ -189,7 +194,8 @@ pub(crate) mod tests {
     fn a_node_for_each_cpu_is_as_good_as_one_cpu() {
         let inputs = inputs();
         assert!((inputs.test_d(16, 16, 1) / inputs.test_d(1, 1, 1) - 1.0).abs() < 0.01);
-        // Sixteen CPUs at one lock: each of their holds is of 50 ticks, of lines that moved, and of the waiters' line.
+        // Sixteen CPUs at one lock: each of their holds is of 50 ticks, of lines that moved, and of
+        // the waiters' line.
         assert!((inputs.test_d(256, 1, 1) / (256.0 * (50.0 + 20.0 + 40.0) / 10.0) - 1.0).abs() < 0.1);
         assert!(inputs.test_d(256, 1, 1) > 3.0 * inputs.test_d(256, 4, 1));
     }
