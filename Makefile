@@ -54,7 +54,10 @@ LINUX_HEADERS := $(notdir $(wildcard include/linux/*.h))
 parenthesis := (
 FUNCTIONS := $(shell sed -n 's/^[a-z][a-z_ *]*[ *]\([a-z_]*\)$(parenthesis).*/\1/p' include/ashlar.h)
 MODULES := ashlar ashlar-linux ashlar-malloc
-DOCUMENTS := README.md CHANGELOG.md docs/design.md SAFETY.md LICENSE-MIT LICENSE-APACHE
+DOCUMENTS := README.md CHANGELOG.md SAFETY.md LICENSE-MIT LICENSE-APACHE
+PAGES := $(wildcard docs/*.md)
+# Links to what is not installed become plain text.
+UNLINK := sed -E 's,\[([^]]*)\]\((\.\./)*(crates|include|lab|man|packaging|CONTRIBUTING)[^)]*\),\1,g'
 
 # Set by install-strip: what to remove from shared files, and from archives.
 STRIP_SHARED :=
@@ -129,7 +132,9 @@ install: $(ARTEFACTS)
 	$(INSTALL) -m 644 packaging/completions/ashlar.bash $(call to,$(BASHDIR))/ashlar
 	$(INSTALL) -m 644 packaging/completions/_ashlar $(call to,$(ZSHDIR))/_ashlar
 	$(INSTALL) -m 644 packaging/completions/ashlar.fish $(call to,$(FISHDIR))/ashlar.fish
-	$(INSTALL) -m 644 $(DOCUMENTS) $(call to,$(DOCDIR))/
+	set -e; mkdir -p $(call to,$(DOCDIR))/docs; for name in $(DOCUMENTS) $(PAGES); do \
+		$(UNLINK) $$name >$(call to,$(DOCDIR))/$$name; chmod 644 $(call to,$(DOCDIR))/$$name; \
+	done
 
 # The tool looks for the lab beside itself, and the lab for its workloads.
 install-lab: $(LAB_ARTEFACTS)
@@ -157,14 +162,14 @@ uninstall:
 	rm -f $(addprefix $(call to,$(BASHDIR))/,ashlar ashlar-lab)
 	rm -f $(addprefix $(call to,$(ZSHDIR))/,_ashlar _ashlar-lab)
 	rm -f $(addprefix $(call to,$(FISHDIR))/,ashlar.fish ashlar-lab.fish)
-	rm -f $(addprefix $(call to,$(DOCDIR))/,$(DOCUMENTS))
-	for dir in $(INCLUDEDIR)/ashlar/linux $(INCLUDEDIR)/ashlar $(CMAKEDIR) $(DOCDIR); do \
+	rm -f $(addprefix $(call to,$(DOCDIR))/,$(DOCUMENTS) $(PAGES))
+	for dir in $(INCLUDEDIR)/ashlar/linux $(INCLUDEDIR)/ashlar $(CMAKEDIR) $(DOCDIR)/docs $(DOCDIR); do \
 		[ ! -d $(DESTDIR)$$dir ] || rmdir $(DESTDIR)$$dir; \
 	done
 
 check-install:
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' \
-		MANDIR='$(MANDIR)' PKGCONFIGDIR='$(PKGCONFIGDIR)' CMAKEDIR='$(CMAKEDIR)' VERSION='$(VERSION)' \
+		MANDIR='$(MANDIR)' DOCDIR='$(DOCDIR)' PKGCONFIGDIR='$(PKGCONFIGDIR)' CMAKEDIR='$(CMAKEDIR)' VERSION='$(VERSION)' \
 		packaging/check-install.sh
 
 deb: $(ARTEFACTS)

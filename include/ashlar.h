@@ -39,7 +39,8 @@
 // Smallest class of kmalloc, in bytes.
 #define KMALLOC_MIN_SIZE 8
 
-// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned to itself, up to 2 MiB.
+// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned
+// to itself, up to 2 MiB.
 #define ARCH_KMALLOC_MINALIGN 8
 
 // Alignment of the objects of all caches, at least, in bytes.
@@ -57,22 +58,24 @@
 // A cache: objects of one size with a name.
 struct kmem_cache;
 
-// A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at a time.
+// A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at
+// a time.
 struct slab_sheaf;
 
-// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer. Options of the user's for a cache of
-// this name win over what stands here. Members are added at the end, and never without a new SONAME once there is a release: the library
-// reads as many as it has, so a program must be compiled with its header.
+// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
+// Options of the user's for a cache of this name win over what stands here. Members are added at
+// the end, and never without a new SONAME once there is a release: the library reads as many as it
+// has, so a program must be compiled with its header.
 struct kmem_cache_args {
     // Alignment of objects in bytes, a power of two up to 4096; 0 for 8.
     unsigned int align;
-    // Start of the part of an object that may be copied to user space. Checked, and then without use: nothing
-    // here copies to user space.
+    // Start of the part of an object that may be copied to user space. Checked, and then without
+    // use: nothing here copies to user space.
     unsigned int useroffset;
     // Bytes of that part. A cache with one is not merged.
     unsigned int usersize;
-    // Called once for each object when it is first carved from a slab. Objects must come back in the state that it
-    // leaves. It must not allocate from its own cache.
+    // Called once for each object when it is first carved from a slab. Objects must come back in
+    // the state that it leaves. It must not allocate from its own cache.
     void (*ctor)(void*);
     // Objects in a sheaf, 1 to 254; 0: by object size.
     unsigned int sheaf_capacity;
@@ -86,34 +89,41 @@ struct kmem_cache_args {
     bool use_max_order;
     // Empty slabs that each node keeps, 0 to 1048576.
     unsigned int min_partial;
-    // Free objects that the partial slabs of a CPU may have, 0 to 1048576, of the engine slub-bulk.
+    // Free objects that the partial slabs of a CPU may have, 0 to 1048576, of the engine
+    // slub-bulk.
     unsigned int cpu_partial;
     // Smallest order of slabs, 0 to 9: 2^order pages of 4 KiB.
     unsigned int min_order;
     // Largest order of slabs, 0 to 9.
     unsigned int max_order;
-    // The library's own: id of the engine, a string as the option engine has it; null: that of the process.
+    // The library's own: id of the engine, a string as the option engine has it; null: that of
+    // the process.
     const char *engine;
-    // The library's own: whether remote_node_defrag_ratio holds; otherwise the option of that name.
+    // The library's own: whether remote_node_defrag_ratio holds; otherwise the option of that
+    // name.
     bool use_remote_node_defrag_ratio;
-    // In how many of a hundred cases partial slabs of other nodes are looked at before a slab is new, 0 to 100, of the engine ashlar and
-    // the stages of SLUB.
+    // In how many of a hundred cases partial slabs of other nodes are looked at before a slab is
+    // new, 0 to 100, of the engine ashlar and the stages of SLUB.
     unsigned int remote_node_defrag_ratio;
 };
 
-// How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are refused with EINVAL.
+// How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are
+// refused with EINVAL.
 typedef unsigned int slab_flags_t;
 
-// How to allocate: a combination of the __GFP_ bits, most often GFP_KERNEL. What is not described below is refused.
+// How to allocate: a combination of the __GFP_ bits, most often GFP_KERNEL. What is not described
+// below is refused.
 typedef unsigned int gfp_t;
 
-// What a cache looks like at one moment. Sums over all nodes; exact while nobody allocates or frees.
+// What a cache looks like at one moment. Sums over all nodes; exact while nobody allocates or
+// frees.
 struct ashlar_cache_info {
     // Name, as a string.
     char name[ASHLAR_NAME_SIZE];
     // Id of the engine, as a string.
     char engine[ASHLAR_ENGINE_SIZE];
-    // Caches that share these slabs and figures; more than 1 where caches were merged. ashlar_for_each_alias tells their names.
+    // Caches that share these slabs and figures; more than 1 where caches were merged.
+    // ashlar_for_each_alias tells their names.
     size_t refcount;
     // Bytes that the user may use.
     size_t object_size;
@@ -196,7 +206,8 @@ struct ashlar_alias_info {
 // All bytes of the object are zero. Not for caches with a constructor: NULL with EINVAL.
 #define __GFP_ZERO (1 << 8)
 
-// Accepted; the library never sleeps for memory, but may take a lock for a few instructions whatever the flags.
+// Accepted; the library never sleeps for memory, but may take a lock for a few instructions
+// whatever the flags.
 #define __GFP_DIRECT_RECLAIM (1 << 10)
 
 // Accepted; the background thread comes and goes by itself.
@@ -211,7 +222,8 @@ struct ashlar_alias_info {
 // Accepted; free memory of other caches is asked for before any request fails.
 #define __GFP_RETRY_MAYFAIL (1 << 14)
 
-// The call does not return without memory: when there is none, the program ends with a line on standard error.
+// The call does not return without memory: when there is none, the program ends with a line on
+// standard error.
 #define __GFP_NOFAIL (1 << 15)
 
 // Accepted; nothing is tried for long.
@@ -298,9 +310,9 @@ struct ashlar_alias_info {
 // Accepted; nothing looks for leaks here.
 #define SLAB_NOLEAKTRACE (1 << 23)
 
-// The cache shares its slabs with no other. Without, caches of objects alike are merged, by the kernel's rules; but
-// for the option merge=off. Of the flags of debugging, and SLAB_NOLEAKTRACE and SLAB_FAILSLAB, each keeps a cache from being
-// merged as well.
+// The cache shares its slabs with no other. Without, caches of objects alike are merged, by the
+// kernel's rules; but for the option merge=off. Of the flags of debugging, and SLAB_NOLEAKTRACE
+// and SLAB_FAILSLAB, each keeps a cache from being merged as well.
 #define SLAB_NO_MERGE (1 << 24)
 
 // Accepted; no failures are injected.
@@ -322,11 +334,12 @@ struct ashlar_alias_info {
 extern "C" {
 #endif // __cplusplus
 
-// A cache named name (up to 47 bytes, copied) for objects of object_size bytes, 1 to 2 MiB. args may be null. It may
-// share the slabs of another whose objects are alike: see SLAB_NO_MERGE.
+// A cache named name (up to 47 bytes, copied) for objects of object_size bytes, 1 to 2 MiB.
+// args may be null. It may share the slabs of another whose objects are alike: see
+// SLAB_NO_MERGE.
 //
-// Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or ENOMEM; with
-// SLAB_PANIC the program ends instead.
+// Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or
+// ENOMEM; with SLAB_PANIC the program ends instead.
 //
 // The caller promises:
 // name is null or a string, args null or readable; the constructor is one for objects of this
@@ -334,16 +347,16 @@ extern "C" {
 struct kmem_cache *kmem_cache_create(const char *name, unsigned int object_size,
     const struct kmem_cache_args *args, slab_flags_t flags);
 
-// Ends a cache; a null pointer is no cache and nothing happens. Where caches were merged only this one's name goes, and the last
-// of them ends all. While objects are in use the cache stays as it is,
-// a line on standard error says so, and errno is EBUSY.
+// Ends a cache; a null pointer is no cache and nothing happens. Where caches were merged only this
+// one's name goes, and the last of them ends all. While objects are in use the cache stays as it
+// is, a line on standard error says so, and errno is EBUSY.
 //
 // The caller promises:
 // s is null or a cache that nobody uses any more.
 void kmem_cache_destroy(struct kmem_cache *s);
 
-// One object. Its contents are those of its last use, or what the constructor left. NULL with errno ENOMEM when memory
-// ends, EINVAL for bad flags.
+// One object. Its contents are those of its last use, or what the constructor left. NULL with
+// errno ENOMEM when memory ends, EINVAL for bad flags.
 //
 // The caller promises:
 // s is a live cache.
@@ -358,12 +371,12 @@ void *kmem_cache_zalloc(struct kmem_cache *s, gfp_t flags);
 // Gives an object back. A null object is none and nothing happens.
 //
 // The caller promises:
-// s is a live cache; object is null, or was allocated from it, was not freed since, and nobody uses it any more.
-// With a constructor it is in constructed state.
+// s is a live cache; object is null, or was allocated from it, was not freed since, and nobody
+// uses it any more. With a constructor it is in constructed state.
 void kmem_cache_free(struct kmem_cache *s, void *object);
 
-// Fills p with size objects: all or nothing. Returns size, or 0 with errno ENOMEM, or EINVAL for bad flags, a
-// null array, or a size above INT_MAX.
+// Fills p with size objects: all or nothing. Returns size, or 0 with errno ENOMEM, or EINVAL
+// for bad flags, a null array, or a size above INT_MAX.
 //
 // The caller promises:
 // s is a live cache; p has room for size pointers.
@@ -387,29 +400,30 @@ int kmem_cache_shrink(struct kmem_cache *s);
 // s is a live cache.
 unsigned int kmem_cache_size(struct kmem_cache *s);
 
-// Sets size objects aside: as many calls of kmem_cache_alloc_from_sheaf will succeed, whatever becomes of memory
-// meanwhile. NULL with errno ENOMEM when memory ends, EINVAL for a size of 0 and for bad flags (__GFP_ZERO is one:
-// ask for zeros when you take an object).
+// Sets size objects aside: as many calls of kmem_cache_alloc_from_sheaf will succeed, whatever
+// becomes of memory meanwhile. NULL with errno ENOMEM when memory ends, EINVAL for a size of 0 and
+// for bad flags (__GFP_ZERO is one: ask for zeros when you take an object).
 //
 // The caller promises:
 // s is a live cache, and lives longer than the sheaf.
 struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *s, gfp_t gfp, unsigned int size);
 
-// One of the objects that are set aside; NULL only when none is left (errno is ENOMEM) or for bad flags (EINVAL).
-// With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
+// One of the objects that are set aside; NULL only when none is left (errno is ENOMEM) or for bad
+// flags (EINVAL). With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
 //
 // The caller promises:
 // s is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
 void *kmem_cache_alloc_from_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf *sheaf);
 
-// Sets more objects aside, until there are at least size. The sheaf may move: *sheafp is where it is then.
-// Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
+// Sets more objects aside, until there are at least size. The sheaf may move: *sheafp is where
+// it is then. Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
 //
 // The caller promises:
 // s is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
 int kmem_cache_refill_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf **sheafp, unsigned int size);
 
-// Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing happens.
+// Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing
+// happens.
 //
 // The caller promises:
 // s is the cache that the sheaf was prefilled from, or null; nobody uses the sheaf any more.
@@ -421,8 +435,8 @@ void kmem_cache_return_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf 
 // A live sheaf, or null.
 unsigned int kmem_cache_sheaf_size(struct slab_sheaf *sheaf);
 
-// Memory of at least size bytes. Sizes up to 64 KiB come from caches, one for each class (kmalloc-64); larger
-// ones are pages; those above 32 MiB are mappings of their own.
+// Memory of at least size bytes. Sizes up to 64 KiB come from caches, one for each class
+// (kmalloc-64); larger ones are pages; those above 32 MiB are mappings of their own.
 void *kmalloc(size_t size, gfp_t flags);
 
 // As kmalloc, with all bytes zero.
@@ -434,16 +448,18 @@ void *kmalloc_array(size_t n, size_t size, gfp_t flags);
 // As kmalloc_array, with all bytes zero.
 void *kcalloc(size_t n, size_t size, gfp_t flags);
 
-// Changes the size of memory, moving it if need be: it stays where it is if new_size is at most its ksize. A
-// null pointer allocates; a new size of 0 frees and returns ZERO_SIZE_PTR.
+// Changes the size of memory, moving it if need be: it stays where it is if new_size is at most
+// its ksize. A null pointer allocates; a new size of 0 frees and returns ZERO_SIZE_PTR.
 //
-// With __GFP_ZERO, bytes that are added are zero, if the memory was allocated, and always resized, with that flag.
+// With __GFP_ZERO, bytes that are added are zero, if the memory was allocated, and always resized,
+// with that flag.
 //
 // The caller promises:
 // As for kfree. On success the old pointer is dead.
 void *krealloc(const void *p, size_t new_size, gfp_t flags);
 
-// As krealloc, for new_n elements of new_size bytes; NULL with errno ENOMEM when the product overflows.
+// As krealloc, for new_n elements of new_size bytes; NULL with errno ENOMEM when the product
+// overflows.
 //
 // The caller promises:
 // As for krealloc.
@@ -473,7 +489,8 @@ void kfree_sensitive(const void *object);
 // p holds size pointers, each as for kfree; none occurs twice.
 void kfree_bulk(size_t size, void **p);
 
-// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for NULL and ZERO_SIZE_PTR.
+// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for NULL and
+// ZERO_SIZE_PTR.
 //
 // The caller promises:
 // As for kfree, but it stays live.
@@ -482,7 +499,8 @@ size_t ksize(const void *object);
 // Bytes that kmalloc really sets aside for a request.
 size_t kmalloc_size_roundup(size_t size);
 
-// As kmalloc. The kernel's name for memory that need not be contiguous in physical memory, which is no question here.
+// As kmalloc. The kernel's name for memory that need not be contiguous in physical memory, which
+// is no question here.
 void *kvmalloc(size_t size, gfp_t flags);
 
 // As krealloc, for memory of kvmalloc.
@@ -503,15 +521,15 @@ void kvfree(const void *addr);
 // As for kfree; len is at most its ksize.
 void kvfree_sensitive(const void *addr, size_t len);
 
-// As kmem_cache_alloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A node that
-// does not exist is refused with EINVAL.
+// As kmem_cache_alloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not
+// at all. A node that does not exist is refused with EINVAL.
 //
 // The caller promises:
 // s is a live cache.
 void *kmem_cache_alloc_node(struct kmem_cache *s, gfp_t flags, int node);
 
-// As kmalloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A node that does not
-// exist is refused with EINVAL. Above 32 MiB the system decides.
+// As kmalloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A
+// node that does not exist is refused with EINVAL. Above 32 MiB the system decides.
 void *kmalloc_node(size_t size, gfp_t flags, int node);
 
 // A copy of len bytes. NULL with errno ENOMEM when memory ends, EINVAL for bad flags.
@@ -532,8 +550,8 @@ char *kmemdup_nul(const char *s, size_t len, gfp_t gfp);
 // s is null or a string.
 char *kstrdup(const char *s, gfp_t gfp);
 
-// A copy of the first max bytes of a string, or of all of it if it is shorter, with a zero byte behind them; NULL
-// for NULL. Fails as kmemdup.
+// A copy of the first max bytes of a string, or of all of it if it is shorter, with a zero byte
+// behind them; NULL for NULL. Fails as kmemdup.
 //
 // The caller promises:
 // s is null, a string, or readable for max bytes.
@@ -545,37 +563,39 @@ char *kstrndup(const char *s, size_t max, gfp_t gfp);
 // s is a live cache; info may be written.
 void ashlar_cache_info(const struct kmem_cache *s, struct ashlar_cache_info *info);
 
-// Changes a tunable of a cache, whoever uses it meanwhile: cpu_partial, min_partial, sheaf_capacity, remote_node_defrag_ratio,
-// limit, batchcount or shared; for all names of merged caches. Returns 0; -EINVAL, after a line on standard error that names the
-// tunable and what was expected, for an unknown name, a value out of range, or an engine that has no such thing; -ENOMEM. Nothing
-// has changed then.
+// Changes a tunable of a cache, whoever uses it meanwhile: cpu_partial, min_partial,
+// sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared; for all names of merged
+// caches. Returns 0; -EINVAL, after a line on standard error that names the tunable and what was
+// expected, for an unknown name, a value out of range, or an engine that has no such thing;
+// -ENOMEM. Nothing has changed then.
 //
 // The caller promises:
 // s is a live cache, name null or a string.
 int ashlar_set_tunable(struct kmem_cache *s, const char *name, size_t value);
 
-// Writes a tunable of a cache to value. Returns 0; -EINVAL for an unknown name, after a line on standard error, and, without one,
-// where the cache's engine has no such thing.
+// Writes a tunable of a cache to value. Returns 0; -EINVAL for an unknown name, after a line on
+// standard error, and, without one, where the cache's engine has no such thing.
 //
 // The caller promises:
 // s is a live cache, name null or a string; value may be written.
 int ashlar_tunable(const struct kmem_cache *s, const char *name, size_t *value);
 
-// Calls each for every cache, those of kmalloc among them, with arg. It may allocate, and create and destroy caches.
+// Calls each for every cache, those of kmalloc among them, with arg. It may allocate, and
+// create and destroy caches.
 //
 // The caller promises:
 // each may be called with arg.
 void ashlar_for_each_cache(void (*each)(const struct ashlar_cache_info*, void*), void *arg);
 
-// Calls each for every cache without slabs of its own, with arg: who was merged with whom. It may allocate, and create
-// and destroy caches.
+// Calls each for every cache without slabs of its own, with arg: who was merged with whom. It
+// may allocate, and create and destroy caches.
 //
 // The caller promises:
 // each may be called with arg.
 void ashlar_for_each_alias(void (*each)(const struct ashlar_alias_info*, void*), void *arg);
 
-// Brings every cached object back to its slab and gives all free memory back to the system, at once. Returns the
-// number of 4 KiB pages given back.
+// Brings every cached object back to its slab and gives all free memory back to the system, at
+// once. Returns the number of 4 KiB pages given back.
 size_t ashlar_reap(void);
 
 // Starts the background thread, which gives free memory back to the system while the program
@@ -590,8 +610,8 @@ int ashlar_start_reaper(void);
 // Ends the background thread, if there is one, and returns when it is gone.
 void ashlar_stop_reaper(void);
 
-// How the fast paths are protected in this process: "rseq" or "lock" ("emulate" if the option percpu asks for it,
-// "down" if the allocator could not start). Starts the allocator.
+// How the fast paths are protected in this process: "rseq" or "lock" ("emulate" if the option
+// percpu asks for it, "down" if the allocator could not start). Starts the allocator.
 const char *ashlar_mode(void);
 
 // The version of the library, as "0.1.0".
@@ -606,7 +626,8 @@ const char *ashlar_version(void);
 // text is a string, message null or writable for size bytes.
 int ashlar_configure(const char *text, char *message, size_t size);
 
-// Whether text is good for ashlar_configure, without setting anything: 0, or -EINVAL and a message.
+// Whether text is good for ashlar_configure, without setting anything: 0, or -EINVAL and a
+// message.
 //
 // The caller promises:
 // As for ashlar_configure.

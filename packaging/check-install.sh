@@ -4,7 +4,7 @@
 # What the machine lacks (pkg-config, cmake, a C++ compiler, man) is skipped, and said. Exit code 0 if nothing failed.
 set -uo pipefail
 tests=$(cd "$(dirname "$0")/tests" && pwd)
-for name in PREFIX BINDIR LIBDIR INCLUDEDIR MANDIR PKGCONFIGDIR CMAKEDIR VERSION; do
+for name in PREFIX BINDIR LIBDIR INCLUDEDIR MANDIR DOCDIR PKGCONFIGDIR CMAKEDIR VERSION; do
     [[ -n ${!name:-} ]] || { echo "check-install: $name is not set: call it by make check-install" >&2; exit 2; }
 done
 : "${DESTDIR:=}" "${CC:=cc}" "${CXX:=c++}" "${PKG_CONFIG:=pkg-config}" "${CMAKE:=cmake}"
@@ -61,6 +61,18 @@ pkg() {
 for name in libashlar libashlar_malloc; do
     check "files of $name" test -f "$lib/$name.a" -a -f "$lib/$name.so"
     if has objdump; then check "soname of $name" soname "$lib/$name.so"; else skip "soname: no objdump"; fi
+done
+
+# Every link of a document leads to a file that was installed with it.
+links_lead_somewhere() {
+    local document=$1 target
+    while IFS= read -r target; do
+        target=${target%%#*}
+        [[ -z $target || $target == http* || -e $(dirname "$document")/$target ]] || { echo "$document: $target"; return 1; }
+    done < <(grep -o ']([^)]*)' "$document" | sed 's/^](//; s/)$//')
+}
+for document in "$DESTDIR$DOCDIR"/*.md "$DESTDIR$DOCDIR"/docs/*.md; do
+    check "links of $(basename "$document")" links_lead_somewhere "$document"
 done
 
 if ! has "$PKG_CONFIG"; then

@@ -15,6 +15,7 @@ for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture; do
     command -v "$tool" >/dev/null || { echo "deb: $tool is not installed: apt-get install dpkg-dev" >&2; exit 2; }
 done
 revision=${DEB_REVISION:-1}
+homepage=$(sed -n 's/^homepage = "\(.*\)"/\1/p' Cargo.toml)
 maintainer=${DEB_MAINTAINER:-ashlar maintainers <maintainers@ashlar.invalid>}
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)}"
 arch=$(dpkg-architecture -qDEB_HOST_ARCH)
@@ -37,6 +38,7 @@ find "$work/all/usr/share/man" -type f | while read -r page; do
 done
 # Licences stand in the file copyright, as in all packages.
 rm "$work/all/usr/share/doc/ashlar/"LICENSE-*
+sed -i -E 's,\[([^]]*)\]\(LICENSE[^)]*\),\1,g; s,\(CHANGELOG\.md\),(changelog.gz),g' "$work/all/usr/share/doc/ashlar/README.md"
 gzip -9n "$work/all/usr/share/doc/ashlar/CHANGELOG.md"
 mv "$work/all/usr/share/doc/ashlar/CHANGELOG.md.gz" "$work/all/usr/share/doc/ashlar/changelog.gz"
 
@@ -119,6 +121,7 @@ Installed-Size: $(du -k -s --apparent-size --exclude=DEBIAN "$work/$name" | cut 
 Depends: $depends
 Section: $section
 Priority: optional
+Homepage: $homepage
 ${multi:+Multi-Arch: $multi
 }Description: $short
 $long

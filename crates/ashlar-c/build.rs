@@ -1,5 +1,6 @@
-//! Names the shared library: `libashlar.so.0`, where the number moves with every change that breaks programs
-//! linked before. The library stays in memory once loaded: its background thread and fork handlers may outlive a `dlclose`.
+//! Names the shared library: `libashlar.so.0`, where the number moves with every change that breaks
+//! programs linked before. The library stays in memory once loaded: its background thread and fork
+//! handlers may outlive a `dlclose`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

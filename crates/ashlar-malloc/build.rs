@@ -1,6 +1,7 @@
-//! Names the shared library: `libashlar_malloc.so.0`, which programs linked with it look for when they run. The library
-//! stays in memory once loaded: its background thread and fork handlers may outlive a `dlclose`. What few programs run lies apart, by
-//! `layout.ld`, where the linker takes such scripts.
+//! Names the shared library: `libashlar_malloc.so.0`, which programs linked with it look for when
+//! they run. The library stays in memory once loaded: its background thread and fork handlers may
+//! outlive a `dlclose`. What few programs run lies apart, by `layout.ld`, where the linker takes
+//! such scripts.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,8 @@ fn main() {
     }
 }
 
-/// Whether a library can be linked with the script: LLD and GNU ld have `INSERT`, mold does not. Only trying it says so of the linker
-/// that will be used.
+/// Whether a library can be linked with the script: LLD and GNU ld have `INSERT`, mold does not.
+/// Only trying it says so of the linker that will be used.
 fn linker_takes(script: &str) -> bool {
     let var = |name| env::var_os(name).filter(|value| !value.is_empty());
     let (Some(rustc), Some(target), Some(out)) = (var("RUSTC"), var("TARGET"), var("OUT_DIR")) else { return false };

@@ -21,21 +21,22 @@ pub struct kmem_cache {
     pub(crate) has_ctor: bool,
 }
 
-/// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer. Options of the user's for a cache of
-/// this name win over what stands here. Members are added at the end, and never without a new SONAME once there is a release: the library
-/// reads as many as it has, so a program must be compiled with its header.
+/// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
+/// Options of the user's for a cache of this name win over what stands here. Members are added at
+/// the end, and never without a new SONAME once there is a release: the library reads as many as it
+/// has, so a program must be compiled with its header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct kmem_cache_args {
     /// Alignment of objects in bytes, a power of two up to 4096; 0 for 8.
     pub align: c_uint,
-    /// Start of the part of an object that may be copied to user space. Checked, and then without use: nothing
-    /// here copies to user space.
+    /// Start of the part of an object that may be copied to user space. Checked, and then without
+    /// use: nothing here copies to user space.
     pub useroffset: c_uint,
     /// Bytes of that part. A cache with one is not merged.
     pub usersize: c_uint,
-    /// Called once for each object when it is first carved from a slab. Objects must come back in the state that it
-    /// leaves. It must not allocate from its own cache.
+    /// Called once for each object when it is first carved from a slab. Objects must come back in
+    /// the state that it leaves. It must not allocate from its own cache.
     pub ctor: Option<unsafe extern "C" fn(*mut c_void)>,
     /// Objects in a sheaf, 1 to 254; 0: by object size.
     pub sheaf_capacity: c_uint,
@@ -49,18 +50,21 @@ pub struct kmem_cache_args {
     pub use_max_order: bool,
     /// Empty slabs that each node keeps, 0 to 1048576.
     pub min_partial: c_uint,
-    /// Free objects that the partial slabs of a CPU may have, 0 to 1048576, of the engine slub-bulk.
+    /// Free objects that the partial slabs of a CPU may have, 0 to 1048576, of the engine
+    /// slub-bulk.
     pub cpu_partial: c_uint,
     /// Smallest order of slabs, 0 to 9: 2^order pages of 4 KiB.
     pub min_order: c_uint,
     /// Largest order of slabs, 0 to 9.
     pub max_order: c_uint,
-    /// The library's own: id of the engine, a string as the option `engine` has it; null: that of the process.
+    /// The library's own: id of the engine, a string as the option `engine` has it; null: that of
+    /// the process.
     pub engine: *const c_char,
-    /// The library's own: whether `remote_node_defrag_ratio` holds; otherwise the option of that name.
+    /// The library's own: whether `remote_node_defrag_ratio` holds; otherwise the option of that
+    /// name.
     pub use_remote_node_defrag_ratio: bool,
-    /// In how many of a hundred cases partial slabs of other nodes are looked at before a slab is new, 0 to 100, of the engine ashlar and
-    /// the stages of SLUB.
+    /// In how many of a hundred cases partial slabs of other nodes are looked at before a slab is
+    /// new, 0 to 100, of the engine ashlar and the stages of SLUB.
     pub remote_node_defrag_ratio: c_uint,
 }
 
@@ -139,24 +143,23 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
     let object = Layout::from_size_align(size, 1).map_err(|_| Refusal::Core(CreateError::Size))?;
     type Theirs = unsafe extern "C" fn(*mut c_void);
     type Ours = unsafe extern "C" fn(*mut u8);
-    Ok(CacheArgs {
-        align: args.align as usize,
-        hwcache_align: flags & SLAB_HWCACHE_ALIGN != 0,
-        // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI
-        // is the same. The caller of `kmem_cache_create` promised a constructor for objects of this
-        // size.
-        ctor: args.ctor.map(|ctor| unsafe { Constructor::new(object, core::mem::transmute::<Theirs, Ours>(ctor)) }),
-        cpu_partial: args.use_cpu_partial.then_some(args.cpu_partial as usize),
-        remote_node_defrag_ratio: args.use_remote_node_defrag_ratio.then_some(ratio),
-        sheaf_capacity: (args.sheaf_capacity != 0).then_some(args.sheaf_capacity as usize),
-        min_partial: args.use_min_partial.then_some(args.min_partial as usize),
-        min_order: order("min_order", args.use_min_order, args.min_order)?,
-        max_order: order("max_order", args.use_max_order, args.max_order)?,
-        // SAFETY: null or a string: the promise of `kmem_cache_create`.
-        engine: unsafe { engine(args.engine) }?,
-        no_merge: flags & NEVER_MERGE != 0 || args.usersize != 0,
-        merge_group: merge_group(flags),
-    })
+    let mut made = CacheArgs::DEFAULT
+        .align(args.align as usize)
+        .hwcache_align(flags & SLAB_HWCACHE_ALIGN != 0)
+        .no_merge(flags & NEVER_MERGE != 0 || args.usersize != 0)
+        .merge_group(merge_group(flags));
+    // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is
+    // the same. The caller of `kmem_cache_create` promised a constructor for objects of this size.
+    made.ctor = args.ctor.map(|ctor| unsafe { Constructor::new(object, core::mem::transmute::<Theirs, Ours>(ctor)) });
+    made.cpu_partial = args.use_cpu_partial.then_some(args.cpu_partial as usize);
+    made.remote_node_defrag_ratio = args.use_remote_node_defrag_ratio.then_some(ratio);
+    made.sheaf_capacity = (args.sheaf_capacity != 0).then_some(args.sheaf_capacity as usize);
+    made.min_partial = args.use_min_partial.then_some(args.min_partial as usize);
+    made.min_order = order("min_order", args.use_min_order, args.min_order)?;
+    made.max_order = order("max_order", args.use_max_order, args.max_order)?;
+    // SAFETY: null or a string: the promise of `kmem_cache_create`.
+    made.engine = unsafe { engine(args.engine) }?;
+    Ok(made)
 }
 
 fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result<KmemCache, Refusal> {
@@ -165,11 +168,12 @@ fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_
     KmemCache::create(name, size, &args).map_err(Refusal::Core)
 }
 
-/// A cache named `name` (up to 47 bytes, copied) for objects of `object_size` bytes, 1 to 2 MiB. `args` may be null. It may
-/// share the slabs of another whose objects are alike: see SLAB_NO_MERGE.
+/// A cache named `name` (up to 47 bytes, copied) for objects of `object_size` bytes, 1 to 2 MiB.
+/// `args` may be null. It may share the slabs of another whose objects are alike: see
+/// SLAB_NO_MERGE.
 ///
-/// Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or ENOMEM; with
-/// SLAB_PANIC the program ends instead.
+/// Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or
+/// ENOMEM; with SLAB_PANIC the program ends instead.
 ///
 /// # Safety
 /// `name` is null or a string, `args` null or readable; the constructor is one for objects of this
@@ -190,7 +194,8 @@ pub unsafe extern "C" fn kmem_cache_create(
         Ok(inner) => {
             let handle = core_ashlar::kmalloc(size_of::<kmem_cache>()).cast::<kmem_cache>();
             if !handle.is_null() {
-                // SAFETY: fresh memory of this size; kmalloc aligns to 8, which is enough for pointers.
+                // SAFETY: fresh memory of this size; kmalloc aligns to 8, which is enough for
+                // pointers.
                 unsafe { handle.write(kmem_cache { inner, has_ctor: args.ctor.is_some() }) };
                 return handle;
             }
@@ -209,9 +214,9 @@ pub unsafe extern "C" fn kmem_cache_create(
     core::ptr::null_mut()
 }
 
-/// Ends a cache; a null pointer is no cache and nothing happens. Where caches were merged only this one's name goes, and the last
-/// of them ends all. While objects are in use the cache stays as it is,
-/// a line on standard error says so, and errno is EBUSY.
+/// Ends a cache; a null pointer is no cache and nothing happens. Where caches were merged only this
+/// one's name goes, and the last of them ends all. While objects are in use the cache stays as it
+/// is, a line on standard error says so, and errno is EBUSY.
 ///
 /// # Safety
 /// `s` is null or a cache that nobody uses any more.
@@ -257,8 +262,8 @@ fn alloc_slow(cache: &kmem_cache, flags: gfp_t, function: &str) -> *mut c_void {
     })
 }
 
-/// One object. Its contents are those of its last use, or what the constructor left. NULL with errno ENOMEM when memory
-/// ends, EINVAL for bad flags.
+/// One object. Its contents are those of its last use, or what the constructor left. NULL with
+/// errno ENOMEM when memory ends, EINVAL for bad flags.
 ///
 /// # Safety
 /// `s` is a live cache.
@@ -287,8 +292,8 @@ pub unsafe extern "C" fn kmem_cache_zalloc(s: *mut kmem_cache, flags: gfp_t) -> 
 /// Gives an object back. A null object is none and nothing happens.
 ///
 /// # Safety
-/// `s` is a live cache; `object` is null, or was allocated from it, was not freed since, and nobody uses it any more.
-/// With a constructor it is in constructed state.
+/// `s` is a live cache; `object` is null, or was allocated from it, was not freed since, and nobody
+/// uses it any more. With a constructor it is in constructed state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void) {
     if let Some(object) = NonNull::new(object.cast::<u8>()) {
@@ -299,13 +304,13 @@ pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void
 
 /// Views `count` pointers of the caller's; `None` for a null array.
 unsafe fn pointers<'a>(p: *mut *mut c_void, count: usize) -> Option<&'a mut [*mut u8]> {
-    // SAFETY: the caller of the function at hand promised `count` pointers that nobody else uses meanwhile; thin
-    // pointers to any type have the same layout.
+    // SAFETY: the caller of the function at hand promised `count` pointers that nobody else uses
+    // meanwhile; thin pointers to any type have the same layout.
     NonNull::new(p.cast::<*mut u8>()).map(|p| unsafe { core::slice::from_raw_parts_mut(p.as_ptr(), count) })
 }
 
-/// Fills `p` with `size` objects: all or nothing. Returns `size`, or 0 with errno ENOMEM, or EINVAL for bad flags, a
-/// null array, or a size above INT_MAX.
+/// Fills `p` with `size` objects: all or nothing. Returns `size`, or 0 with errno ENOMEM, or EINVAL
+/// for bad flags, a null array, or a size above INT_MAX.
 ///
 /// # Safety
 /// `s` is a live cache; `p` has room for `size` pointers.

@@ -15,7 +15,8 @@ const _: () = assert!(ASHLAR_NAME_SIZE == MAX_NAME + 1);
 /// Bytes of an engine's id in `struct ashlar_cache_info`, with its end.
 pub const ASHLAR_ENGINE_SIZE: usize = 16;
 
-/// What a cache looks like at one moment. Sums over all nodes; exact while nobody allocates or frees.
+/// What a cache looks like at one moment. Sums over all nodes; exact while nobody allocates or
+/// frees.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ashlar_cache_info {
@@ -23,7 +24,8 @@ pub struct ashlar_cache_info {
     pub name: [c_char; ASHLAR_NAME_SIZE],
     /// Id of the engine, as a string.
     pub engine: [c_char; ASHLAR_ENGINE_SIZE],
-    /// Caches that share these slabs and figures; more than 1 where caches were merged. ashlar_for_each_alias tells their names.
+    /// Caches that share these slabs and figures; more than 1 where caches were merged.
+    /// ashlar_for_each_alias tells their names.
     pub refcount: usize,
     /// Bytes that the user may use.
     pub object_size: usize,
@@ -143,10 +145,11 @@ unsafe fn tunable(name: *const c_char) -> Option<Tunable> {
 const TUNABLES: &str =
     "name: expected cpu_partial, min_partial, sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared";
 
-/// Changes a tunable of a cache, whoever uses it meanwhile: cpu_partial, min_partial, sheaf_capacity, remote_node_defrag_ratio,
-/// limit, batchcount or shared; for all names of merged caches. Returns 0; -EINVAL, after a line on standard error that names the
-/// tunable and what was expected, for an unknown name, a value out of range, or an engine that has no such thing; -ENOMEM. Nothing
-/// has changed then.
+/// Changes a tunable of a cache, whoever uses it meanwhile: cpu_partial, min_partial,
+/// sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared; for all names of merged
+/// caches. Returns 0; -EINVAL, after a line on standard error that names the tunable and what was
+/// expected, for an unknown name, a value out of range, or an engine that has no such thing;
+/// -ENOMEM. Nothing has changed then.
 ///
 /// # Safety
 /// `s` is a live cache, `name` null or a string.
@@ -164,8 +167,8 @@ pub unsafe extern "C" fn ashlar_set_tunable(s: *mut kmem_cache, name: *const c_c
     }
 }
 
-/// Writes a tunable of a cache to `value`. Returns 0; -EINVAL for an unknown name, after a line on standard error, and, without one,
-/// where the cache's engine has no such thing.
+/// Writes a tunable of a cache to `value`. Returns 0; -EINVAL for an unknown name, after a line on
+/// standard error, and, without one, where the cache's engine has no such thing.
 ///
 /// # Safety
 /// `s` is a live cache, `name` null or a string; `value` may be written.
@@ -184,7 +187,8 @@ pub unsafe extern "C" fn ashlar_tunable(s: *const kmem_cache, name: *const c_cha
     }
 }
 
-/// Calls `each` for every cache, those of kmalloc among them, with `arg`. It may allocate, and create and destroy caches.
+/// Calls `each` for every cache, those of kmalloc among them, with `arg`. It may allocate, and
+/// create and destroy caches.
 ///
 /// # Safety
 /// `each` may be called with `arg`.
@@ -213,8 +217,8 @@ pub struct ashlar_alias_info {
     pub object_size: usize,
 }
 
-/// Calls `each` for every cache without slabs of its own, with `arg`: who was merged with whom. It may allocate, and create
-/// and destroy caches.
+/// Calls `each` for every cache without slabs of its own, with `arg`: who was merged with whom. It
+/// may allocate, and create and destroy caches.
 ///
 /// # Safety
 /// `each` may be called with `arg`.
@@ -235,8 +239,8 @@ pub unsafe extern "C" fn ashlar_for_each_alias(
     });
 }
 
-/// Brings every cached object back to its slab and gives all free memory back to the system, at once. Returns the
-/// number of 4 KiB pages given back.
+/// Brings every cached object back to its slab and gives all free memory back to the system, at
+/// once. Returns the number of 4 KiB pages given back.
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_reap() -> usize {
     core_ashlar::reap()
@@ -264,8 +268,8 @@ pub extern "C" fn ashlar_stop_reaper() {
     core_ashlar::stop_reaper();
 }
 
-/// How the fast paths are protected in this process: "rseq" or "lock" ("emulate" if the option percpu asks for it,
-/// "down" if the allocator could not start). Starts the allocator.
+/// How the fast paths are protected in this process: "rseq" or "lock" ("emulate" if the option
+/// percpu asks for it, "down" if the allocator could not start). Starts the allocator.
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_mode() -> *const c_char {
     let name = match core_ashlar::mode() {
@@ -336,7 +340,8 @@ pub unsafe extern "C" fn ashlar_configure(text: *const c_char, message: *mut c_c
     unsafe { with_text(text, message, size, core_ashlar::configure) }
 }
 
-/// Whether `text` is good for ashlar_configure, without setting anything: 0, or -EINVAL and a message.
+/// Whether `text` is good for ashlar_configure, without setting anything: 0, or -EINVAL and a
+/// message.
 ///
 /// # Safety
 /// As for ashlar_configure.

@@ -1,7 +1,7 @@
 //! `gfp_t` and `slab_flags_t`: the kernel's bits, and what each is good for here.
 //!
-//! An allocation looks at its flags once: if no bit outside [`PLAIN`] is set it takes the fast path. All else
-//! is sorted out in [`allocate`].
+//! An allocation looks at its flags once: if no bit outside [`PLAIN`] is set it takes the fast
+//! path. All else is sorted out in [`allocate`].
 
 use core::ffi::{c_uint, c_void};
 
@@ -9,7 +9,8 @@ use libc::{EINVAL, ENOMEM};
 
 use crate::report::{null, panic, warn};
 
-/// How to allocate: a combination of the __GFP_ bits, most often GFP_KERNEL. What is not described below is refused.
+/// How to allocate: a combination of the __GFP_ bits, most often GFP_KERNEL. What is not described
+/// below is refused.
 pub type gfp_t = c_uint;
 
 /// Memory for DMA. Accepted; here all memory is alike, as in a kernel without that zone.
@@ -26,7 +27,8 @@ pub const __GFP_IO: gfp_t = 1 << 6;
 pub const __GFP_FS: gfp_t = 1 << 7;
 /// All bytes of the object are zero. Not for caches with a constructor: NULL with EINVAL.
 pub const __GFP_ZERO: gfp_t = 1 << 8;
-/// Accepted; the library never sleeps for memory, but may take a lock for a few instructions whatever the flags.
+/// Accepted; the library never sleeps for memory, but may take a lock for a few instructions
+/// whatever the flags.
 pub const __GFP_DIRECT_RECLAIM: gfp_t = 1 << 10;
 /// Accepted; the background thread comes and goes by itself.
 pub const __GFP_KSWAPD_RECLAIM: gfp_t = 1 << 11;
@@ -36,7 +38,8 @@ pub const __GFP_WRITE: gfp_t = 1 << 12;
 pub const __GFP_NOWARN: gfp_t = 1 << 13;
 /// Accepted; free memory of other caches is asked for before any request fails.
 pub const __GFP_RETRY_MAYFAIL: gfp_t = 1 << 14;
-/// The call does not return without memory: when there is none, the program ends with a line on standard error.
+/// The call does not return without memory: when there is none, the program ends with a line on
+/// standard error.
 pub const __GFP_NOFAIL: gfp_t = 1 << 15;
 /// Accepted; nothing is tried for long.
 pub const __GFP_NORETRY: gfp_t = 1 << 16;
@@ -72,7 +75,8 @@ pub const GFP_USER: gfp_t = __GFP_RECLAIM | __GFP_IO | __GFP_FS | __GFP_HARDWALL
 /// See __GFP_DMA.
 pub const GFP_DMA: gfp_t = __GFP_DMA;
 
-/// How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are refused with EINVAL.
+/// How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are
+/// refused with EINVAL.
 pub type slab_flags_t = c_uint;
 
 /// Accepted without effect, as in a kernel without slab debugging.
@@ -99,9 +103,9 @@ pub const SLAB_TRACE: slab_flags_t = 1 << 21;
 pub const SLAB_DEBUG_OBJECTS: slab_flags_t = 1 << 22;
 /// Accepted; nothing looks for leaks here.
 pub const SLAB_NOLEAKTRACE: slab_flags_t = 1 << 23;
-/// The cache shares its slabs with no other. Without, caches of objects alike are merged, by the kernel's rules; but
-/// for the option merge=off. Of the flags of debugging, and SLAB_NOLEAKTRACE and SLAB_FAILSLAB, each keeps a cache from being
-/// merged as well.
+/// The cache shares its slabs with no other. Without, caches of objects alike are merged, by the
+/// kernel's rules; but for the option merge=off. Of the flags of debugging, and SLAB_NOLEAKTRACE
+/// and SLAB_FAILSLAB, each keeps a cache from being merged as well.
 pub const SLAB_NO_MERGE: slab_flags_t = 1 << 24;
 /// Accepted; no failures are injected.
 pub const SLAB_FAILSLAB: slab_flags_t = 1 << 25;
@@ -163,7 +167,8 @@ pub(crate) const NEVER_MERGE: slab_flags_t = SLAB_CONSISTENCY_CHECKS
     | SLAB_KASAN
     | SLAB_NO_MERGE;
 
-/// The number of the group of caches that may be merged: the kernel's flags that must be equal (SLAB_MERGE_SAME).
+/// The number of the group of caches that may be merged: the kernel's flags that must be equal
+/// (SLAB_MERGE_SAME).
 pub(crate) fn merge_group(flags: slab_flags_t) -> u8 {
     let same = [SLAB_RECLAIM_ACCOUNT, SLAB_CACHE_DMA, SLAB_ACCOUNT];
     same.iter().enumerate().map(|(at, &flag)| u8::from(flags & flag != 0) << at).sum()
@@ -178,8 +183,8 @@ pub(crate) fn known(function: &str, flags: gfp_t) -> bool {
     unknown == 0
 }
 
-/// An allocation with all its flags: `take` is called with whether the memory must be zero, and returns null when there
-/// is none.
+/// An allocation with all its flags: `take` is called with whether the memory must be zero, and
+/// returns null when there is none.
 #[cold]
 pub(crate) fn allocate(function: &str, flags: gfp_t, mut take: impl FnMut(bool) -> *mut u8) -> *mut c_void {
     if !known(function, flags) {

@@ -6,8 +6,8 @@
 //! | `krealloc` and its relatives | frees; ZERO_SIZE_PTR | NULL, `ENOMEM`; the old memory stays | NULL, `EINVAL`; the old memory stays |
 //! | `kfree` and all that free | nothing happens for NULL and for ZERO_SIZE_PTR | | |
 //!
-//! Memory that was asked for with __GFP_ZERO is zero up to its `ksize`, so that `krealloc` with the same flag can
-//! promise zeros to memory that grows where it is.
+//! Memory that was asked for with __GFP_ZERO is zero up to its `ksize`, so that `krealloc` with the
+//! same flag can promise zeros to memory that grows where it is.
 
 use core::ffi::c_void;
 
@@ -23,7 +23,8 @@ pub const KMALLOC_MAX_CACHE_SIZE: usize = 8192;
 pub const KMALLOC_MAX_SIZE: usize = 0x7fff_ffff_fdff_ffff;
 /// Smallest class of kmalloc, in bytes.
 pub const KMALLOC_MIN_SIZE: usize = 8;
-/// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned to itself, up to 2 MiB.
+/// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned
+/// to itself, up to 2 MiB.
 pub const ARCH_KMALLOC_MINALIGN: usize = 8;
 /// Alignment of the objects of all caches, at least, in bytes.
 pub const ARCH_SLAB_MINALIGN: usize = 8;
@@ -42,8 +43,8 @@ fn kmalloc_slow(function: &str, size: usize, flags: gfp_t) -> *mut c_void {
     allocate(function, flags, |zero| if zero { zeroed(size) } else { core_api::kmalloc(size) })
 }
 
-/// Memory of at least `size` bytes. Sizes up to 64 KiB come from caches, one for each class (`kmalloc-64`); larger
-/// ones are pages; those above 32 MiB are mappings of their own.
+/// Memory of at least `size` bytes. Sizes up to 64 KiB come from caches, one for each class
+/// (`kmalloc-64`); larger ones are pages; those above 32 MiB are mappings of their own.
 #[unsafe(no_mangle)]
 pub extern "C" fn kmalloc(size: usize, flags: gfp_t) -> *mut c_void {
     if flags & !PLAIN == 0 {
@@ -79,10 +80,11 @@ pub extern "C" fn kcalloc(n: usize, size: usize, flags: gfp_t) -> *mut c_void {
     n.checked_mul(size).map_or_else(|| null(ENOMEM), |bytes| kzalloc(bytes, flags))
 }
 
-/// Changes the size of memory, moving it if need be: it stays where it is if `new_size` is at most its `ksize`. A
-/// null pointer allocates; a new size of 0 frees and returns ZERO_SIZE_PTR.
+/// Changes the size of memory, moving it if need be: it stays where it is if `new_size` is at most
+/// its `ksize`. A null pointer allocates; a new size of 0 frees and returns ZERO_SIZE_PTR.
 ///
-/// With __GFP_ZERO, bytes that are added are zero, if the memory was allocated, and always resized, with that flag.
+/// With __GFP_ZERO, bytes that are added are zero, if the memory was allocated, and always resized,
+/// with that flag.
 ///
 /// # Safety
 /// As for kfree. On success the old pointer is dead.
@@ -106,7 +108,8 @@ pub unsafe extern "C" fn krealloc(p: *const c_void, new_size: usize, flags: gfp_
         return unsafe { core_api::krealloc(p.cast_mut().cast(), new_size) }.cast();
     }
     allocate("krealloc", flags, |zero| {
-        // SAFETY: by the caller's promise; when it fails the old memory is live as before, for another try.
+        // SAFETY: by the caller's promise; when it fails the old memory is live as before, for
+        // another try.
         let new = unsafe { core_api::krealloc(p.cast_mut().cast(), new_size) };
         if zero && !new.is_null() {
             // SAFETY: fresh memory that is more than `old` bytes long.
@@ -116,7 +119,8 @@ pub unsafe extern "C" fn krealloc(p: *const c_void, new_size: usize, flags: gfp_
     })
 }
 
-/// As krealloc, for `new_n` elements of `new_size` bytes; NULL with errno ENOMEM when the product overflows.
+/// As krealloc, for `new_n` elements of `new_size` bytes; NULL with errno ENOMEM when the product
+/// overflows.
 ///
 /// # Safety
 /// As for krealloc.
@@ -156,7 +160,8 @@ pub unsafe extern "C" fn kfree_sized(object: *const c_void, size: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kfree_sensitive(object: *const c_void) {
     let object = object.cast_mut();
-    // SAFETY: by the caller's promise; `ksize` bytes of live memory may be written, and 0 of what is none.
+    // SAFETY: by the caller's promise; `ksize` bytes of live memory may be written, and 0 of what
+    // is none.
     unsafe {
         libc::explicit_bzero(object, core_api::ksize(object.cast()));
         core_api::kfree(object.cast());
@@ -175,7 +180,8 @@ pub unsafe extern "C" fn kfree_bulk(size: usize, p: *mut *mut c_void) {
     }
 }
 
-/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for NULL and ZERO_SIZE_PTR.
+/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for NULL and
+/// ZERO_SIZE_PTR.
 ///
 /// # Safety
 /// As for kfree, but it stays live.
@@ -191,7 +197,8 @@ pub extern "C" fn kmalloc_size_roundup(size: usize) -> usize {
     core_api::kmalloc_size_roundup(size)
 }
 
-/// As kmalloc. The kernel's name for memory that need not be contiguous in physical memory, which is no question here.
+/// As kmalloc. The kernel's name for memory that need not be contiguous in physical memory, which
+/// is no question here.
 #[unsafe(no_mangle)]
 pub extern "C" fn kvmalloc(size: usize, flags: gfp_t) -> *mut c_void {
     kmalloc(size, flags)

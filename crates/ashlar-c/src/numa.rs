@@ -29,8 +29,8 @@ fn elsewhere(object: *mut u8, node: NodeId, flags: gfp_t) -> bool {
     flags & __GFP_THISNODE != 0 && core_ashlar::node_of(object) != Some(node)
 }
 
-/// As kmem_cache_alloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A node that
-/// does not exist is refused with EINVAL.
+/// As kmem_cache_alloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not
+/// at all. A node that does not exist is refused with EINVAL.
 ///
 /// # Safety
 /// `s` is a live cache.
@@ -62,8 +62,8 @@ pub unsafe extern "C" fn kmem_cache_alloc_node(s: *mut kmem_cache, flags: gfp_t,
     })
 }
 
-/// As kmalloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A node that does not
-/// exist is refused with EINVAL. Above 32 MiB the system decides.
+/// As kmalloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A
+/// node that does not exist is refused with EINVAL. Above 32 MiB the system decides.
 #[unsafe(no_mangle)]
 pub extern "C" fn kmalloc_node(size: usize, flags: gfp_t, node: c_int) -> *mut c_void {
     const NAME: &str = "kmalloc_node";

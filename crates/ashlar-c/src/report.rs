@@ -1,4 +1,5 @@
-//! How C learns of failures: `errno`, and one line on standard error for what is a bug of the caller's.
+//! How C learns of failures: `errno`, and one line on standard error for what is a bug of the
+//! caller's.
 
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};

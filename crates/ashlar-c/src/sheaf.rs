@@ -1,6 +1,7 @@
 //! Prefilled sheaves: a reserve of objects that cannot fail.
 //!
-//! A handle is the pointer that `PrefilledSheaf::into_raw` gives: one block of kmalloc that belongs to the caller.
+//! A handle is the pointer that `PrefilledSheaf::into_raw` gives: one block of kmalloc that belongs
+//! to the caller.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::NonNull;
@@ -12,7 +13,8 @@ use crate::cache::{kmem_cache, may_zero};
 use crate::flags::{__GFP_NOFAIL, __GFP_ZERO, allocate, gfp_t, known};
 use crate::report::{null, set_errno, warn};
 
-/// A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at a time.
+/// A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at
+/// a time.
 #[derive(Debug)]
 pub struct slab_sheaf {
     _opaque: [u8; 0],
@@ -44,9 +46,9 @@ fn belongs(function: &str, s: *const kmem_cache, sheaf: &Sheaf) -> bool {
     same
 }
 
-/// Sets `size` objects aside: as many calls of kmem_cache_alloc_from_sheaf will succeed, whatever becomes of memory
-/// meanwhile. NULL with errno ENOMEM when memory ends, EINVAL for a size of 0 and for bad flags (__GFP_ZERO is one:
-/// ask for zeros when you take an object).
+/// Sets `size` objects aside: as many calls of kmem_cache_alloc_from_sheaf will succeed, whatever
+/// becomes of memory meanwhile. NULL with errno ENOMEM when memory ends, EINVAL for a size of 0 and
+/// for bad flags (__GFP_ZERO is one: ask for zeros when you take an object).
 ///
 /// # Safety
 /// `s` is a live cache, and lives longer than the sheaf.
@@ -64,8 +66,8 @@ pub unsafe extern "C" fn kmem_cache_prefill_sheaf(s: *mut kmem_cache, gfp: gfp_t
     allocate(NAME, gfp, take).cast()
 }
 
-/// One of the objects that are set aside; NULL only when none is left (errno is ENOMEM) or for bad flags (EINVAL).
-/// With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
+/// One of the objects that are set aside; NULL only when none is left (errno is ENOMEM) or for bad
+/// flags (EINVAL). With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
 ///
 /// # Safety
 /// `s` is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
@@ -94,8 +96,8 @@ pub unsafe extern "C" fn kmem_cache_alloc_from_sheaf(
     }
 }
 
-/// Sets more objects aside, until there are at least `size`. The sheaf may move: `*sheafp` is where it is then.
-/// Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
+/// Sets more objects aside, until there are at least `size`. The sheaf may move: `*sheafp` is where
+/// it is then. Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
 ///
 /// # Safety
 /// `s` is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
@@ -116,7 +118,8 @@ pub unsafe extern "C" fn kmem_cache_refill_sheaf(
     let good = belongs(NAME, s, &sheaf) && known(NAME, gfp & !__GFP_ZERO) && gfp & __GFP_ZERO == 0;
     let mut done = false;
     if good {
-        // Returns when the refill failed, but for __GFP_NOFAIL; what it points to is of no interest.
+        // Returns when the refill failed, but for __GFP_NOFAIL; what it points to is of no
+        // interest.
         let token = allocate(NAME, gfp, |_| {
             done = sheaf.refill(size as usize).is_ok();
             if done { NonNull::<u8>::dangling().as_ptr() } else { core::ptr::null_mut() }
@@ -131,13 +134,15 @@ pub unsafe extern "C" fn kmem_cache_refill_sheaf(
     }
 }
 
-/// Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing happens.
+/// Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing
+/// happens.
 ///
 /// # Safety
 /// `s` is the cache that the sheaf was prefilled from, or null; nobody uses the sheaf any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_return_sheaf(s: *mut kmem_cache, gfp: gfp_t, sheaf: *mut slab_sheaf) {
-    // The sheaf knows its cache, and giving back needs no memory: both are the kernel's arguments only.
+    // The sheaf knows its cache, and giving back needs no memory: both are the kernel's arguments
+    // only.
     let _ = (s, gfp);
     // SAFETY: by the caller's promise.
     drop(unsafe { open(sheaf) });

@@ -57,8 +57,8 @@ pub unsafe extern "C" fn kstrdup(s: *const c_char, gfp: gfp_t) -> *mut c_char {
     unsafe { copy(s.cast(), libc::strlen(s), true, gfp).cast() }
 }
 
-/// A copy of the first `max` bytes of a string, or of all of it if it is shorter, with a zero byte behind them; NULL
-/// for NULL. Fails as kmemdup.
+/// A copy of the first `max` bytes of a string, or of all of it if it is shorter, with a zero byte
+/// behind them; NULL for NULL. Fails as kmemdup.
 ///
 /// # Safety
 /// `s` is null, a string, or readable for `max` bytes.

@@ -1,4 +1,5 @@
-//! The names that the libraries give to a program: those of `ashlar.h`, and none of the C library's.
+//! The names that the libraries give to a program: those of `ashlar.h`, and none of the C
+//! library's.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Bad input is refused: NULL, errno, and a line on standard error that names the function or cache, the argument, and
-//! what was expected.
+//! Bad input is refused: NULL, errno, and a line on standard error that names the function or
+//! cache, the argument, and what was expected.
 
 mod common;
 

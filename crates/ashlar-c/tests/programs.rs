@@ -1,5 +1,5 @@
-//! What each function promises, by C programs that are C++ programs too: linked with the shared library in all modes,
-//! and with the archive.
+//! What each function promises, by C programs that are C++ programs too: linked with the shared
+//! library in all modes, and with the archive.
 
 mod common;
 

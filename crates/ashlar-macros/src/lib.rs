@@ -19,8 +19,8 @@ use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 /// where they are: name a closure as a function if it matters.
 ///
 /// Each item gets an input section of its own, such as `.text.ashlar.cold.parse`. A default linker
-/// script merges them into `.text`, `.data` and `.bss`, and drops unused ones. On targets other than
-/// Linux the attribute does nothing.
+/// script merges them into `.text`, `.data` and `.bss`, and drops unused ones. On targets other
+/// than Linux the attribute does nothing.
 ///
 /// ```
 /// use ashlar_macros::place;

@@ -1,14 +1,16 @@
 //! C++ operators new and delete, by their mangled names (Itanium ABI, `size_t` is `unsigned long`).
 //!
-//! `new` of 0 bytes gets memory of its own. When there is none, the new handler is called until it makes some; without
-//! one, `std::bad_alloc` is thrown. All that takes comes from the C++ library of the program, by weak reference; in a program
-//! without one (it would have to be loaded by `dlopen`), the end is a message and SIGABRT. A handler may throw, and
-//! exceptions cannot pass Rust frames: so these are assembly, which unwinders pass.
+//! `new` of 0 bytes gets memory of its own. When there is none, the new handler is called until it
+//! makes some; without one, `std::bad_alloc` is thrown. All that takes comes from the C++ library
+//! of the program, by weak reference; in a program without one (it would have to be loaded by
+//! `dlopen`), the end is a message and SIGABRT. A handler may throw, and exceptions cannot pass
+//! Rust frames: so these are assembly, which unwinders pass.
 //!
 //! Most forms have to call another one, which the program may replace: those are in `derived`.
 //!
-//! The nothrow forms of `new` are not here, on purpose: the C++ library's call the throwing ones, which are here, and
-//! catch what they throw; that is what the standard asks, and only C++ can do it.
+//! The nothrow forms of `new` are not here, on purpose: the C++ library's call the throwing ones,
+//! which are here, and catch what they throw; that is what the standard asks, and only C++ can do
+//! it.
 
 mod derived;
 
@@ -23,7 +25,8 @@ pub use derived::*;
 global_asm!(
     ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv",
     ".weak __cxa_allocate_exception, __cxa_throw, _ZTISt9exception, _ZTVN10__cxxabiv120__si_class_type_infoE",
-    // A std::bad_alloc of our own, for `throw_ours`: type (libstdc++ and libc++ compare types by name), name, table.
+    // A std::bad_alloc of our own, for `throw_ours`: type (libstdc++ and libc++ compare types by
+    // name), name, table.
     ".pushsection .data.rel.ro.ashlar_bad_alloc, \"aw\", @progbits",
     ".balign 8",
     "ashlar_bad_alloc_type:",
@@ -47,15 +50,16 @@ extern "C" fn new_handler() -> *const c_void {
     if get.is_null() {
         return get;
     }
-    // SAFETY: the symbol is std::get_new_handler, which takes nothing and returns a function pointer or null.
+    // SAFETY: the symbol is std::get_new_handler, which takes nothing and returns a function
+    // pointer or null.
     unsafe { core::mem::transmute::<*const c_void, extern "C" fn() -> *const c_void>(get)() }
 }
 
 /// What throws `std::bad_alloc`: a function that takes nothing and does not return.
 ///
-/// A static program takes from the C++ library what somebody refers to by a strong reference, and this library's are
-/// weak, as C programs have no C++ library. Whoever catches or cleans up brings `__cxa_throw` and its types
-/// along; `__throw_bad_alloc` may be missing then.
+/// A static program takes from the C++ library what somebody refers to by a strong reference, and
+/// this library's are weak, as C programs have no C++ library. Whoever catches or cleans up brings
+/// `__cxa_throw` and its types along; `__throw_bad_alloc` may be missing then.
 #[place(cold)]
 extern "C" fn thrower() -> *const c_void {
     let throw = address_of!("_ZSt17__throw_bad_allocv");
@@ -99,7 +103,8 @@ extern "C" fn no_memory() -> ! {
     unsafe { libc::abort() }
 }
 
-/// `new` by `$alloc`: calls it, and on null the handler or the thrower. The arguments stay on the stack meanwhile.
+/// `new` by `$alloc`: calls it, and on null the handler or the thrower. The arguments stay on the
+/// stack meanwhile.
 macro_rules! operator_new {
     ($(#[$attribute:meta])* $name:ident($($arg:ident),*) by $alloc:path) => {
         $(#[$attribute])*
@@ -139,7 +144,8 @@ macro_rules! operator_new {
 }
 
 operator_new!(
-    /// What the operators for any alignment do beyond the fast path of `malloc`, which stands in them.
+    /// What the operators for any alignment do beyond the fast path of `malloc`, which stands in
+    /// them.
     new_slow(_size) by inner::parts::malloc_slow
 );
 operator_new!(

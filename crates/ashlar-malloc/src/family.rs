@@ -236,7 +236,8 @@ pub unsafe extern "C" fn cfree(ptr: *mut c_void) {
     unsafe { inner::free(ptr.cast()) }
 }
 
-/// `malloc_trim(3)`: gives everything free back to the system; 1 if that was anything. The pad is kept for nobody.
+/// `malloc_trim(3)`: gives everything free back to the system; 1 if that was anything. The pad is
+/// kept for nobody.
 #[unsafe(no_mangle)]
 #[ashlar_macros::place(cold)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {

@@ -125,7 +125,8 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
         return libc::EINVAL;
     }
     let mut out = Text::new(|bytes: &[u8]| {
-        // SAFETY: the buffer is readable for its length; the stream is open by the caller's promise.
+        // SAFETY: the buffer is readable for its length; the stream is open by the caller's
+        // promise.
         unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream.cast()) };
     });
     let _ = xml(&mut out);
@@ -169,7 +170,8 @@ fn each_cache(mut visit: impl FnMut(&ashlar::CacheInfo) -> fmt::Result) -> fmt::
     result
 }
 
-/// Visits every cache that has no slabs of its own, until a visit fails; none is in the table of [`each_cache`] for itself.
+/// Visits every cache that has no slabs of its own, until a visit fails; none is in the table of
+/// [`each_cache`] for itself.
 fn each_alias(mut visit: impl FnMut(&ashlar::AliasInfo) -> fmt::Result) -> fmt::Result {
     let mut result = Ok(());
     ashlar::for_each_alias(|alias| {

@@ -1,8 +1,8 @@
 //! Load and exit.
 //!
-//! At load the fork handlers are registered. Then replaced forms of new and delete are looked for. What
-//! start-up used of the library and no call needs any more is dropped when that is over. At exit
-//! the table that `ASHLAR_STATS` asks for is printed.
+//! At load the fork handlers are registered. Then replaced forms of new and delete are looked for.
+//! What start-up used of the library and no call needs any more is dropped when that is over. At
+//! exit the table that `ASHLAR_STATS` asks for is printed.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -29,7 +29,8 @@ extern "C" fn at_load() {
     ashlar::malloc::when_up(crate::apart::drop_untouched);
 }
 
-/// Where the table goes: standard error as it was at load, since many programs close theirs before the end. -1: nowhere.
+/// Where the table goes: standard error as it was at load, since many programs close theirs before
+/// the end. -1: nowhere.
 static STATS_TO: AtomicI32 = AtomicI32::new(-1);
 static STATS_AS_JSON: AtomicBool = AtomicBool::new(false);
 
@@ -59,7 +60,8 @@ extern "C" fn at_exit() {
     }
 }
 
-// SAFETY: the section is an array of functions without arguments that the loader calls once, at load.
+// SAFETY: the section is an array of functions without arguments that the loader calls once, at
+// load.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

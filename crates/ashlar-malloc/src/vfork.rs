@@ -8,9 +8,10 @@
 //! the gate, and both processes take slow paths until the parent is back and registers it again.
 //! Where the kernel refuses that, all threads take slow paths until then.
 //!
-//! Assembly, as vfork returns twice on one stack: the return address waits in a register, of which each process has
-//! its own. `posix_spawn` does not come through here and needs nothing: its child is the C library's code, which does
-//! not allocate. What a program makes by `clone` with `CLONE_VM` and without `CLONE_SETTLS` is not covered.
+//! Assembly, as vfork returns twice on one stack: the return address waits in a register, of which
+//! each process has its own. `posix_spawn` does not come through here and needs nothing: its child
+//! is the C library's code, which does not allocate. What a program makes by `clone` with
+//! `CLONE_VM` and without `CLONE_SETTLS` is not covered.
 
 use core::arch::naked_asm;
 
@@ -19,7 +20,8 @@ use ashlar::fork::{after_vfork, before_vfork};
 /// `vfork(2)`.
 ///
 /// # Safety
-/// The child may call `_exit` or an `exec` function; it must not return from the function that called this.
+/// The child may call `_exit` or an `exec` function; it must not return from the function that
+/// called this.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> libc::pid_t {

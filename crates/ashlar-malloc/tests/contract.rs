@@ -1,4 +1,5 @@
-//! The functions' contracts, by C and C++ programs: on the shared library in every mode, and linked statically.
+//! The functions' contracts, by C and C++ programs: on the shared library in every mode, and linked
+//! statically.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The library gives a program C's names, and none of the kernel's: a program may have a `kmalloc` of its own. And it asks for no
-//! library but C's.
+//! The library gives a program C's names, and none of the kernel's: a program may have a `kmalloc`
+//! of its own. And it asks for no library but C's.
 
 mod common;
 

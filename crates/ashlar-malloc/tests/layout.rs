@@ -1,4 +1,5 @@
-//! Where the linker laid things down: what every program uses together, and apart what few use (`layout.ld`).
+//! Where the linker laid things down: what every program uses together, and apart what few use
+//! (`layout.ld`).
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -23,7 +24,8 @@ fn section(name: &str) -> Option<Range<u64>> {
     Some(start..start + size)
 }
 
-/// Addresses of the code and of the tables that lie apart; `None` where the linker does not take the script.
+/// Addresses of the code and of the tables that lie apart; `None` where the linker does not take
+/// the script.
 fn apart() -> Option<[Range<u64>; 2]> {
     let Some(code) = section(".text.ashlar_apart") else {
         assert!(
@@ -81,9 +83,7 @@ fn what_few_programs_use_lies_apart() {
     ] {
         lies(function, &apart);
     }
-    for evicted in ["6ashlar6engine7sheaves6sparse23restore_emptied_of_node"] {
-        lies(evicted, &apart);
-    }
+    lies("6ashlar6engine7sheaves6sparse23restore_emptied_of_node", &apart);
     for path in [
         "6ashlar6engine7sheaves6refill",
         "6ashlar5faces6malloc4slow11malloc_slow",
@@ -100,7 +100,8 @@ fn what_few_programs_use_lies_apart() {
     );
 }
 
-/// Start-up uses some of it, and drops it. What allocates, of any size and in several threads, needs none; nor constants there.
+/// Start-up uses some of it, and drops it. What allocates, of any size and in several threads,
+/// needs none; nor constants there.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn nothing_that_lies_apart_is_resident() {

@@ -1,4 +1,5 @@
-//! Where the system forbids: seccomp filters, limits of memory, a root without /proc and /sys, set-user-ID programs.
+//! Where the system forbids: seccomp filters, limits of memory, a root without /proc and /sys,
+//! set-user-ID programs.
 
 mod common;
 
@@ -9,7 +10,8 @@ use std::process::{Command, Output};
 
 use common::{NOT_HERE, archive, build, library, on_library, shared_flags, skipped, text, well};
 
-/// Runs a program by a launcher, which runs on the library too; `None` where the system does not allow it.
+/// Runs a program by a launcher, which runs on the library too; `None` where the system does not
+/// allow it.
 fn launch(launcher: &Path, options: &str, first: &[&str], program: &Path, last: &[&str]) -> Option<Output> {
     let out = on_library(launcher, options).args(first).arg(program).args(last).output().expect("it runs");
     if out.status.code() == Some(NOT_HERE) {
@@ -131,7 +133,8 @@ fn a_set_user_id_program_ignores_the_environment() {
     }
     let dir = directory("secure");
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("ours");
-    // Beside the static one, one that has the library by its path: preloading is off for such programs.
+    // Beside the static one, one that has the library by its path: preloading is off for such
+    // programs.
     for (name, flags) in [("static", vec!["-static".to_owned(), archive()]), ("shared", shared_flags().to_vec())] {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let program = dir.join(name);

@@ -1,5 +1,6 @@
-//! Situations that a malloc meets in real programs: early and late calls, libraries that come and go, forks of all
-//! kinds, signals, crowds of threads on small stacks. Each a C program that says "well", in both modes and on several engines.
+//! Situations that a malloc meets in real programs: early and late calls, libraries that come and
+//! go, forks of all kinds, signals, crowds of threads on small stacks. Each a C program that says
+//! "well", in both modes and on several engines.
 
 mod common;
 
@@ -102,7 +103,8 @@ fn the_library_itself_comes_and_goes_beside_another_malloc() {
     well(&out, "dlopen");
 }
 
-/// Bytes of stack that one call may use: a quarter of the smallest thread stack (16 KiB) is left to the thread's own frames.
+/// Bytes of stack that one call may use: a quarter of the smallest thread stack (16 KiB) is left to
+/// the thread's own frames.
 const STACK_BOUND: usize = 12 << 10;
 /// The same for the calls that programs make all the time.
 const STACK_BOUND_OF_MALLOC: usize = 6 << 10;
@@ -137,6 +139,7 @@ fn a_program_of_malloc_has_metadata_for_what_it_uses_and_no_caches_of_kmalloc() 
     let figures = text(&out.stderr);
     let metadata =
         figures.split("\"metadata_bytes\":").nth(1).and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
-    // A cache with its barns for two CPUs takes about 1.5 KiB, the sheaf in use 2; kmalloc's sixteen caches would take 18.
+    // A cache with its barns for two CPUs takes about 1.5 KiB, the sheaf in use 2; kmalloc's
+    // sixteen caches would take 18.
     assert!(metadata.is_some_and(|bytes| bytes < 16 << 10), "{figures}");
 }

@@ -48,8 +48,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) warmup: u32,
 
-    /// More mallocs, separated by commas: mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, the path of a shared
-    /// library, or `all` for those that are found
+    /// More mallocs, separated by commas: mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, the
+    /// path of a shared library, or `all` for those that are found
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) with: Vec<String>,
 

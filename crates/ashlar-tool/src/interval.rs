@@ -1,10 +1,11 @@
 //! How sure a figure is that was taken round by round.
 //!
-//! A round measures everything that is compared, within seconds. The slow drift of a machine then hits all sides alike,
-//! so the ratios within each round are judged, not the means of all rounds. Now and then one round is spoilt by more
-//! than any difference between allocators. The figure is therefore the median, and its interval is that of the sign
-//! test, which needs no law of errors: the median of the population lies below a sample with chance one half, so the
-//! number of samples below it is binomial, and the samples at two ranks enclose it with a known chance.
+//! A round measures everything that is compared, within seconds. The slow drift of a machine then
+//! hits all sides alike, so the ratios within each round are judged, not the means of all rounds.
+//! Now and then one round is spoilt by more than any difference between allocators. The figure is
+//! therefore the median, and its interval is that of the sign test, which needs no law of errors:
+//! the median of the population lies below a sample with chance one half, so the number of samples
+//! below it is binomial, and the samples at two ranks enclose it with a known chance.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,8 @@ pub struct Interval {
 impl Interval {
     /// Returns the interval that misses with a chance of at most `risk`, or none without samples.
     ///
-    /// Samples that are too few for that risk (fewer than six for 5 %) give the range of all, and `enough` is false.
+    /// Samples that are too few for that risk (fewer than six for 5 %) give the range of all, and
+    /// `enough` is false.
     pub fn of(samples: &[f64], risk: f64) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -72,7 +74,8 @@ fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
 
 /// The chances to miss of the intervals between the samples of rank 1, 2, … from both ends.
 fn missed_by_rank(count: usize) -> Vec<f64> {
-    // The chance that exactly `below` of the samples lie below the median; 2^-1000 is still a normal number.
+    // The chance that exactly `below` of the samples lie below the median; 2^-1000 is still a
+    // normal number.
     let mut exactly = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let mut missed = 0.0;
     let step = |below: usize| {
@@ -94,7 +97,8 @@ mod tests {
 
     #[test]
     fn the_interval_is_the_one_of_the_sign_test() {
-        // Tables of the sign test: of 20 samples at 95 % the 6th and the 15th, of 10 the 2nd and the 9th.
+        // Tables of the sign test: of 20 samples at 95 % the 6th and the 15th, of 10 the 2nd and
+        // the 9th.
         let samples: Vec<f64> = (1..=20).map(f64::from).collect();
         assert_eq!(ends(&samples), (10.5, 6.0, 15.0, true));
         assert_eq!(ends(&samples[..10]), (5.5, 2.0, 9.0, true));

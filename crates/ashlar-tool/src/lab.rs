@@ -1,4 +1,5 @@
-//! The commands of the lab: the tool becomes the program `ashlar-lab`, which is a package of its own.
+//! The commands of the lab: the tool becomes the program `ashlar-lab`, which is a package of its
+//! own.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +22,8 @@ pub(crate) const COMMANDS: [(&str, &str); 5] = [
     ("reproduce", "Check the claims of the mails that ashlar starts from (the lab)"),
 ];
 
-/// Returns the arguments for the lab if `args`, the tool's own with its name first, are a command of the lab.
+/// Returns the arguments for the lab if `args`, the tool's own with its name first, are a command
+/// of the lab.
 pub(crate) fn forwarded(args: &[OsString]) -> Option<Vec<OsString>> {
     let is_command = |word: &OsString| COMMANDS.iter().any(|(name, _)| word == name);
     match args {
@@ -47,8 +49,8 @@ pub(crate) fn become_lab(args: &[OsString]) -> ToolError {
     ToolError::Failed(format!("{}: {error}", lab.display()))
 }
 
-/// Returns the directories that may hold the lab, for a tool in `dir`: its own, `../libexec`, and those that Cargo
-/// builds into.
+/// Returns the directories that may hold the lab, for a tool in `dir`: its own, `../libexec`, and
+/// those that Cargo builds into.
 fn places(dir: &Path, target: Option<&OsStr>) -> Vec<PathBuf> {
     let parent = dir.parent().unwrap_or(dir);
     let mut places = vec![dir.to_owned(), parent.join("libexec")];

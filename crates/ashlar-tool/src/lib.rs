@@ -1,10 +1,11 @@
 //! What the tool `ashlar` is made of, and what the lab shares with it.
 //!
-//! The tool has two commands of its own. `ashlar run` becomes a program whose malloc is ashlar; `ashlar compare` runs a
-//! program on several mallocs by turns and says which differences it saw. Every other command is the lab's: the tool
-//! becomes the program `ashlar-lab`, if it finds one.
+//! The tool has two commands of its own. `ashlar run` becomes a program whose malloc is ashlar;
+//! `ashlar compare` runs a program on several mallocs by turns and says which differences it saw.
+//! Every other command is the lab's: the tool becomes the program `ashlar-lab`, if it finds one.
 //!
-//! The modules that are public are those that the lab uses. They are no stable interface for others.
+//! The modules that are public are those that the lab uses. They are no stable interface for
+//! others.
 
 #![deny(unsafe_code)]
 
@@ -64,7 +65,8 @@ fn parse(args: Vec<OsString>) -> Result<Cli, ToolError> {
     })
 }
 
-/// Returns the command line of the tool. The lab's commands are in it by name alone: the lab knows their options.
+/// Returns the command line of the tool. The lab's commands are in it by name alone: the lab knows
+/// their options.
 pub fn command() -> clap::Command {
     Cli::command().subcommands(lab::COMMANDS.map(|(name, about)| clap::Command::new(name).about(about)))
 }

@@ -7,10 +7,12 @@ use std::process::Command;
 
 use crate::error::ToolError;
 
-/// Names of the library: that of a build or of an installation for developers, and that of one for users.
+/// Names of the library: that of a build or of an installation for developers, and that of one for
+/// users.
 const NAMES: [&str; 2] = ["libashlar_malloc.so", "libashlar_malloc.so.0"];
 
-/// Returns the shared library: beside this program, or in the library directories beside the program's own.
+/// Returns the shared library: beside this program, or in the library directories beside the
+/// program's own.
 pub fn find() -> Result<PathBuf, ToolError> {
     let tool = env::current_exe().map_err(|error| ToolError::Failed(format!("cannot find myself: {error}")))?;
     let dir = tool.parent().unwrap_or(Path::new("/"));
@@ -25,7 +27,8 @@ pub fn find() -> Result<PathBuf, ToolError> {
     })
 }
 
-/// The profile's directory that `dir` is, if Cargo started this program from a package of this workspace.
+/// The profile's directory that `dir` is, if Cargo started this program from a package of this
+/// workspace.
 pub(crate) fn profile_under_cargo(dir: &Path) -> Option<&str> {
     let manifest = env::var_os("CARGO_MANIFEST_DIR")?;
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
@@ -34,9 +37,10 @@ pub(crate) fn profile_under_cargo(dir: &Path) -> Option<&str> {
     (built && env::var_os("CARGO").is_some() && Path::new(&manifest).parent() == ours).then_some(profile)
 }
 
-/// Builds `package` as this program was built, if Cargo started it: `cargo run` and `cargo test` of one package build that package
-/// alone. `file` is what the build makes beside this program.
-/// (Were the library a dependency, Cargo would build it twice under one name: tests unwind and programs do not.)
+/// Builds `package` as this program was built, if Cargo started it: `cargo run` and `cargo test` of
+/// one package build that package alone. `file` is what the build makes beside this program. (Were
+/// the library a dependency, Cargo would build it twice under one name: tests unwind and programs do
+/// not.)
 ///
 /// # Errors
 /// The build failed.

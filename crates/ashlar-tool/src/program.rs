@@ -8,7 +8,8 @@ use std::{env, fs};
 
 use crate::error::ToolError;
 
-/// Returns the path of the program `name`: itself if there is a slash in it, else the first one in `PATH`.
+/// Returns the path of the program `name`: itself if there is a slash in it, else the first one in
+/// `PATH`.
 pub fn find(name: &OsStr) -> Result<PathBuf, ToolError> {
     let not_found = || ToolError::NotFound(format!("PROGRAM: {}: not found", name.to_string_lossy()));
     if name.as_bytes().contains(&b'/') {
@@ -24,7 +25,8 @@ pub(crate) fn find_in_path(name: &OsStr) -> Option<PathBuf> {
     env::split_paths(&path).map(|dir| dir.join(name)).find(runs)
 }
 
-/// Refuses a program that would run without a preloaded library: a static one, or one with the rights of another user.
+/// Refuses a program that would run without a preloaded library: a static one, or one with the
+/// rights of another user.
 pub fn check_preload(path: &Path) -> Result<(), ToolError> {
     let refuse = |why: &str| Err(ToolError::option("PROGRAM", format_args!("{}: {why}", path.display())));
     let meta = match fs::metadata(path) {

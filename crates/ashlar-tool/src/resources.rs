@@ -22,8 +22,8 @@ pub struct Usage {
     pub system: Duration,
     /// Most resident memory of the largest of these processes.
     ///
-    /// The kernel counts what a process had before it became another program, too: never less than what was copied of
-    /// the process that started it.
+    /// The kernel counts what a process had before it became another program, too: never less than
+    /// what was copied of the process that started it.
     pub peak_kib: u64,
     /// Page faults without input or output.
     pub minor_faults: u64,
@@ -90,7 +90,8 @@ pub fn wait(child: Child, start: Instant) -> io::Result<(End, Usage)> {
     wait_with(child, start, None)
 }
 
-/// As [`wait`]; calls `look` all the time while the process runs, with a pause of a millisecond between.
+/// As [`wait`]; calls `look` all the time while the process runs, with a pause of a millisecond
+/// between.
 pub(crate) fn watch(child: Child, start: Instant, look: &mut dyn FnMut()) -> io::Result<(End, Usage)> {
     wait_with(child, start, Some(look))
 }
@@ -104,8 +105,8 @@ fn wait_with(child: Child, start: Instant, mut look: Option<&mut dyn FnMut()>) -
     let mut rusage: libc::rusage = unsafe { core::mem::zeroed() };
     let flags = if look.is_some() { libc::WNOHANG } else { 0 };
     loop {
-        // SAFETY: both places are live. The process is our child and was not waited for: `child` is ours, and the
-        // standard library waits only when it is asked to.
+        // SAFETY: both places are live. The process is our child and was not waited for: `child` is
+        // ours, and the standard library waits only when it is asked to.
         let ended = unsafe { libc::wait4(pid, &raw mut status, flags, &raw mut rusage) };
         if ended == pid {
             break;

@@ -1,7 +1,7 @@
 //! `ashlar run`: becomes the program, with `libashlar_malloc.so` preloaded.
 //!
-//! What cannot work is refused first: an unknown option, a program without a dynamic linker (it ignores `LD_PRELOAD`),
-//! a set-user-ID program (its linker ignores it).
+//! What cannot work is refused first: an unknown option, a program without a dynamic linker (it
+//! ignores `LD_PRELOAD`), a set-user-ID program (its linker ignores it).
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -44,7 +44,8 @@ fn prepared(args: &RunArgs) -> Result<Command, ToolError> {
     Ok(command)
 }
 
-/// Returns the options in force: those of the environment, then those of the command line, which win.
+/// Returns the options in force: those of the environment, then those of the command line, which
+/// win.
 pub(crate) fn options(engine: Option<&str>, others: &[String]) -> Result<String, ToolError> {
     let bad = |option: &str, error: ashlar::OptionError<'_>| ToolError::option(option, error);
     let mut all = env::var("ASHLAR_OPTIONS").unwrap_or_default();

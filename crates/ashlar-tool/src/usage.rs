@@ -1,4 +1,5 @@
-//! Errors of the command line in the one form that all errors have: "OPTION: what is wrong, what was expected".
+//! Errors of the command line in the one form that all errors have: "OPTION: what is wrong, what
+//! was expected".
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};

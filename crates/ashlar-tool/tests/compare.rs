@@ -293,7 +293,8 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(text(&out.stderr), "0\n");
 }
 
-/// Starts a comparison of a program that says when a run begins, and sends SIGINT in run number `run`.
+/// Starts a comparison of a program that says when a run begins, and sends SIGINT in run number
+/// `run`.
 fn interrupted(script: &str, run: usize) -> Output {
     let marks = scratch(&format!("marks-{run}"));
     assert!(Command::new("mkfifo").arg(&marks).status().unwrap().success());

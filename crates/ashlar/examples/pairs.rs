@@ -1,4 +1,5 @@
-//! Allocates and frees as many times as the argument says: for counting instructions, see `ci/callgrind.sh`.
+//! Allocates and frees as many times as the argument says: for counting instructions, see
+//! `ci/callgrind.sh`.
 
 use core::hint::black_box;
 

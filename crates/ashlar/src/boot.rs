@@ -9,8 +9,8 @@
 //!
 //! Each step is a [`Once`]. Until it is up, the fast paths fall through to a slow path, which calls
 //! [`ensure`], [`ensure_base`] or [`ensure_malloc`]. Start-up code must not allocate. Where memory
-//! for the base is refused, every request is out of memory for ever. The other steps are tried again
-//! by the next request that needs them.
+//! for the base is refused, every request is out of memory for ever. The other steps are tried
+//! again by the next request that needs them.
 #![allow(unsafe_code, reason = "calls back by a stored address")]
 
 use crate::base::source::PageSource;
@@ -113,8 +113,9 @@ pub(crate) fn after_fork_in_child() {
     MALLOC.after_fork_in_child();
 }
 
-/// Reads options and topology, and lays out memory and CPUs. A function of its own, so that its table is not on the stack when caches
-/// are made: the first call of malloc may come on a small one.
+/// Reads options and topology, and lays out memory and CPUs. A function of its own, so that its
+/// table is not on the stack when caches are made: the first call of malloc may come on a small
+/// one.
 #[cfg(feature = "os")]
 #[inline(never)]
 #[place(cold)]
@@ -168,12 +169,12 @@ fn connect() -> bool {
     true
 }
 
-/// Starts the allocator on a page source of the caller's, for one CPU: the way for programs without an
-/// operating system, and for tests. Must come before the first allocation.
+/// Starts the allocator on a page source of the caller's, for one CPU: the way for programs without
+/// an operating system, and for tests. Must come before the first allocation.
 ///
 /// # Errors
-/// [`AlreadyStarted`] when the allocator runs already. A source without enough memory leaves the allocator in a
-/// state where every request is out of memory.
+/// [`AlreadyStarted`] when the allocator runs already. A source without enough memory leaves the
+/// allocator in a state where every request is out of memory.
 pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted> {
     if !BASE.is_down() {
         return Err(AlreadyStarted);

@@ -1,4 +1,5 @@
-//! The Linux slab allocators as a library: named object caches, `kmalloc`, and the layers under them.
+//! The Linux slab allocators as a library: named object caches, `kmalloc`, and the layers under
+//! them.
 //!
 //! ```
 //! let cache = ashlar::KmemCache::create("packet", 256, &ashlar::CacheArgs::default())?;
@@ -32,8 +33,8 @@
 //! Allocation paths only ever try the registry lock. A paragraph for each lock stands at the head
 //! of the module that owns it; [`fork`] takes them in this order.
 //!
-//! The fast paths (`kmalloc`, `kfree`, [`KmemCache::alloc`], [`KmemCache::free`]) take no lock and execute no
-//! atomic read-modify-write instruction.
+//! The fast paths (`kmalloc`, `kfree`, [`KmemCache::alloc`], [`KmemCache::free`]) take no lock and
+//! execute no atomic read-modify-write instruction.
 #![no_std]
 #![deny(unsafe_code)]
 #![cfg_attr(ashlar_loom, allow(dead_code, unused_imports, unreachable_pub, reason = "models use a part of the crate"))]
@@ -174,8 +175,8 @@ mod api {
         crate::pages::meta::META.used()
     }
 
-    /// Brings every cached object back to its slab and gives all free memory back to the system, at once.
-    /// Returns the number of 4 KiB pages given back.
+    /// Brings every cached object back to its slab and gives all free memory back to the system, at
+    /// once. Returns the number of 4 KiB pages given back.
     #[ashlar_macros::place(cold)]
     pub fn reap() -> usize {
         crate::cache::reaper::reap_now()

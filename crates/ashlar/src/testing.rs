@@ -1,7 +1,7 @@
 //! Hooks for the tests of this crate, and for nobody else: not part of the interface.
 //!
-//! They show what no caller may rely on (this CPU's sheaf alone, the rseq area) and make rare conditions happen
-//! (a refused membarrier, a CPU beyond the reserved areas).
+//! They show what no caller may rely on (this CPU's sheaf alone, the rseq area) and make rare
+//! conditions happen (a refused membarrier, a CPU beyond the reserved areas).
 #![allow(unsafe_code, reason = "finds the thread's rseq area")]
 
 use crate::KmemCache;
@@ -13,7 +13,8 @@ pub fn fail_fence(fail: bool) {
     percpu::FAIL_FENCE.store(fail, Ordering::Relaxed);
 }
 
-/// Lets only CPUs below `cpus` use their areas, as if no more had been reserved. Returns the number before.
+/// Lets only CPUs below `cpus` use their areas, as if no more had been reserved. Returns the number
+/// before.
 pub fn limit_cpus(cpus: u32) -> u32 {
     // Not more than there are, and none where locks protect the areas.
     let most = if percpu::mode() == percpu::Mode::Lock { 0 } else { PERCPU.cpus.load(Ordering::Relaxed) };
@@ -33,7 +34,8 @@ pub unsafe fn cpu_push(cache: &KmemCache, object: *mut u8) -> bool {
     percpu::push(cache.raw_cache().slot, object as usize)
 }
 
-/// Frees an object as malloc's `free` does with one that another CPU was given, wherever it is from.
+/// Frees an object as malloc's `free` does with one that another CPU was given, wherever it is
+/// from.
 ///
 /// # Safety
 /// As for [`KmemCache::free`].
@@ -56,7 +58,8 @@ pub fn slab_round(cache: &KmemCache) {
     crate::engine::history::slab_queues::round_now(cache.raw_cache());
 }
 
-/// The place of this thread's pointer to the armed critical section (`rseq_cs`), registered or emulated.
+/// The place of this thread's pointer to the armed critical section (`rseq_cs`), registered or
+/// emulated.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub fn rseq_cs() -> *mut u64 {
     let tp: usize;

@@ -35,7 +35,7 @@ impl World {
     /// Makes a cache from which `taken` objects were allocated, `freed` of them freed, and then
     /// `again` allocated.
     fn new(state: State) -> World {
-        let args = CacheArgs { sheaf_capacity: Some(CAPACITY), ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.sheaf_capacity(CAPACITY);
         let cache = KmemCache::create("aborts", SIZE, &args).expect("a cache");
         let mut world = World { cache, mine: Vec::with_capacity(64), theirs: Vec::with_capacity(64) };
         for _ in 0..state.taken {

@@ -69,7 +69,8 @@ fn a_map_lives_in_ashlar() {
     let mut units: Map<(), ()> = HashMap::new_in(Ashlar);
     assert_eq!((units.insert((), ()), units.insert((), ())), (None, Some(())));
 
-    // A table above the largest class of kmalloc, with values that are aligned to more than a pointer.
+    // A table above the largest class of kmalloc, with values that are aligned to more than a
+    // pointer.
     #[repr(align(64))]
     struct Line(u64);
     let mut large: Map<u64, Line> = HashMap::new_in(Ashlar);

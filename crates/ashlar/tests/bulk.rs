@@ -69,8 +69,7 @@ fn objects_of_the_cpu_slab_go_back_to_its_freelist() {
         let options = format!("engine=slub-bulk,percpu={percpu},reaper=off");
         let outcome = child(test, &format!("{test} {percpu}"), &[("ASHLAR_OPTIONS", &options)], || {
             pin(cpus()[0]);
-            let cache =
-                KmemCache::create("local", 200, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache");
+            let cache = KmemCache::create("local", 200, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
             let take = || core::array::from_fn::<_, 6, _>(|_| cache.alloc().expect("memory").as_ptr());
             let kept = take();
             let first = take();

@@ -85,21 +85,21 @@ fn the_user_wins_over_the_program_and_the_environment_over_the_call() {
     let stderr = under("the_user_wins_over_the_program_and_the_environment_over_the_call", options, || {
         let text = "cache.a.min_partial=2,cache.a.remote_node_defrag_ratio=9,cache.d.batchcount=6,min_partial=1";
         ashlar::configure(text).expect("good, and early enough");
-        let a = CacheArgs { min_partial: Some(3), sheaf_capacity: Some(40), ..DEFAULT };
+        let a = DEFAULT.min_partial(3).sheaf_capacity(40);
         let a = create("a", &a);
         let values = [Tunable::MinPartial, Tunable::SheafCapacity, Tunable::RemoteNodeDefragRatio];
         assert_eq!(values.map(|which| a.tunable(which)), [Some(8), Some(11), Some(9)]);
         assert_eq!(create("other", &DEFAULT).tunable(Tunable::MinPartial), Some(1));
         // The other limit of orders is adapted, for the program's and the process's options.
-        let b = CacheArgs { min_order: Some(2), ..DEFAULT };
+        let b = DEFAULT.min_order(2);
         assert_eq!((create("b", &b).info().order, create("unnamed", &b).info().order), (0, 2));
-        let c = CacheArgs { max_order: Some(1), ..DEFAULT };
+        let c = DEFAULT.max_order(1);
         assert_eq!(create("c", &c).info().order, 4);
         // An invalid argument of the program stays an error, whatever the options are.
-        let wrong = CacheArgs { min_partial: Some(1 << 21), ..DEFAULT };
+        let wrong = DEFAULT.min_partial(1 << 21);
         assert!(KmemCache::create("a", 200, &wrong).is_err());
 
-        let d = create("d", &CacheArgs { engine: Some(Engine::Sheaves), ..DEFAULT });
+        let d = create("d", &DEFAULT.engine(Engine::Sheaves));
         assert_eq!(d.info().engine.id(), "slab");
         let values = [Tunable::Limit, Tunable::BatchCount, Tunable::Shared];
         assert_eq!(values.map(|which| d.tunable(which)), [Some(30), Some(6), Some(2)]);
@@ -139,9 +139,9 @@ fn what_a_cache_cannot_have_is_said_once_and_changes_nothing() {
         assert_eq!(info("kmalloc-64").engine, Engine::Sheaves);
         for _ in 0..2 {
             create("one", &DEFAULT);
-            let queue = create("queue", &CacheArgs { engine: Some(Engine::Slab), ..DEFAULT });
+            let queue = create("queue", &DEFAULT.engine(Engine::Slab));
             assert_eq!(queue.tunable(Tunable::Limit), Some(9));
-            create("blocks", &CacheArgs { engine: Some(Engine::Slob), ..DEFAULT });
+            create("blocks", &DEFAULT.engine(Engine::Slob));
         }
         assert_eq!(aliases(), ["one in one"], "options that are left out keep nobody from merging");
     });

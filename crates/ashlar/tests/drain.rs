@@ -10,7 +10,7 @@ use ashlar::{CacheArgs, DestroyError, KmemCache};
 use common::{child, conformance, cpus, pin, tell};
 
 fn cache(name: &str) -> KmemCache {
-    KmemCache::create(name, 64, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache")
+    KmemCache::create(name, 64, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache")
 }
 
 /// Leaves free objects in the sheaves of every CPU.

@@ -1,5 +1,6 @@
-//! The same suite for every engine: each id of the option `engine`, with sheaves or CPU slabs protected by rseq and by
-//! locks, on one node and on four. An engine that is added to `Engine::ALL` is in it by itself.
+//! The same suite for every engine: each id of the option `engine`, with sheaves or CPU slabs
+//! protected by rseq and by locks, on one node and on four. An engine that is added to
+//! `Engine::ALL` is in it by itself.
 
 mod common;
 
@@ -8,7 +9,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use ashlar::{CacheArgs, Engine, KmemCache};
 use common::{child, conformance, stress, tell};
 
-/// Runs `body` in a child for every engine, with the options `rest` besides; prints the list of what ran.
+/// Runs `body` in a child for every engine, with the options `rest` besides; prints the list of
+/// what ran.
 fn each(test: &str, mode: &str, rest: &str, body: fn()) {
     for engine in Engine::ALL {
         let options = format!("engine={}{rest}", engine.id());
@@ -20,14 +22,16 @@ fn each(test: &str, mode: &str, rest: &str, body: fn()) {
         let Some(child) = outcome else { continue };
         let child = child.succeeded();
         assert_eq!((child.told("mode"), child.told("engine")), (mode, engine.id()));
-        // Nothing of the suites is invalid use; destroying a cache with a live object is the only thing they are told of.
+        // Nothing of the suites is invalid use; destroying a cache with a live object is the only
+        // thing they are told of.
         let unexpected = child.stderr.lines().find(|l| l.starts_with("ashlar:") && !l.contains("destroyed while"));
         assert_eq!(unexpected, None, "{options}");
         println!("passed: {test}: {options} (mode {mode})");
     }
 }
 
-/// Some seconds of the owner oracle are enough where every engine takes its turn; tests/stress.rs runs the default longer.
+/// Some seconds of the owner oracle are enough where every engine takes its turn; tests/stress.rs
+/// runs the default longer.
 fn stressed() {
     let freed = stress::run(1);
     assert!(freed > 2000, "only {freed} objects");
@@ -94,13 +98,14 @@ suites! {
     stress_by_locks_on_four_nodes: "lock", ",percpu=lock,nodes=4", stressed;
 }
 
-/// Caches of all engines in one process: each choice holds, and kfree finds every object's way home.
+/// Caches of all engines in one process: each choice holds, and kfree finds every object's way
+/// home.
 #[test]
 fn caches_of_all_engines_live_side_by_side() {
     let caches: Vec<_> = Engine::ALL
         .iter()
         .map(|&engine| {
-            let args = CacheArgs { engine: Some(engine), ..CacheArgs::default() };
+            let args = CacheArgs::DEFAULT.engine(engine);
             let cache = KmemCache::create(&format!("side-{}", engine.id()), 72, &args).expect("a cache");
             assert_eq!((cache.engine(), cache.info().engine), (engine, engine));
             cache
@@ -132,7 +137,8 @@ fn caches_of_all_engines_live_side_by_side() {
     }
 }
 
-/// What malloc gave may go back by kfree: then the object map must lose it, or free would take it a second time.
+/// What malloc gave may go back by kfree: then the object map must lose it, or free would take it a
+/// second time.
 #[test]
 fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
     let test = "kfree_of_an_object_of_malloc_takes_it_from_the_object_map";
@@ -140,7 +146,8 @@ fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
         let options = format!("on_error=quarantine,engine={}", engine.id());
         let outcome = child(test, &options, &[("ASHLAR_OPTIONS", &options)], || {
             let objects: Vec<_> = (0..3).map(|_| ashlar::malloc::malloc(100)).collect();
-            // SAFETY: live; what comes after the first free of an object is reported, and nothing else happens.
+            // SAFETY: live; what comes after the first free of an object is reported, and nothing
+            // else happens.
             unsafe {
                 ashlar::kfree(objects[1]);
                 assert_eq!(ashlar::malloc::malloc_usable_size(objects[1]), 0);
@@ -158,14 +165,15 @@ fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
     }
 }
 
-/// Caches that share pages, as those of the segregated engines do: each counts what goes back to it; what kfree takes, which
-/// is not told the cache, never keeps a cache from being destroyed.
+/// Caches that share pages, as those of the segregated engines do: each counts what goes back to
+/// it; what kfree takes, which is not told the cache, never keeps a cache from being destroyed.
 #[test]
 fn caches_that_share_pages_count_their_own_objects() {
     for engine in [Engine::SlobSeg, Engine::SlobCache] {
-        let args = CacheArgs { engine: Some(engine), ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.engine(engine);
         let make = |name: &str, size| KmemCache::create(name, size, &args).expect("a cache");
-        // Of one size class, and alike by the rules of merging. No other test of this process has such ones.
+        // Of one size class, and alike by the rules of merging. No other test of this process has
+        // such ones.
         let (a, b) = (make("share-a", 254), make("share-b", 256));
         let take = |cache: &KmemCache| cache.alloc().expect("memory");
         let (of_a, of_b): (Vec<_>, Vec<_>) = (0..50).map(|_| (take(&a), take(&b))).unzip();
@@ -200,12 +208,14 @@ fn caches_that_share_pages_count_their_own_objects() {
     }
 }
 
-/// The option `min_partial` is that of the segregated engines too: the empty pages that a list keeps.
+/// The option `min_partial` is that of the segregated engines too: the empty pages that a list
+/// keeps.
 #[test]
 fn a_list_of_pages_keeps_as_many_empty_ones_as_min_partial_says() {
     for engine in [Engine::SlobSeg, Engine::SlobCache] {
         for (min_partial, expected) in [(None, 1), (Some(0), 0), (Some(3), 3)] {
-            let args = CacheArgs { engine: Some(engine), min_partial, ..CacheArgs::default() };
+            let mut args = CacheArgs::DEFAULT.engine(engine);
+            args.min_partial = min_partial;
             let cache = KmemCache::create("kept", 700, &args).expect("a cache");
             let objects: Vec<_> = (0..100).map(|_| cache.alloc().expect("memory")).collect();
             // SAFETY: live, each freed once.

@@ -1,7 +1,9 @@
-//! The fast paths as machine code: no lock, no atomic read-modify-write, no call, and exactly so many instructions.
+//! The fast paths as machine code: no lock, no atomic read-modify-write, no call, and exactly so
+//! many instructions.
 //!
-//! The counts are those of `golden/fast-path.txt`. A change that changes them changes the speed of every program:
-//! measure, then run with `ASHLAR_UPDATE_GOLDEN=1` and commit the file. `ci/callgrind.sh` counts the same by callgrind.
+//! The counts are those of `golden/fast-path.txt`. A change that changes them changes the speed of
+//! every program: measure, then run with `ASHLAR_UPDATE_GOLDEN=1` and commit the file.
+//! `ci/callgrind.sh` counts the same by callgrind.
 #![cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 
 mod common;
@@ -17,8 +19,8 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 
 /// The instruction at an address.
 fn decode(at: u64) -> Instruction {
-    // SAFETY: the addresses decoded here are of code, and code is followed by more than 15 readable bytes: at least
-    // the padding of its section and the next one.
+    // SAFETY: the addresses decoded here are of code, and code is followed by more than 15 readable
+    // bytes: at least the padding of its section and the next one.
     let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, 15) };
     Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode()
 }
@@ -108,7 +110,8 @@ fn inlined_loop(cache: CacheRef<'_>, pairs: usize) {
     }
 }
 
-/// The instructions that `operation` executes between the start of the function at `start` and its return.
+/// The instructions that `operation` executes between the start of the function at `start` and its
+/// return.
 fn executed(start: u64, operation: impl FnOnce()) -> Vec<Instruction> {
     let mut seen = Vec::with_capacity(10_000);
     let mut inside = false;
@@ -184,15 +187,17 @@ fn instructions_are_as_many_as_the_golden_file_says() {
     let Some(child) = outcome else { return };
     let child = child.succeeded();
     let told = |name| child.told(name).parse::<usize>().expect("a number");
-    // The `ret` of an inlined function is the test's, not the allocator's. What the function saves and restores of
-    // registers for the sake of its slow paths is counted: a program pays for it, too.
+    // The `ret` of an inlined function is the test's, not the allocator's. What the function saves
+    // and restores of registers for the sake of its slow paths is counted: a program pays for it,
+    // too.
     let figures = [
         ("kmalloc", told("kmalloc")),
         ("kfree", told("kfree")),
         ("kfree_sized", told("kfree_sized")),
         ("called pair: kmalloc, kfree", told("kmalloc") + told("kfree")),
         ("called pair: kmalloc, kfree_sized", told("kmalloc") + told("kfree_sized")),
-        // More than those of kmalloc is what it costs to know every live object: see the module `objmap`.
+        // More than those of kmalloc is what it costs to know every live object: see the module
+        // `objmap`.
         ("malloc", told("malloc")),
         ("free", told("free")),
         ("called pair: malloc, free", told("malloc") + told("free")),
@@ -218,7 +223,8 @@ fn instructions_are_as_many_as_the_golden_file_says() {
 /// Where the counts of the other engines stand.
 const ENGINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/engines.txt");
 
-/// The instructions that `operation` executes between the start of the function at `start` and its own return.
+/// The instructions that `operation` executes between the start of the function at `start` and its
+/// own return.
 fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize {
     let (mut count, mut depth) = (0, 0);
     stepped(
@@ -244,7 +250,8 @@ fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize {
     count
 }
 
-/// What `kmalloc` and `kfree` cost where each engine's own fast path serves them, and where it does not.
+/// What `kmalloc` and `kfree` cost where each engine's own fast path serves them, and where it does
+/// not.
 #[test]
 fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
     let test = "engines_take_about_as_many_instructions_as_the_golden_file_says";
@@ -253,7 +260,8 @@ fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
     for engine in ashlar::Engine::ALL {
         let options = format!("percpu=emulate,reaper=off,engine={}", engine.id());
         let outcome = child(test, engine.id(), &[("ASHLAR_OPTIONS", &options)], || {
-            // More than a slab, so that the first is no CPU's any more. In the middle of it, and of a sheaf.
+            // More than a slab, so that the first is no CPU's any more. In the middle of it, and of
+            // a sheaf.
             let live: Vec<_> = (0..200).map(|_| ashlar::kmalloc(64)).collect();
             let (kmalloc, kfree) = (ashlar::kmalloc as *const () as u64, ashlar::kfree as *const () as u64);
             // SAFETY: live, each freed once.
@@ -285,7 +293,8 @@ fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
     let (found, golden) = (words(&text), words(&golden));
     assert_eq!(found.len(), golden.len(), "another table; run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
     for (found, golden) in found.iter().zip(&golden) {
-        // Made by the compiler, not written down as the entry points are: a tenth is none of this test's business.
+        // Made by the compiler, not written down as the entry points are: a tenth is none of this
+        // test's business.
         let close = match (found.parse::<f64>(), golden.parse::<f64>()) {
             (Ok(found), Ok(golden)) => (found - golden).abs() <= golden / 10.0,
             _ => found == golden,

@@ -1,7 +1,7 @@
 //! Fork while other threads are in the middle of everything.
 //!
-//! The child has one thread and a copy of every lock. If one was held by a thread that is not there any more, the
-//! child waits for ever: a watchdog in the parent turns that into a failure.
+//! The child has one thread and a copy of every lock. If one was held by a thread that is not there
+//! any more, the child waits for ever: a watchdog in the parent turns that into a failure.
 
 mod common;
 
@@ -41,7 +41,8 @@ fn busy(thread: u64, stop: &AtomicBool) {
     }
 }
 
-/// What the child of a fork does with the allocator it was left; a number for each thing that can go wrong.
+/// What the child of a fork does with the allocator it was left; a number for each thing that can
+/// go wrong.
 fn grandchild(inherited: &[(*mut u8, usize)]) -> i32 {
     for (i, &(at, size)) in inherited.iter().enumerate() {
         // SAFETY: live since before the fork; the child has its own copy, and frees it once.
@@ -122,10 +123,12 @@ fn forks(count: usize) {
                 if bare {
                     ashlar::fork::prepare();
                 }
-                // SAFETY: the child only runs `grandchild`, which takes no lock but the allocator's, and ends.
+                // SAFETY: the child only runs `grandchild`, which takes no lock but the
+                // allocator's, and ends.
                 let pid = unsafe { if bare { libc::syscall(libc::SYS_fork) as libc::pid_t } else { libc::fork() } };
                 if pid == 0 {
-                    // SAFETY: `prepare` was called above, by the thread that forked; `_exit` ends the child.
+                    // SAFETY: `prepare` was called above, by the thread that forked; `_exit` ends
+                    // the child.
                     unsafe {
                         if bare {
                             ashlar::fork::after_in_child();
@@ -185,7 +188,8 @@ fn with_every_engine() {
     }
 }
 
-/// The background thread is gone in the child, and must come back there when there is memory to give back.
+/// The background thread is gone in the child, and must come back there when there is memory to
+/// give back.
 #[test]
 fn the_background_thread_may_be_started_again_in_the_child() {
     let test = "the_background_thread_may_be_started_again_in_the_child";
@@ -212,7 +216,8 @@ fn the_background_thread_may_be_started_again_in_the_child() {
             }
             burst();
             let full = common::statm(1);
-            // A sleep alone could be too short on a busy machine, so this waits for the fall itself.
+            // A sleep alone could be too short on a busy machine, so this waits for the fall
+            // itself.
             let start = Instant::now();
             while common::statm(1) + (15 << 20) > full {
                 if start.elapsed() > WATCHDOG {

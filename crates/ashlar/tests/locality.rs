@@ -1,4 +1,5 @@
-//! Locality: objects allocated one after the other lie side by side, in whatever order those before them were freed.
+//! Locality: objects allocated one after the other lie side by side, in whatever order those before
+//! them were freed.
 
 mod common;
 
@@ -48,7 +49,7 @@ fn in_each_mode(test: &str, body: fn(&KmemCache, &[usize])) {
         let outcome = child(test, &format!("{test} {percpu}"), &[("ASHLAR_OPTIONS", &options)], || {
             let cpus = cpus();
             pin(cpus[0]);
-            let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+            let args = CacheArgs::DEFAULT.no_merge(true);
             body(&KmemCache::create("locality", SIZE, &args).expect("a cache"), &cpus);
         });
         if let Some(child) = outcome {
@@ -100,7 +101,8 @@ fn neighbours_go_through_the_barn_without_a_visit_to_their_slabs() {
     });
 }
 
-/// What a program frees and allocates again at once is hot wherever it lies: the barn holds some of it.
+/// What a program frees and allocates again at once is hot wherever it lies: the barn holds some of
+/// it.
 #[test]
 fn a_few_scattered_sheaves_stay_in_the_barn() {
     in_each_mode("a_few_scattered_sheaves_stay_in_the_barn", |cache, _| {
@@ -122,7 +124,7 @@ fn a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers() {
     }
     in_each_mode("a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers", |_, cpus| {
         // A slab of 256, of which a sheaf takes 254.
-        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.no_merge(true);
         let cache = KmemCache::create("rest", 16, &args).expect("a cache");
         let one = cache.alloc().expect("memory");
         pin(cpus[1]);
@@ -134,7 +136,8 @@ fn a_cpu_that_opens_a_slab_begins_with_it_and_not_with_the_rest_of_anothers() {
     });
 }
 
-/// A class of malloc with one object in use has one slab, and a large one is filled by whole sheaves nevertheless.
+/// A class of malloc with one object in use has one slab, and a large one is filled by whole
+/// sheaves nevertheless.
 #[test]
 fn malloc_takes_few_slabs_for_few_objects_and_whole_sheaves_for_many() {
     let outcome = child("malloc_takes_few_slabs_for_few_objects_and_whole_sheaves_for_many", "share", &[], || {

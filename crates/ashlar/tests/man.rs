@@ -1,5 +1,6 @@
-//! The manual pages speak of what exists: every option of the allocator, every function of the C header with its
-//! arguments. Reads text; runs nothing of the allocator. (The page of the tool is checked where its commands are.)
+//! The manual pages speak of what exists: every option of the allocator, every function of the C
+//! header with its arguments. Reads text; runs nothing of the allocator. (The page of the tool is
+//! checked where its commands are.)
 
 use std::collections::BTreeMap;
 use std::fs;

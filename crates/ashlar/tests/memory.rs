@@ -1,5 +1,5 @@
-//! What the allocator holds on to: resident memory after everything was freed, metadata, leftovers of threads, and
-//! how it behaves where memory ends. Each test is a process of its own.
+//! What the allocator holds on to: resident memory after everything was freed, metadata, leftovers
+//! of threads, and how it behaves where memory ends. Each test is a process of its own.
 
 mod common;
 
@@ -34,7 +34,8 @@ fn chain(length: usize) -> Chain {
 }
 
 impl Chain {
-    /// Frees all objects, out of order: eight walkers start at eight places of the chain and take turns.
+    /// Frees all objects, out of order: eight walkers start at eight places of the chain and take
+    /// turns.
     fn free(self) {
         const WALKERS: usize = 8;
         let part = self.length / WALKERS;
@@ -44,7 +45,8 @@ impl Chain {
             if i % part == 0 {
                 heads[i / part] = at;
             }
-            // SAFETY: the chain has `length` live objects, each of which starts with the address of the next.
+            // SAFETY: the chain has `length` live objects, each of which starts with the address of
+            // the next.
             at = unsafe { at.cast::<*mut u8>().read() };
         }
         assert!(at.is_null(), "lengths are multiples of the walkers");
@@ -71,8 +73,8 @@ fn start_reaper_if(wanted: bool) {
 /// Both ways by which memory goes back.
 const WITH_THREAD_AND_WITHOUT: [(&str, bool); 2] = [("thread", true), ("calls", false)];
 
-/// The one timed test: the figure is a promise in seconds. The clock starts when the last object is free; only
-/// sleep follows, no call to the allocator.
+/// The one timed test: the figure is a promise in seconds. The clock starts when the last object is
+/// free; only sleep follows, no call to the allocator.
 #[test]
 fn a_gibibyte_goes_back_within_two_and_a_half_seconds_of_idleness() {
     let test = "a_gibibyte_goes_back_within_two_and_a_half_seconds_of_idleness";
@@ -244,11 +246,13 @@ fn threads_leave_nothing_behind() {
                     .join()
                     .expect("it ends");
             };
-            // The first ones warm up every size class on every CPU, and the C library's cache of stacks.
+            // The first ones warm up every size class on every CPU, and the C library's cache of
+            // stacks.
             (0..2000).for_each(once);
             let (metadata, resident) = (ashlar::metadata_bytes(), statm(1));
             (0..10_000).for_each(once);
-            // A few sheaves are made when a thread meets a CPU at an unusual moment: they stay with the CPU.
+            // A few sheaves are made when a thread meets a CPU at an unusual moment: they stay with
+            // the CPU.
             let more = ashlar::metadata_bytes() - metadata;
             assert!(more < 64 << 10, "metadata grew by {more} bytes with 10,000 threads");
             let grown = statm(1).saturating_sub(resident);

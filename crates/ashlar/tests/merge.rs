@@ -1,5 +1,5 @@
-//! Merging: which caches become one, by the kernel's rules; what an alias is; how it ends. One test at a time: caches of another one
-//! would be candidates.
+//! Merging: which caches become one, by the kernel's rules; what an alias is; how it ends. One test
+//! at a time: caches of another one would be candidates.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -57,14 +57,14 @@ struct Kind {
 /// Everything that keeps a cache from being merged, one after another.
 fn never(reason: usize) -> CacheArgs {
     match reason {
-        1 => CacheArgs { ctor: Some(BUILD), ..DEFAULT },
-        2 => CacheArgs { no_merge: true, ..DEFAULT },
-        3 => CacheArgs { sheaf_capacity: Some(16), ..DEFAULT },
-        4 => CacheArgs { min_partial: Some(3), ..DEFAULT },
-        5 => CacheArgs { min_order: Some(1), ..DEFAULT },
-        6 => CacheArgs { max_order: Some(2), ..DEFAULT },
-        7 => CacheArgs { cpu_partial: Some(9), ..DEFAULT },
-        8 => CacheArgs { remote_node_defrag_ratio: Some(9), ..DEFAULT },
+        1 => DEFAULT.ctor(BUILD),
+        2 => DEFAULT.no_merge(true),
+        3 => DEFAULT.sheaf_capacity(16),
+        4 => DEFAULT.min_partial(3),
+        5 => DEFAULT.min_order(1),
+        6 => DEFAULT.max_order(2),
+        7 => DEFAULT.cpu_partial(9),
+        8 => DEFAULT.remote_node_defrag_ratio(9),
         _ => DEFAULT,
     }
 }
@@ -72,13 +72,11 @@ const REASONS: usize = 8;
 
 impl Kind {
     fn args(&self) -> CacheArgs {
-        CacheArgs {
-            align: self.align,
-            hwcache_align: self.hwcache_align,
-            merge_group: self.group,
-            engine: Some(self.engine),
-            ..never(self.reason)
-        }
+        never(self.reason)
+            .align(self.align)
+            .hwcache_align(self.hwcache_align)
+            .merge_group(self.group)
+            .engine(self.engine)
     }
 
     /// The rule of alignment: the cache line, halved while two objects fit; at least 8.
@@ -142,7 +140,8 @@ fn kinds() -> impl Strategy<Value = (Kind, Kind)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
-    /// Two caches share slabs exactly if the rules say so, and then both are listed as they should be, in every engine.
+    /// Two caches share slabs exactly if the rules say so, and then both are listed as they should
+    /// be, in every engine.
     #[test]
     fn caches_are_merged_by_the_rules((first, second) in kinds()) {
         let _alone = alone();
@@ -222,7 +221,7 @@ fn the_library_s_own_caches_take_no_part() {
     let _alone = alone();
     // Starts kmalloc.
     assert_ne!(ashlar::mode(), ashlar::Mode::Down);
-    let args = CacheArgs { align: 64, ..DEFAULT };
+    let args = DEFAULT.align(64);
     let cache = create("as-kmalloc", 64, &args);
     let mut kmalloc = None;
     ashlar::for_each_cache(|info| {
@@ -236,7 +235,8 @@ fn the_library_s_own_caches_take_no_part() {
     destroy(cache);
 }
 
-/// Of several that fit the youngest; names last as long as their handles, slabs as long as one of them.
+/// Of several that fit the youngest; names last as long as their handles, slabs as long as one of
+/// them.
 #[test]
 fn references_are_counted() {
     let _alone = alone();
@@ -309,7 +309,7 @@ fn aliases_come_and_go_under_load() {
         std::thread::scope(|scope| {
             for thread in 0..4usize {
                 scope.spawn(move || {
-                    let args = CacheArgs { engine: Some(engine), ..DEFAULT };
+                    let args = DEFAULT.engine(engine);
                     for round in 0..100 {
                         let cache = create("coming", 72 - (thread + round) % 8, &args);
                         let objects: Vec<NonNull<u8>> = (0..20).map(|_| cache.alloc().expect("memory")).collect();

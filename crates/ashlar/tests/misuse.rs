@@ -1,5 +1,5 @@
-//! Invalid use: reported by one exact line on standard error, and the end of the program; or, on request, not the
-//! end. Each case is a child process that does what no program may do.
+//! Invalid use: reported by one exact line on standard error, and the end of the program; or, on
+//! request, not the end. Each case is a child process that does what no program may do.
 
 mod common;
 
@@ -12,7 +12,7 @@ use common::{child, conformance, tell};
 const NAME: &str = "misuse";
 
 fn cache() -> KmemCache {
-    KmemCache::create(NAME, 64, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache")
+    KmemCache::create(NAME, 64, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache")
 }
 
 fn take(cache: &KmemCache) -> NonNull<u8> {
@@ -24,13 +24,14 @@ fn culprit(address: usize) {
     tell("address", format_args!("{address:#x}"));
 }
 
-/// Runs `body` in children: with every engine one ends by SIGABRT after exactly the line `report` (in which `{}` is the
-/// address that the body told); the others, told to go on, print the line too and then go on: the default passes the
-/// conformance suite.
-/// Not with the engines `blind`, whose design cannot see it: SAFETY.md says why.
+/// Runs `body` in children: with every engine one ends by SIGABRT after exactly the line `report`
+/// (in which `{}` is the address that the body told); the others, told to go on, print the line too
+/// and then go on: the default passes the conformance suite. Not with the engines `blind`, whose
+/// design cannot see it: SAFETY.md says why.
 fn reported(test: &str, report: &str, blind: &[&str], body: fn()) {
     for engine in ashlar::Engine::ALL.iter().map(|engine| engine.id()).filter(|id| !blind.contains(id)) {
-        // Without links in free objects there is none to be corrupt. tests/slab_misuse.rs writes to what there is.
+        // Without links in free objects there is none to be corrupt. tests/slab_misuse.rs writes to
+        // what there is.
         if engine == "slab" && report.contains("free link") {
             continue;
         }
@@ -89,8 +90,8 @@ fn goes_on() {
     cache.destroy().map_err(|(_, e)| e).expect("empty");
 }
 
-/// A refill follows the freelists of several slabs at once. One that is corrupt is left, and what it lacks leaves no hole: the others'
-/// objects are handed out, each once, and nothing else.
+/// A refill follows the freelists of several slabs at once. One that is corrupt is left, and what
+/// it lacks leaves no hole: the others' objects are handed out, each once, and nothing else.
 #[test]
 fn a_corrupt_freelist_among_others_takes_nothing_with_it() {
     let test = "a_corrupt_freelist_among_others_takes_nothing_with_it";
@@ -153,10 +154,11 @@ misuses! {
         unsafe { cache.free(a); cache.free(b); cache.free(a) };
         cache.shrink();
     };
-    /// The first free has reached the slab already: the object stands at the head of its freelist. (Behind others
-    /// there it would not be seen: like the kernel without debugging, nobody walks a freelist at each free.)
+    /// The first free has reached the slab already: the object stands at the head of its freelist.
+    /// (Behind others there it would not be seen: like the kernel without debugging, nobody walks a
+    /// freelist at each free.)
     freed_again_after_it_reached_its_slab: "cache misuse: object {} was freed twice", || {
-        let args = CacheArgs { sheaf_capacity: Some(1), ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.sheaf_capacity(1);
         let cache = KmemCache::create(NAME, 64, &args).expect("a cache");
         let [a, _b] = [take(&cache), take(&cache)];
         culprit(a.as_ptr() as usize);
@@ -196,7 +198,7 @@ misuses! {
         cache.shrink();
     };
     freed_to_another_cache but for "slob" "slob-seg" "slob-cache": "cache misuse: {} is no object of this cache", || {
-        let other = KmemCache::create("other", 64, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache");
+        let other = KmemCache::create("other", 64, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
         let cache = cache();
         let object = take(&other);
         culprit(object.as_ptr() as usize);
@@ -261,7 +263,8 @@ misuses! {
         // SAFETY: live, freed once.
         unsafe { cache.free(object) };
         cache.shrink();
-        // The link of a free object of 64 bytes stands in its middle; a free block of `slob` has it at its start.
+        // The link of a free object of 64 bytes stands in its middle; a free block of `slob` has it
+        // at its start.
         let first_bytes = conformance::engine() == "slob";
         culprit(object.as_ptr() as usize + if first_bytes { 0 } else { 32 });
         // SAFETY: violated on purpose; the object is free.

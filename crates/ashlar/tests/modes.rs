@@ -1,5 +1,5 @@
-//! The same suite in every mode: the sheaves protected by rseq (of the C library, or our own registration) or by
-//! locks, one node or several, with and without sheaves.
+//! The same suite in every mode: the sheaves protected by rseq (of the C library, or our own
+//! registration) or by locks, one node or several, with and without sheaves.
 
 mod common;
 
@@ -17,7 +17,8 @@ fn conforms(test: &str, mode: &str, env: &[(&str, &str)]) {
     let child = child.expect("the parent").succeeded();
     assert_eq!(child.told("mode"), mode);
     assert_eq!(child.told("mode at the end"), mode);
-    // Nothing of the suite is invalid use; destroying a cache with a live object is the only thing it is told of.
+    // Nothing of the suite is invalid use; destroying a cache with a live object is the only thing
+    // it is told of.
     let unexpected = child.stderr.lines().find(|l| l.starts_with("ashlar:") && !l.contains("destroyed while"));
     assert_eq!(unexpected, None);
 }
@@ -55,16 +56,18 @@ modes! {
     locks_with_sheaves_of_one: "lock", [("ASHLAR_OPTIONS", "percpu=lock,sheaf=1")];
 }
 
-/// Every fast path stores to the thread's rseq area before it looks whether it may go on, also where there is no
-/// registration, and before the start. That store must not hit the C library's own data: the word behind the
-/// thread pointer is glibc's table of thread-local storage, whose loss kills the program much later.
+/// Every fast path stores to the thread's rseq area before it looks whether it may go on, also
+/// where there is no registration, and before the start. That store must not hit the C library's
+/// own data: the word behind the thread pointer is glibc's table of thread-local storage, whose
+/// loss kills the program much later.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn no_mode_writes_into_the_thread_control_block() {
     fn block() -> [u64; 8] {
         let mut words = [0; 8];
         for (i, word) in words.iter_mut().enumerate() {
-            // SAFETY: reads eight words from the thread pointer on; glibc's control block is larger.
+            // SAFETY: reads eight words from the thread pointer on; glibc's control block is
+            // larger.
             unsafe { core::arch::asm!("mov {}, fs:[{}]", out(reg) *word, in(reg) 8 * i, options(nostack, readonly)) };
         }
         words

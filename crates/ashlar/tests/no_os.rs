@@ -39,7 +39,7 @@ unsafe fn use_up(object: NonNull<u8>, size: usize, byte: u8) {
 fn caches_of_every_engine() {
     start();
     for engine in Engine::ALL.iter().copied() {
-        let args = CacheArgs { engine: Some(engine), ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.engine(engine);
         let cache = KmemCache::create(engine.id(), 40, &args).expect("a cache");
         let objects: Vec<_> = (0..30).map(|_| cache.alloc().expect("memory")).collect();
         for (i, &object) in objects.iter().enumerate() {
@@ -109,8 +109,7 @@ fn constructors() {
     start();
     // SAFETY: it writes 24 bytes, aligned to 8.
     let ctor = unsafe { Constructor::new(Layout::new::<[u64; 3]>(), build) };
-    let cache =
-        KmemCache::create("built", 24, &CacheArgs { ctor: Some(ctor), ..CacheArgs::default() }).expect("a cache");
+    let cache = KmemCache::create("built", 24, &CacheArgs::DEFAULT.ctor(ctor)).expect("a cache");
     let object = cache.alloc().expect("memory");
     // SAFETY: a constructed object, freed once.
     unsafe {

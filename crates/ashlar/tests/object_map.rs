@@ -1,13 +1,13 @@
-//! The object map of malloc (`pages/objmap.rs`): what memory it takes; and where its place is taken the fast paths stay closed, and all the same
-//! holds.
+//! The object map of malloc (`pages/objmap.rs`): what memory it takes; and where its place is taken
+//! the fast paths stay closed, and all the same holds.
 
 mod common;
 
 use common::{Rng, check, child, fill, resident, tell};
 use std::os::unix::process::ExitStatusExt;
 
-/// Takes the places of the maps of all zones that the kernel may choose, as far as nobody has them, and lets the allocator start, whose
-/// place must be among them.
+/// Takes the places of the maps of all zones that the kernel may choose, as far as nobody has them,
+/// and lets the allocator start, whose place must be among them.
 fn start_without_the_place() {
     const STEP: usize = 1 << 36;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
@@ -69,7 +69,8 @@ fn objects(size: usize, bytes: usize) -> Vec<*mut u8> {
 fn give_back_around_live_objects() {
     let mut all = objects(48, 16 << 20);
     all.sort_unstable();
-    // One in 400 KiB: some pages of the map stand for free memory only, and others for an object and what is free around it.
+    // One in 400 KiB: some pages of the map stand for free memory only, and others for an object
+    // and what is free around it.
     let (live, rest): (Vec<_>, Vec<_>) = all.into_iter().enumerate().partition(|(number, _)| number % 8501 == 0);
     // SAFETY: live, each freed once.
     rest.into_iter().for_each(|(_, at)| unsafe { ashlar::malloc::free(at) });
@@ -148,7 +149,8 @@ fn the_map_takes_a_64th_of_the_memory_for_each_plane_that_objects_need_and_gives
             let (start, end) = (low & !0xf_ffff, (high | 0xf_ffff) + 1);
             let held = || resident((start / 16) as *mut u8, (end - start) / 16) * page;
             let (full, expected) = (held(), BYTES / 64 * planes);
-            // What slabs do not use of themselves, and pages that stand for a part of the objects only.
+            // What slabs do not use of themselves, and pages that stand for a part of the objects
+            // only.
             assert!((expected..expected + expected / 8 + 16 * page).contains(&full), "{full} bytes, not {expected}");
             // SAFETY: live, each freed once.
             live.into_iter().for_each(|at| unsafe { ashlar::malloc::free(at) });

@@ -1,4 +1,5 @@
-//! Creating a cache creates no other. A file of its own, because no other test may run in the process.
+//! Creating a cache creates no other. A file of its own, because no other test may run in the
+//! process.
 
 use ashlar::{CacheArgs, KmemCache};
 

@@ -1,4 +1,5 @@
-//! Per-CPU page lists: what they save, that nothing stays on them, and that what they hold can be had by everybody.
+//! Per-CPU page lists: what they save, that nothing stays on them, and that what they hold can be
+//! had by everybody.
 
 mod common;
 
@@ -10,7 +11,8 @@ use common::{child, cpus, pin};
 const MIB: usize = 1 << 20;
 
 fn cache_of(engine: &str, size: usize) -> KmemCache {
-    let args = CacheArgs { engine: Engine::from_id(engine), ..CacheArgs::DEFAULT };
+    let mut args = CacheArgs::DEFAULT;
+    args.engine = Engine::from_id(engine);
     KmemCache::create("listed", size, &args).expect("memory")
 }
 

@@ -1,4 +1,5 @@
-//! Which memory is there before the program looks at it: zeros that were asked for, up to the option `prefault`.
+//! Which memory is there before the program looks at it: zeros that were asked for, up to the
+//! option `prefault`.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +22,8 @@ fn is_known() -> bool {
     }
 }
 
-/// The requests whose fresh memory a child with these options finds resident as a whole; the others find next to nothing there.
+/// The requests whose fresh memory a child with these options finds resident as a whole; the others
+/// find next to nothing there.
 fn there(test: &str, options: &str) -> Option<String> {
     if !is_known() {
         println!("this kernel does not know the advice: skipped");

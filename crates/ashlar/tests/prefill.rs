@@ -11,7 +11,7 @@ use common::{Rng, child};
 use proptest::prelude::*;
 
 /// Without the objects of other caches, whose counts would be in the way.
-const ALONE: CacheArgs = CacheArgs { no_merge: true, ..CacheArgs::DEFAULT };
+const ALONE: CacheArgs = CacheArgs::DEFAULT.no_merge(true);
 
 /// Takes all memory there is, in ever smaller pieces.
 fn exhaust() -> Vec<NonNull<u8>> {
@@ -26,13 +26,15 @@ fn exhaust() -> Vec<NonNull<u8>> {
     all
 }
 
-/// On an arena of 6 MiB: for many sizes of objects and of reserves, all of a reserve can be had when nothing else can.
+/// On an arena of 6 MiB: for many sizes of objects and of reserves, all of a reserve can be had
+/// when nothing else can.
 #[test]
 fn a_reserve_lasts_when_memory_has_ended() {
     let child = child("a_reserve_lasts_when_memory_has_ended", "run", &[], || {
         let bytes = 6 << 20;
         let memory = NonNull::new(vec![0u8; bytes].leak().as_mut_ptr()).expect("not null");
-        // SAFETY: the memory is leaked, so it lives as long as the process, and is used for nothing else.
+        // SAFETY: the memory is leaked, so it lives as long as the process, and is used for nothing
+        // else.
         let arena: &'static ashlar::ArenaSource =
             Box::leak(Box::new(unsafe { ashlar::ArenaSource::new(memory, bytes) }));
         ashlar::start_on(arena).expect("nothing was allocated before");
@@ -91,7 +93,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is done with a reserve: it holds what it says, never hands an object out twice, and counts as live.
+    /// Whatever is done with a reserve: it holds what it says, never hands an object out twice, and
+    /// counts as live.
     #[test]
     fn a_reserve_agrees_with_a_set(first in 0usize..300, steps in proptest::collection::vec(step(), 0..60)) {
         let cache = KmemCache::create("model", 40, &ALONE).expect("memory");
@@ -145,7 +148,7 @@ fn a_reserve_of_constructed_objects_is_constructed() {
     }
     // SAFETY: it writes 24 bytes.
     let ctor = unsafe { Constructor::new(Layout::new::<[u8; 24]>(), construct) };
-    let args = CacheArgs { ctor: Some(ctor), ..CacheArgs::default() };
+    let args = CacheArgs::DEFAULT.ctor(ctor);
     let cache = KmemCache::create("constructed reserve", 24, &args).expect("memory");
     for _ in 0..3 {
         let mut reserve = cache.prefill_sheaf(500).expect("memory");

@@ -103,19 +103,20 @@ fn args() -> impl Strategy<Value = CacheArgs> {
     let orders = proptest::array::uniform2(proptest::option::weighted(0.2, 0u8..12));
     let align = number(&[0, 1, 8, 16, 64, 128, 2048, 4096, 8192]);
     let flags = (any::<bool>(), any::<bool>(), any::<u8>(), proptest::sample::select(Engine::ALL.to_vec()));
-    (align, tunables, orders, flags).prop_map(|(align, tunables, orders, flags)| CacheArgs {
-        align,
-        hwcache_align: flags.0,
-        sheaf_capacity: tunables[0],
-        min_partial: tunables[1],
-        cpu_partial: tunables[2],
-        remote_node_defrag_ratio: tunables[3],
-        min_order: orders[0],
-        max_order: orders[1],
-        engine: Some(flags.3),
-        no_merge: flags.1,
-        merge_group: flags.2,
-        ..CacheArgs::default()
+    (align, tunables, orders, flags).prop_map(|(align, tunables, orders, flags)| {
+        let mut args = CacheArgs::DEFAULT
+            .align(align)
+            .hwcache_align(flags.0)
+            .engine(flags.3)
+            .no_merge(flags.1)
+            .merge_group(flags.2);
+        args.sheaf_capacity = tunables[0];
+        args.min_partial = tunables[1];
+        args.cpu_partial = tunables[2];
+        args.remote_node_defrag_ratio = tunables[3];
+        args.min_order = orders[0];
+        args.max_order = orders[1];
+        args
     })
 }
 

@@ -7,7 +7,8 @@ use ashlar::{CacheArgs, Engine, KmemCache, Search};
 const PAGES: u64 = 20;
 
 fn cache_of(size: usize) -> KmemCache {
-    let args = CacheArgs { engine: Engine::from_id("slob"), ..CacheArgs::DEFAULT };
+    let mut args = CacheArgs::DEFAULT;
+    args.engine = Engine::from_id("slob");
     KmemCache::create("searched", size, &args).expect("memory")
 }
 
@@ -35,11 +36,13 @@ fn every_page_and_free_block_that_is_looked_at_is_counted() {
     // Two of these fill a page but for 1088 bytes.
     let cache = cache_of(1504);
     let (objects, search) = searched(&cache, || (0..2 * PAGES).map(|_| take(&cache)).collect::<Vec<_>>());
-    // The first of each pair passes all pages that are there, the second finds its place on the page that was made for the first.
+    // The first of each pair passes all pages that are there, the second finds its place on the
+    // page that was made for the first.
     let passed = PAGES * (PAGES - 1) / 2;
     assert_eq!(search, Search { pages: passed + PAGES, walked: PAGES, blocks: PAGES, ..Search::default() });
 
-    // A hole of 1504 bytes in front of each page, another of 1088 behind: enough free units for what comes, and no block that is.
+    // A hole of 1504 bytes in front of each page, another of 1088 behind: enough free units for
+    // what comes, and no block that is.
     let firsts = objects.iter().step_by(2);
     let (holes, search) = searched(&cache, || {
         // SAFETY: live objects of the cache, freed once.
@@ -50,7 +53,8 @@ fn every_page_and_free_block_that_is_looked_at_is_counted() {
     let (object, search) = searched(&larger, || take(&larger));
     assert_eq!(search, Search { pages: PAGES, walked: PAGES, blocks: 2 * PAGES, ..Search::default() });
 
-    // The page where something was found is the first one of the next search, which passes it when it is too full by then.
+    // The page where something was found is the first one of the next search, which passes it when
+    // it is too full by then.
     let ((), search) = searched(&cache, || {
         let (one, other) = (take(&cache), take(&cache));
         // SAFETY: as above.

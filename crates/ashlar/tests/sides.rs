@@ -18,7 +18,8 @@ fn two_sides() -> Option<(usize, usize)> {
     Some((of(0)?, of(1)?))
 }
 
-/// Two neighbours in one cache line go to two CPUs, which free them and allocate: neither gets the other's line.
+/// Two neighbours in one cache line go to two CPUs, which free them and allocate: neither gets the
+/// other's line.
 #[test]
 fn neighbours_handed_to_two_cpus_are_not_used_again_side_by_side() {
     let Some((one, other)) = two_sides() else {
@@ -78,7 +79,8 @@ fn an_object_of_the_own_side_is_used_again_at_once() {
     }
 }
 
-/// Objects of other CPUs wait on the spare sheaf; when memory has ended they are handed out like any other.
+/// Objects of other CPUs wait on the spare sheaf; when memory has ended they are handed out like
+/// any other.
 #[test]
 fn what_waits_on_the_spare_is_had_when_memory_ends() {
     const BYTES: usize = 1 << 20;
@@ -116,8 +118,9 @@ fn cached(name: &str) -> usize {
     of_cache(name, |info| info.usage.cached)
 }
 
-/// The words of malloc's slots lie differently on CPUs of different sides. Whatever goes by them besides `malloc` and `free`
-/// finds main and spare on each: `kfree`, bulks, and drains by the gate, by the lock, and by visits.
+/// The words of malloc's slots lie differently on CPUs of different sides. Whatever goes by them
+/// besides `malloc` and `free` finds main and spare on each: `kfree`, bulks, and drains by the
+/// gate, by the lock, and by visits.
 #[test]
 fn slots_of_both_sides_are_filled_and_drained_alike() {
     let test = "slots_of_both_sides_are_filled_and_drained_alike";
@@ -150,7 +153,8 @@ fn slots_of_both_sides_are_filled_and_drained_alike() {
     }
 }
 
-/// What a CPU of one node frees of the other node's memory goes home and is on no sheaf, though it is of the other side too.
+/// What a CPU of one node frees of the other node's memory goes home and is on no sheaf, though it
+/// is of the other side too.
 #[test]
 fn memory_of_another_node_waits_on_no_sheaf() {
     let Some((one, other)) = two_sides() else {
@@ -177,7 +181,8 @@ fn memory_of_another_node_waits_on_no_sheaf() {
     }
 }
 
-/// What one CPU allocates and another frees goes back by whole sheaves, several at a time, also where its order is half lost.
+/// What one CPU allocates and another frees goes back by whole sheaves, several at a time, also
+/// where its order is half lost.
 #[test]
 fn objects_for_another_cpu_go_back_by_the_barn_in_pieces_too() {
     let Some((one, other)) = two_sides() else {
@@ -217,7 +222,8 @@ fn objects_for_another_cpu_go_back_by_the_barn_in_pieces_too() {
     }
 }
 
-/// What one CPU frees for another is handed out there from the last one on, in a row across the ends of sheaves.
+/// What one CPU frees for another is handed out there from the last one on, in a row across the
+/// ends of sheaves.
 #[test]
 fn objects_for_another_cpu_come_back_in_a_row() {
     let Some((one, other)) = two_sides() else {
@@ -247,7 +253,8 @@ fn objects_for_another_cpu_come_back_in_a_row() {
     }
 }
 
-/// What one CPU frees for another goes back written, each line of each object of it, so that it is in no other CPU's cache.
+/// What one CPU frees for another goes back written, each line of each object of it, so that it is
+/// in no other CPU's cache.
 #[test]
 fn objects_for_another_cpu_go_back_written() {
     let Some((one, other)) = two_sides() else {
@@ -275,7 +282,8 @@ fn objects_for_another_cpu_go_back_written() {
                     ashlar::malloc::free(object.cast());
                 }
             }
-            // SAFETY: nobody allocates meanwhile and no slab is given back, so it is mapped memory that nobody writes.
+            // SAFETY: nobody allocates meanwhile and no slab is given back, so it is mapped memory
+            // that nobody writes.
             let is_marked = |line: *mut usize| unsafe { line.read_volatile() } == MARK;
             let written = objects.iter().filter(|&&object| lines(object).all(|line| !is_marked(line))).count();
             let touched = objects.iter().filter(|&&object| lines(object).any(|line| !is_marked(line))).count();

@@ -1,7 +1,7 @@
 //! The engine `slab` from near: its queues, its limits, its colours, its reaper.
 //!
-//! Threads are pinned, so that one CPU's array is the one that a test speaks of; tests of several nodes run in children
-//! with fake nodes, where CPU `n` belongs to node `n % nodes`.
+//! Threads are pinned, so that one CPU's array is the one that a test speaks of; tests of several
+//! nodes run in children with fake nodes, where CPU `n` belongs to node `n % nodes`.
 
 mod common;
 
@@ -14,7 +14,7 @@ use ashlar::{CacheArgs, Constructor, Engine, IndexArray, KmemCache, QueueInfo, Q
 use common::{Rng, check, child, cpus, fill, pin};
 use proptest::prelude::*;
 
-const ARGS: CacheArgs = CacheArgs { engine: Some(Engine::Slab), no_merge: true, ..CacheArgs::DEFAULT };
+const ARGS: CacheArgs = CacheArgs::DEFAULT.engine(Engine::Slab).no_merge(true);
 
 fn create(name: &str, size: usize, args: CacheArgs) -> KmemCache {
     KmemCache::create(name, size, &args).expect("a cache")
@@ -87,7 +87,11 @@ fn index_arrays_work_in_each_of_their_places() {
         (256, true, IndexArray::OffSlab),
         (104, true, IndexArray::OnSlab),
     ] {
-        let cache = create("slab-places", size, CacheArgs { ctor: ctor.then_some(BUILD), ..ARGS });
+        let cache = create("slab-places", size, {
+            let mut args = ARGS;
+            args.ctor = ctor.then_some(BUILD);
+            args
+        });
         assert_eq!(queues(&cache).array, array, "size {size}");
         let mut rng = Rng::new(size as u64);
         let mut live: Vec<NonNull<u8>> = Vec::new();
@@ -125,8 +129,8 @@ fn index_arrays_work_in_each_of_their_places() {
     }
 }
 
-/// Tunables change, the reaper makes its rounds, others look at counts, drain and work, all at once: every array that is
-/// replaced is the replacing thread's alone.
+/// Tunables change, the reaper makes its rounds, others look at counts, drain and work, all at
+/// once: every array that is replaced is the replacing thread's alone.
 #[test]
 fn tuning_beside_work_rounds_and_looks_loses_no_object() {
     for options in ["nodes=1", "nodes=4", "nodes=4,noaliencache=on", "nodes=4,percpu=lock"] {
@@ -188,7 +192,7 @@ fn tuning_beside_work_rounds_and_looks_loses_no_object() {
 
 #[test]
 fn off_slab_arrays_are_used_again() {
-    let args = CacheArgs { ctor: Some(BUILD), ..ARGS };
+    let args = ARGS.ctor(BUILD);
     let cache = create("slab-off", 256, args);
     let mut after_first = 0;
     for round in 0..20 {
@@ -201,7 +205,8 @@ fn off_slab_arrays_are_used_again() {
             after_first = ashlar::metadata_bytes();
         }
     }
-    // Other tests of this process use metadata too, but not as much as 19 rounds of 250 arrays would.
+    // Other tests of this process use metadata too, but not as much as 19 rounds of 250 arrays
+    // would.
     let more = ashlar::metadata_bytes() - after_first;
     assert!(more < 8 * 250 * 16 || cfg!(debug_assertions), "metadata grew by {more} bytes");
     cache.destroy().map_err(|(_, e)| e).expect("empty");
@@ -230,7 +235,8 @@ fn arrays_keep_to_their_limit_and_nodes_to_theirs() {
         let live = alloc(&cache, 2000);
         free(&cache, live);
         let (info, queues) = (cache.info(), queues(&cache));
-        // One CPU was at work: its array and the shared one. Slabs without an object in use stay below the limit only.
+        // One CPU was at work: its array and the shared one. Slabs without an object in use stay
+        // below the limit only.
         assert!(info.usage.cached <= 10 + 8, "{:?}", info.usage);
         let free = info.usage.objects - info.usage.cached;
         assert!(free <= queues.free_limit || queues.free_slabs == 0, "{free} free objects: {queues:?}");
@@ -270,7 +276,7 @@ fn tunables_out_of_range_are_refused_with_the_range() {
     }
     assert_eq!(queues(&cache).tunables, before);
     cache.destroy().map_err(|(_, e)| e).expect("empty");
-    let other = create("slab-range-other", 128, CacheArgs { engine: Some(Engine::Sheaves), ..ARGS });
+    let other = create("slab-range-other", 128, ARGS.engine(Engine::Sheaves));
     let error = other.set_queue_tunables(&before).expect_err("another engine");
     assert!(matches!(error, TuneError::Engine(_)));
     assert_eq!(error.to_string(), "limit, batchcount and shared: expected a cache of the engine slab");
@@ -336,7 +342,8 @@ fn alien_caches_gather_frees_and_drain() {
                         (0..4).for_each(|_| ashlar::testing::slab_round(&cache));
                         assert_eq!(alien_avail(&cache), 0);
                     }
-                    // None of them is on this CPU's array: it only ever hands out objects of its own node.
+                    // None of them is on this CPU's array: it only ever hands out objects of its
+                    // own node.
                     let near = alloc(&cache, 40);
                     assert!(near.iter().all(|object| ashlar::node_of(object.as_ptr()) == Some(here)));
                     free(&cache, near);
@@ -365,8 +372,8 @@ fn the_reaper_gives_back_what_is_not_in_use() {
     let before = cache.info().usage;
     assert!(before.cached > 100 && before.slabs > 10, "{before:?}");
     let arrays = || cache.info().usage.cached - queues(&cache).shared_avail;
-    // The first round only sees that the CPU's array was used; the next takes a fifth of its limit. Nobody took from the
-    // shared array, so it falls from the start.
+    // The first round only sees that the CPU's array was used; the next takes a fifth of its limit.
+    // Nobody took from the shared array, so it falls from the start.
     let (full, shared) = (arrays(), queues(&cache).shared_avail);
     ashlar::testing::slab_round(&cache);
     assert_eq!(arrays(), full);
@@ -381,7 +388,8 @@ fn the_reaper_gives_back_what_is_not_in_use() {
     cache.destroy().map_err(|(_, e)| e).expect("empty");
 }
 
-/// Work in one cache takes another, idle one apart: the slow paths' own rounds. It sleeps for the time between two rounds.
+/// Work in one cache takes another, idle one apart: the slow paths' own rounds. It sleeps for the
+/// time between two rounds.
 #[test]
 fn slow_paths_reap_idle_caches_without_a_thread() {
     let test = "slow_paths_reap_idle_caches_without_a_thread";
@@ -427,14 +435,15 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Beside a map of what must be live: no overlap, no lost byte, exact counts, limits kept, after every step.
+    /// Beside a map of what must be live: no overlap, no lost byte, exact counts, limits kept,
+    /// after every step.
     #[test]
     fn queues_agree_with_a_model(
         size in prop_oneof![Just(8usize), Just(24), Just(64), Just(104), Just(704), Just(3000)],
         ctor: bool,
         ops in proptest::collection::vec(op(), 1..60),
     ) {
-        let cache = create("slab-model", size, CacheArgs { ctor: ctor.then_some(BUILD), ..ARGS });
+        let cache = create("slab-model", size, { let mut args = ARGS; args.ctor = ctor.then_some(BUILD); args });
         let mut live: Vec<NonNull<u8>> = Vec::new();
         for op in ops {
             let old = live.len();

@@ -1,4 +1,5 @@
-//! The engine `slab` and invalid use: what it sees beyond the suite of tests/misuse.rs, and how creation fails.
+//! The engine `slab` and invalid use: what it sees beyond the suite of tests/misuse.rs, and how
+//! creation fails.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 use ashlar::{CacheArgs, CreateError, Engine, KmemCache, QueueTunables};
 use common::{child, tell};
 
-const ARGS: CacheArgs = CacheArgs { engine: Some(Engine::Slab), no_merge: true, ..CacheArgs::DEFAULT };
+const ARGS: CacheArgs = CacheArgs::DEFAULT.engine(Engine::Slab).no_merge(true);
 
 fn create(name: &str, size: usize) -> KmemCache {
     KmemCache::create(name, size, &ARGS).expect("a cache")
@@ -53,7 +54,8 @@ fn addresses_before_the_first_object_are_none() {
     }
 }
 
-/// Each cache takes two places in the per-CPU areas. When they end, the error says so, and attempts leave nothing behind.
+/// Each cache takes two places in the per-CPU areas. When they end, the error says so, and attempts
+/// leave nothing behind.
 #[test]
 fn creating_caches_beyond_the_last_place_is_refused_and_costs_nothing() {
     let test = "creating_caches_beyond_the_last_place_is_refused_and_costs_nothing";
@@ -118,8 +120,8 @@ fn double_frees_are_reported() {
     }
 }
 
-/// The array of free indices lies in the object that came back to the full slab first. A write to it is seen by the next
-/// allocation that finds an index that no object has.
+/// The array of free indices lies in the object that came back to the full slab first. A write to
+/// it is seen by the next allocation that finds an index that no object has.
 #[test]
 fn a_write_to_the_free_object_that_holds_the_indices_is_reported() {
     let test = "a_write_to_the_free_object_that_holds_the_indices_is_reported";

@@ -1,5 +1,5 @@
-//! Slabs of which few objects are left give their free pages back to the system, and the objects in them come back (`engine/sheaves/sparse.rs`).
-//! Each test is a process of its own.
+//! Slabs of which few objects are left give their free pages back to the system, and the objects in
+//! them come back (`engine/sheaves/sparse.rs`). Each test is a process of its own.
 
 mod common;
 
@@ -16,7 +16,7 @@ const SIZE: usize = 2000;
 const OPTIONS: &[(&str, &str)] = &[("ASHLAR_OPTIONS", "reaper=off")];
 
 fn cache() -> KmemCache {
-    KmemCache::create("sparse", SIZE, &CacheArgs { no_merge: true, ..CacheArgs::DEFAULT }).expect("a cache")
+    KmemCache::create("sparse", SIZE, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache")
 }
 
 fn take(cache: &KmemCache, token: u64) -> (usize, u64) {
@@ -51,7 +51,8 @@ fn what_nine_of_ten_objects_leave_is_room_for_others() {
         [("room", "reaper=off"), ("room nodes", "reaper=off,nodes=2"), ("room lock", "reaper=off,percpu=lock")]
     {
         let outcome = child(test, role, &[("ASHLAR_OPTIONS", env)], || {
-            // Objects stay on their node: where there are several, another's CPUs would open slabs of their own.
+            // Objects stay on their node: where there are several, another's CPUs would open slabs
+            // of their own.
             pin(common::cpus()[0]);
             let cache = cache();
             let count = 64 * MIB / SIZE;
@@ -65,7 +66,8 @@ fn what_nine_of_ten_objects_leave_is_room_for_others() {
                     object
                 })
                 .collect();
-            // Nothing went back since: this is the most there was since the first objects were freed.
+            // Nothing went back since: this is the most there was since the first objects were
+            // freed.
             tell("resident", statm(1));
             assert_eq!(cache.info().usage.live, kept.len());
             let mut all: Vec<_> = (kept.len()..count).map(|token| take(&cache, !0 - token as u64)).collect();
@@ -101,7 +103,8 @@ fn an_idle_program_keeps_the_pages_of_live_objects_and_no_others() {
         let kept = few_of(&cache, 64 * MIB / SIZE);
         ashlar::reap();
         tell("resident", statm(1));
-        // Half of those that stay, again and again: slabs that only evicted objects keep become empty at the next look.
+        // Half of those that stay, again and again: slabs that only evicted objects keep become
+        // empty at the next look.
         let mut kept = kept.into_iter();
         for _ in 0..5 {
             kept.by_ref().take(64 * MIB / SIZE / 100).for_each(|object| put(&cache, object));
@@ -121,8 +124,8 @@ fn an_idle_program_keeps_the_pages_of_live_objects_and_no_others() {
     assert!(resident < 36 * MIB, "{} MiB for a tenth of 64 MiB", resident / MIB);
 }
 
-/// A page that is given back while an object in it is in use loses that object's contents: threads allocate, free and look, while others
-/// look for free pages all the time.
+/// A page that is given back while an object in it is in use loses that object's contents: threads
+/// allocate, free and look, while others look for free pages all the time.
 #[test]
 fn pages_of_live_objects_stay_whatever_others_do() {
     let test = "pages_of_live_objects_stay_whatever_others_do";

@@ -1,10 +1,10 @@
 //! Checks the structure of every crate of the workspace: layers, and circles of files.
 //!
-//! Reads sources as text: `use` statements and paths in code, followed through re-exports to the file
-//! that declares the name. Code of tests does not count. Does not run the allocator.
+//! Reads sources as text: `use` statements and paths in code, followed through re-exports to the
+//! file that declares the name. Code of tests does not count. Does not run the allocator.
 
+use core::fmt::Write as _;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -48,8 +48,8 @@ fn tokens(text: &str) -> Vec<String> {
             rest.find('\n').unwrap_or(rest.len())
         } else if rest.starts_with("/*") {
             rest.find("*/").map_or(rest.len(), |end| end + 2)
-        } else if rest.starts_with("r#\"") {
-            rest[3..].find("\"#").map_or(rest.len(), |end| end + 5)
+        } else if let Some(raw) = rest.strip_prefix("r#\"") {
+            raw.find("\"#").map_or(rest.len(), |end| end + 5)
         } else if c == '"' {
             let mut escaped = false;
             let end = rest[1..].find(|c| {
@@ -421,6 +421,16 @@ fn no_files_import_one_another_in_a_circle() {
     }
     assert!(wrong.is_empty(), "circles of files:\n{wrong}");
     assert!(imports > 500, "only {imports} imports found: does the reader of sources still work?");
+}
+
+#[test]
+fn nothing_below_the_caches_knows_malloc() {
+    let below = ["base/", "pages/", "slab/", "percpu/", "engine/"];
+    let sources = sources_of("ashlar");
+    let sources = sources.iter().filter(|(path, _)| below.iter().any(|folder| path.starts_with(folder)));
+    let lines = sources.flat_map(|(path, text)| text.lines().enumerate().map(move |(at, line)| (path, at + 1, line)));
+    let wrong: Vec<_> = lines.filter(|(.., line)| line.contains("malloc")).collect();
+    assert!(wrong.is_empty(), "the word malloc below `cache`: {wrong:#?}");
 }
 
 /// Three files, of which `low` and `high` have these additional lines.

@@ -1,5 +1,5 @@
-//! Tunables: changed while threads hammer the cache, no object is lost and none handed out twice, and afterwards the new limit
-//! holds; what is out of range is refused by name.
+//! Tunables: changed while threads hammer the cache, no object is lost and none handed out twice,
+//! and afterwards the new limit holds; what is out of range is refused by name.
 
 mod common;
 
@@ -15,8 +15,7 @@ const SIZE: usize = 200;
 const THREADS: u64 = 8;
 
 fn create(engine: Engine) -> KmemCache {
-    KmemCache::create("tuned", SIZE, &CacheArgs { engine: Some(engine), no_merge: true, ..CacheArgs::DEFAULT })
-        .expect("a cache")
+    KmemCache::create("tuned", SIZE, &CacheArgs::DEFAULT.engine(engine).no_merge(true)).expect("a cache")
 }
 
 /// Who has which address: an object that is handed out twice is seen at once.
@@ -137,7 +136,8 @@ fn limits_hold(cache: &KmemCache) {
         for capacity in [254, 1, 9] {
             set(Tunable::SheafCapacity, capacity);
             assert_eq!(cache.info().usage.cached, 0, "sheaves of the old capacity are gone");
-            // Objects that fit the two sheaves of a CPU are all cached after; more go to slabs where there is no barn.
+            // Objects that fit the two sheaves of a CPU are all cached after; more go to slabs
+            // where there is no barn.
             let before = cache.info().slow.sheaf_refill;
             let live: Vec<_> = (0..4 * capacity).map(|_| cache.alloc().expect("memory")).collect();
             assert_eq!(cache.info().slow.sheaf_refill - before, 4, "a refill is a sheaf of {capacity}");
@@ -153,7 +153,8 @@ fn limits_hold(cache: &KmemCache) {
         for objects in [0, 40, 400] {
             set(Tunable::CpuPartial, objects);
             let cached = churn(3000).usage.cached;
-            // Counted when a slab comes: the last one may be free by now, and there is the CPU's own.
+            // Counted when a slab comes: the last one may be free by now, and there is the CPU's
+            // own.
             let slabs = objects / per_slab.min(objects.max(1)) + 2;
             assert!(cached <= slabs.max(objects + 2) * per_slab, "cpu_partial {objects}: {cached} free on CPUs");
             assert!(objects != 0 || cached <= per_slab, "no partial slabs: {cached} free on CPUs");
@@ -225,9 +226,9 @@ fn refused() {
     }
     let args = CacheArgs::DEFAULT;
     for (args, which) in [
-        (CacheArgs { min_partial: Some((1 << 20) + 1), ..args }, Tunable::MinPartial),
-        (CacheArgs { cpu_partial: Some((1 << 20) + 1), ..args }, Tunable::CpuPartial),
-        (CacheArgs { remote_node_defrag_ratio: Some(101), ..args }, Tunable::RemoteNodeDefragRatio),
+        (args.min_partial((1 << 20) + 1), Tunable::MinPartial),
+        (args.cpu_partial((1 << 20) + 1), Tunable::CpuPartial),
+        (args.remote_node_defrag_ratio(101), Tunable::RemoteNodeDefragRatio),
     ] {
         let error = KmemCache::create("refused", SIZE, &args).expect_err("out of range");
         assert_eq!(error, CreateError::Option(which.expected()));
@@ -255,14 +256,16 @@ fn defaults() {
     assert_eq!(value("ashlar", Tunable::CpuPartial), None);
     assert_eq!(value("ashlar", Tunable::RemoteNodeDefragRatio), Some(40));
     assert_eq!(value("slub", Tunable::MinPartial), Some(6));
-    let args = CacheArgs { cpu_partial: Some(256), min_partial: Some(9), ..CacheArgs::DEFAULT };
-    let args = CacheArgs { engine: Engine::from_id("slub-bulk"), ..args };
+    let args = CacheArgs::DEFAULT.cpu_partial(256).min_partial(9);
+    let mut args = args;
+    args.engine = Engine::from_id("slub-bulk");
     let cache = KmemCache::create("seed", 256, &args).expect("a cache");
     assert_eq!((cache.tunable(Tunable::CpuPartial), cache.tunable(Tunable::MinPartial)), (Some(256), Some(9)));
     cache.destroy().map_err(|(_, error)| error).expect("empty");
 }
 
-/// With half-used slabs on the other node: of many allocations that find none on their own, as many as the ratio says look there.
+/// With half-used slabs on the other node: of many allocations that find none on their own, as many
+/// as the ratio says look there.
 fn ratio() {
     for engine in ["ashlar", "slub-ll"] {
         let cache = create(Engine::from_id(engine).expect("an engine"));

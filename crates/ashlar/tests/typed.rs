@@ -170,7 +170,7 @@ fn caches_that_drop_are_gone() {
     const ROUNDS: usize = 10_000;
     const { assert!(ROUNDS > 2 * MAX_CACHES) };
     let body = || {
-        let alone = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let alone = CacheArgs::DEFAULT.no_merge(true);
         let mut after_warm_up = (Vec::new(), 0, 0);
         for round in 0..ROUNDS {
             let name = format!("round-{round}");
@@ -255,7 +255,7 @@ fn boxes_move_between_threads_and_go_back_from_there() {
 #[test]
 fn a_forgotten_box_keeps_the_cache() {
     let body = || {
-        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.no_merge(true);
         let cache = Cache::<[u64; 20]>::with_args("kept", &args).expect("a cache");
         let raw = cache.alloc([5; 20]).expect("memory").into_raw();
         core::mem::forget(cache.alloc([6; 20]).expect("memory"));
@@ -320,7 +320,7 @@ fn alive(cache: &Cache<Counted>) -> (usize, usize) {
 #[test]
 fn bulk_makes_a_box_for_each_value() {
     let body = || {
-        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.no_merge(true);
         let cache = Cache::<Counted>::with_args("counted", &args).expect("a cache");
         for count in (0..100).chain([1000, 5000]) {
             let mut boxes = Vec::new();
@@ -363,7 +363,7 @@ impl<'c> Extend<CacheBox<'c, Counted>> for UpTo<'c> {
 #[test]
 fn bulk_loses_nothing_to_panics_and_picky_collections() {
     let body = || {
-        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.no_merge(true);
         let cache = Cache::<Counted>::with_args("counted", &args).expect("a cache");
         // The iterator panics amid a chunk: what was made is in the collection.
         let mut boxes = Vec::new();
@@ -402,7 +402,7 @@ fn bulk_loses_nothing_to_panics_and_picky_collections() {
 #[test]
 fn bulk_returns_each_box_to_its_own_cache() {
     let body = || {
-        let args = CacheArgs { no_merge: true, ..CacheArgs::default() };
+        let args = CacheArgs::DEFAULT.no_merge(true);
         let [one, two] = ["one", "two"].map(|name| Cache::<Counted>::with_args(name, &args).expect("a cache"));
         let mut boxes = Vec::new();
         for i in 0..500 {
@@ -452,8 +452,7 @@ fn a_box_shows_and_compares_as_its_value() {
 }
 
 static TWENTIES: LazyCache<Twenty> = LazyCache::constructed("lazy-twenties");
-static TEXTS: LazyCache<String> =
-    LazyCache::with_args("lazy-texts", CacheArgs { no_merge: true, ..CacheArgs::DEFAULT });
+static TEXTS: LazyCache<String> = LazyCache::with_args("lazy-texts", CacheArgs::DEFAULT.no_merge(true));
 
 #[test]
 fn a_static_cache_is_created_by_its_first_use() {

@@ -1,5 +1,6 @@
-//! The libraries that C programs link. Cargo builds for tests only what Rust can link, and these are not: so they are asked for
-//! here, in the profile of the test. What is tested is then what is used: programs get libraries in which panics do not unwind.
+//! The libraries that C programs link. Cargo builds for tests only what Rust can link, and these
+//! are not: so they are asked for here, in the profile of the test. What is tested is then what is
+//! used: programs get libraries in which panics do not unwind.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

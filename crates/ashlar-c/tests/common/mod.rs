@@ -17,7 +17,8 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in the workspace").to_owned()
 }
 
-/// The folder with libashlar.so, libashlar.a, and the link libashlar.so.0 that programs look for when they run.
+/// The folder with libashlar.so, libashlar.a, and the link libashlar.so.0 that programs look for
+/// when they run.
 pub(crate) fn libraries() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -43,7 +44,8 @@ pub(crate) enum Link {
 fn compiler(language: &str) -> Command {
     let mut command = Command::new(if language.starts_with("c++") { "c++" } else { "cc" });
     if language.starts_with("c++") {
-        // The sources are the C programs: what compiles as both shows that the headers are clean in both.
+        // The sources are the C programs: what compiles as both shows that the headers are clean in
+        // both.
         command.args(["-x", "c++"]);
     }
     command.arg(format!("-std={language}")).args(STRICT).arg("-I").arg(root().join("include"));

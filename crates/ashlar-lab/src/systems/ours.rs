@@ -138,9 +138,13 @@ impl System for Caches {
     fn new(setup: &Setup, _threads: usize) -> Result<Self, String> {
         let create = |&size: &usize| {
             let sheaf_capacity = setup.large_sheaves.contains(&size).then_some(MAX_SHEAF_CAPACITY);
-            KmemCache::create(&format!("bench-{size}"), size, &CacheArgs { sheaf_capacity, ..CacheArgs::default() })
-                .map(|cache| (size, cache))
-                .map_err(|error| format!("cannot create a cache for objects of {size} bytes: {error}"))
+            KmemCache::create(&format!("bench-{size}"), size, &{
+                let mut args = CacheArgs::DEFAULT;
+                args.sheaf_capacity = sheaf_capacity;
+                args
+            })
+            .map(|cache| (size, cache))
+            .map_err(|error| format!("cannot create a cache for objects of {size} bytes: {error}"))
         };
         setup.sizes.iter().chain(&setup.holes).map(create).collect::<Result<_, _>>().map(Self)
     }
@@ -207,13 +211,9 @@ impl Heap for CachesAndKmalloc {
     fn open(kinds: &[Kind]) -> Result<Self, String> {
         let place = |kind: &Kind| match &kind.name {
             None => Ok(Place::Kmalloc(kind.size)),
-            Some(name) => {
-                KmemCache::create(name, kind.size, &CacheArgs { hwcache_align: kind.lines, ..CacheArgs::default() })
-                    .map(Place::Cache)
-                    .map_err(|error| {
-                        format!("cannot create the cache {name} for objects of {} bytes: {error}", kind.size)
-                    })
-            }
+            Some(name) => KmemCache::create(name, kind.size, &CacheArgs::DEFAULT.hwcache_align(kind.lines))
+                .map(Place::Cache)
+                .map_err(|error| format!("cannot create the cache {name} for objects of {} bytes: {error}", kind.size)),
         };
         kinds.iter().map(place).collect::<Result<_, _>>().map(Self)
     }

@@ -43,7 +43,8 @@ pub(crate) fn build_library(compiler: &str, source: &str) -> PathBuf {
     build(compiler, source, &["-shared", "-fPIC"])
 }
 
-/// What links a program with the shared library so that it runs without preloading: the loader finds it by its name.
+/// What links a program with the shared library so that it runs without preloading: the loader
+/// finds it by its name.
 pub(crate) fn shared_flags() -> [String; 2] {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("named-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");

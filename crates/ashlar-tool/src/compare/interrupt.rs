@@ -1,8 +1,8 @@
 //! Signals that end the tool while a program runs under it.
 //!
-//! The program has a process group of its own. A signal for the tool (from the terminal, or from `kill`) is passed to
-//! that group. A group that is still there two seconds later, or at the second signal, is killed. The tool itself goes
-//! on, and prints what it has.
+//! The program has a process group of its own. A signal for the tool (from the terminal, or from
+//! `kill`) is passed to that group. A group that is still there two seconds later, or at the second
+//! signal, is killed. The tool itself goes on, and prints what it has.
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -40,7 +40,8 @@ pub(super) fn started(group: i32) {
     }
 }
 
-/// Takes the name of the group back, as its leader has ended; true if other processes of it are still there.
+/// Takes the name of the group back, as its leader has ended; true if other processes of it are
+/// still there.
 #[expect(unsafe_code, reason = "a call of the C library")]
 pub(super) fn ended(group: i32) -> bool {
     GROUP.store(0, Ordering::SeqCst);
@@ -54,15 +55,17 @@ pub(super) fn ended(group: i32) -> bool {
 #[expect(unsafe_code, reason = "a call of the C library")]
 fn pass(group: i32, signal: i32) {
     if group > 0 {
-        // SAFETY: kill takes no pointer. `group` is the program's, which was not waited for yet: only then is it named.
+        // SAFETY: kill takes no pointer. `group` is the program's, which was not waited for yet:
+        // only then is it named.
         unsafe { libc::kill(-group, signal) };
     }
 }
 
 #[expect(unsafe_code, reason = "a signal handler")]
 extern "C" fn on_signal(signal: i32) {
-    // SAFETY: the address is that of this thread's errno, which lives as long as the thread. What the code that was
-    // interrupted is about to read must be there again when this function returns.
+    // SAFETY: the address is that of this thread's errno, which lives as long as the thread. What
+    // the code that was interrupted is about to read must be there again when this function
+    // returns.
     let errno = unsafe { *libc::__errno_location() };
     let group = GROUP.load(Ordering::SeqCst);
     if signal == libc::SIGALRM || SIGNAL.swap(signal, Ordering::SeqCst) != 0 {
@@ -78,9 +81,9 @@ extern "C" fn on_signal(signal: i32) {
 
 #[expect(unsafe_code, reason = "installs a signal handler")]
 fn handle(signal: i32) {
-    // SAFETY: `sigaction` is made of integers and an optional function pointer, for which all bits zero is a value; the
-    // addresses are those of live values. The handler touches atomics and errno and calls kill and alarm, all of which
-    // a signal handler may do.
+    // SAFETY: `sigaction` is made of integers and an optional function pointer, for which all bits
+    // zero is a value; the addresses are those of live values. The handler touches atomics and
+    // errno and calls kill and alarm, all of which a signal handler may do.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         libc::sigaction(signal, core::ptr::null(), &raw mut action);

@@ -1,4 +1,5 @@
-//! What is compared: the system's malloc, ashlar, and shared libraries of others that are found or named.
+//! What is compared: the system's malloc, ashlar, and shared libraries of others that are found or
+//! named.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,8 @@ const PEERS: [(&str, &[&str]); 5] = [
     ("rpmalloc", &["rpmalloc", "rpmallocwrap"]),
 ];
 
-/// Returns the rows: the system's malloc, ashlar, and those of `with`; and notes about peers that are not here.
+/// Returns the rows: the system's malloc, ashlar, and those of `with`; and notes about peers that
+/// are not here.
 pub(super) fn select(with: &[String], options: &str) -> Result<(Vec<Malloc>, Vec<String>), ToolError> {
     let ours = library::find()?;
     preload::list(&ours)?;
@@ -125,7 +127,8 @@ fn peer(id: &str, library: PathBuf) -> Malloc {
     Malloc { id: id.to_owned(), preload: Some(library), version, options: None }
 }
 
-/// Returns the directories that may hold peers: where the lab's script builds them, then those of the system.
+/// Returns the directories that may hold peers: where the lab's script builds them, then those of
+/// the system.
 fn places() -> Vec<PathBuf> {
     let built = env::current_exe().ok().and_then(|tool| Some(tool.parent()?.parent()?.join("peers")));
     let target = env::var_os("CARGO_TARGET_DIR").map(|target| Path::new(&target).join("peers"));
@@ -164,7 +167,8 @@ fn newest(place: &Path, name: &str) -> Option<PathBuf> {
     found.max().map(|(_, path)| path)
 }
 
-/// Returns what is known of the version: of the lab's builds, of Debian's packages, else the name of the file itself.
+/// Returns what is known of the version: of the lab's builds, of Debian's packages, else the name
+/// of the file itself.
 fn version(library: &Path) -> String {
     let built = fs::read_to_string(library.with_extension("version")).ok();
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());

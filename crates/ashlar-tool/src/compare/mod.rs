@@ -1,9 +1,10 @@
 //! `ashlar compare`: runs a program on several mallocs by turns, and says what the program gains.
 //!
-//! First the program runs twice on the system's malloc, which is the reference for its output, then once on each other
-//! malloc under a probe that tells whether the program calls it ([`probe`]). Then come rounds. Each runs the program
-//! once on every malloc, in an order that is drawn anew; the first round does not count. What drifts on the machine then
-//! hits all alike, and the ratios within the rounds are judged ([`crate::interval`]).
+//! First the program runs twice on the system's malloc, which is the reference for its output, then
+//! once on each other malloc under a probe that tells whether the program calls it ([`probe`]).
+//! Then come rounds. Each runs the program once on every malloc, in an order that is drawn anew;
+//! the first round does not count. What drifts on the machine then hits all alike, and the ratios
+//! within the rounds are judged ([`crate::interval`]).
 
 mod interrupt;
 mod mallocs;
@@ -66,8 +67,8 @@ enum Json {
 }
 
 impl Json {
-    /// Opens the file, so that a run does not end with the news that it cannot be written. What it holds stays there
-    /// until then.
+    /// Opens the file, so that a run does not end with the news that it cannot be written. What it
+    /// holds stays there until then.
     fn open(path: &PathBuf) -> Result<Self, ToolError> {
         if path.as_os_str() == "-" {
             return Ok(Self::Stdout);

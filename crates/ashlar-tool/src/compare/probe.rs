@@ -1,10 +1,11 @@
 //! Which malloc a program calls: told by the dynamic linker, not believed.
 //!
-//! A library that is preloaded may be ignored: by a program with the rights of another user, by a static program that a
-//! script starts, by one that brings a malloc of its own. Such a run would show a ratio of 1.00 that means nothing. So
-//! each malloc has one run, which does not count, under `LD_DEBUG=bindings`: glibc's linker writes for each process
-//! which library a symbol was bound to. Meanwhile the mappings of all processes of the program are looked at, which
-//! finds those that have no dynamic linker, and serves where the C library is another one.
+//! A library that is preloaded may be ignored: by a program with the rights of another user, by a
+//! static program that a script starts, by one that brings a malloc of its own. Such a run would
+//! show a ratio of 1.00 that means nothing. So each malloc has one run, which does not count, under
+//! `LD_DEBUG=bindings`: glibc's linker writes for each process which library a symbol was bound to.
+//! Meanwhile the mappings of all processes of the program are looked at, which finds those that
+//! have no dynamic linker, and serves where the C library is another one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -14,8 +15,8 @@ use std::process::Command;
 
 use serde::Serialize;
 
-/// A process is believed to run without the library if it was seen so this often, about a millisecond apart: loading
-/// the library takes less.
+/// A process is believed to run without the library if it was seen so this often, about a
+/// millisecond apart: loading the library takes less.
 const SEEN: u32 = 5;
 
 /// A run under observation.
@@ -156,7 +157,8 @@ impl Drop for Probe {
 }
 
 impl Bindings {
-    /// Reads lines of the form "PID: binding file A [0] to B [0]: normal symbol `malloc' [VERSION]".
+    /// Reads lines of the form "PID: binding file A [0] to B [0]: normal symbol `malloc'
+    /// [VERSION]".
     fn read(mut lines: impl BufRead, library: &Path) -> io::Result<Self> {
         let mut found = Self::default();
         let library = library.to_string_lossy();

@@ -94,11 +94,12 @@ impl Program {
     }
 }
 
-/// Has `command` start by a fork that copies memory. The faster way shares the tool's memory until the program is
-/// loaded, and the kernel would count all of that as memory that the program had.
+/// Has `command` start by a fork that copies memory. The faster way shares the tool's memory until
+/// the program is loaded, and the kernel would count all of that as memory that the program had.
 #[expect(unsafe_code, reason = "the standard library forks so when it has a function to call")]
 fn fork_plainly(command: &mut Command) {
-    // SAFETY: the function does nothing, so it does nothing that is forbidden between fork and exec.
+    // SAFETY: the function does nothing, so it does nothing that is forbidden between fork and
+    // exec.
     unsafe { command.pre_exec(|| Ok(())) };
 }
 

@@ -17,7 +17,8 @@ use crate::resources::End;
 
 /// How long a comparison takes, if nothing else is said.
 const BUDGET: Duration = Duration::from_secs(20);
-/// The fewest and the most rounds that are chosen. With fewer than six no interval of 95 % is possible.
+/// The fewest and the most rounds that are chosen. With fewer than six no interval of 95 % is
+/// possible.
 const FEWEST: usize = 6;
 const MOST: usize = 30;
 
@@ -126,7 +127,8 @@ impl Course<'_> {
         })
     }
 
-    /// Runs the program once on each malloc that is preloaded, and leaves out those that it does not call.
+    /// Runs the program once on each malloc that is preloaded, and leaves out those that it does
+    /// not call.
     fn probe_all(&mut self) -> Result<(), ToolError> {
         for at in 1..self.record.mallocs.len() {
             if interrupt::signal().is_some() {
@@ -249,8 +251,8 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
-/// Returns how many rounds of `mallocs` runs, of `took` each, fill the time that is left when `spent` is over. Their
-/// number is even, so that each order of two mallocs comes equally often.
+/// Returns how many rounds of `mallocs` runs, of `took` each, fill the time that is left when
+/// `spent` is over. Their number is even, so that each order of two mallocs comes equally often.
 fn chosen_rounds(took: Duration, spent: Duration, mallocs: usize) -> usize {
     let round = took.as_secs_f64().max(1e-6) * mallocs as f64;
     let rounds = BUDGET.saturating_sub(spent).as_secs_f64() / round;
@@ -259,8 +261,9 @@ fn chosen_rounds(took: Duration, spent: Duration, mallocs: usize) -> usize {
     rounds - rounds % 2
 }
 
-/// Returns the order of the mallocs in a round: drawn anew for every second one, and turned round in between, so that
-/// no malloc comes first, or behind a certain other one, more often than the rest.
+/// Returns the order of the mallocs in a round: drawn anew for every second one, and turned round
+/// in between, so that no malloc comes first, or behind a certain other one, more often than the
+/// rest.
 fn order(mallocs: usize, round: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..mallocs).collect();
     // splitmix64, from the number of the pair of rounds.

@@ -1,4 +1,5 @@
-//! What a program printed: in a file that has no name, so that it takes no memory and is gone with the tool.
+//! What a program printed: in a file that has no name, so that it takes no memory and is gone with
+//! the tool.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};

@@ -4,7 +4,8 @@ use super::metric::{Change, Metric};
 use super::record::{Record, Row};
 use crate::interval::Interval;
 
-/// Returns a sentence for each malloc that was compared, or why it was not; ashlar last, as the answer.
+/// Returns a sentence for each malloc that was compared, or why it was not; ashlar last, as the
+/// answer.
 pub(super) fn lines(record: &Record) -> Vec<String> {
     let mut rows: Vec<&Row> = record.mallocs.iter().skip(1).collect();
     let first = rows.len().min(1);

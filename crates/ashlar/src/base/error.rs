@@ -66,7 +66,7 @@ impl fmt::Display for DestroyError {
         match self {
             DestroyError::LiveObjects(n) => write!(f, "cache still has {n} objects"),
             DestroyError::CannotDrain => write!(f, "the sheaves of other CPUs cannot be drained"),
-            DestroyError::BuiltIn => write!(f, "a kmalloc cache is never destroyed"),
+            DestroyError::BuiltIn => write!(f, "a cache of the library's own is never destroyed"),
         }
     }
 }

@@ -136,12 +136,14 @@ pub unsafe trait PageSource: Sync {
     }
 }
 
-/// Which memory the system is asked to give by huge pages (`MADV_HUGEPAGE`), where it has to be asked.
+/// Which memory the system is asked to give by huge pages (`MADV_HUGEPAGE`), where it has to be
+/// asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum HugePages {
     Off,
-    /// Mappings of single objects whose contents were not asked to be zero: see [`Fill`](crate::pages::direct::Fill).
+    /// Mappings of single objects whose contents were not asked to be zero: see
+    /// [`Fill`](crate::pages::direct::Fill).
     Auto,
     On,
 }

@@ -5,9 +5,21 @@ use crate::engine::Engine;
 #[cfg(doc)]
 use crate::engine::Tunable;
 
-/// How a cache is made; the kernel's `kmem_cache_args` and flags. Options of the process stand in for what is `None`, and those for a
-/// cache of this name (`cache.NAME.KEY=VALUE`) for what is not, too: so a user can tune a program of somebody else's.
+/// How a cache is made: the kernel's `kmem_cache_args` and flags.
+///
+/// Options of the process stand in for what is `None`. Options for a cache of this name
+/// (`cache.NAME.KEY=VALUE`) stand in for what is not, too, so that users can tune programs that
+/// they did not write.
+///
+/// ```
+/// use ashlar::{CacheArgs, KmemCache};
+///
+/// const ARGS: CacheArgs = CacheArgs::DEFAULT.align(64).no_merge(true);
+/// let packets = KmemCache::create("packet", 1500, &ARGS.sheaf_capacity(32))?;
+/// # Ok::<(), ashlar::CreateError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct CacheArgs {
     /// Alignment of objects in bytes, a power of two up to 4096; 0 for the default of 8.
     pub align: usize,
@@ -20,7 +32,8 @@ pub struct CacheArgs {
     pub sheaf_capacity: Option<usize>,
     /// Empty slabs that each node keeps, 0 to 1048576; `None`: by object size.
     pub min_partial: Option<usize>,
-    /// Free objects that a CPU's partial slabs may have, 0 to 1048576, of the engine `slub-bulk`; `None`: by object size.
+    /// Free objects that a CPU's partial slabs may have, 0 to 1048576, of the engine `slub-bulk`;
+    /// `None`: by object size.
     pub cpu_partial: Option<usize>,
     /// See [`Tunable::RemoteNodeDefragRatio`], 0 to 100; `None`: the option of the process.
     pub remote_node_defrag_ratio: Option<usize>,
@@ -30,12 +43,14 @@ pub struct CacheArgs {
     pub max_order: Option<u8>,
     /// The strategy; `None`: the option `engine` of the process.
     pub engine: Option<Engine>,
-    /// The cache shares its slabs with no other (`SLAB_NO_MERGE`). Without, caches of objects alike are one cache with several
-    /// names, unless the option of the process says `merge=off`. Never merged is a cache with `ctor`, `sheaf_capacity`, `min_partial`,
-    /// `cpu_partial`, `remote_node_defrag_ratio`, `min_order` or `max_order`, or with options for its name. The engines `slob` and
-    /// `slob-seg` share pages all the same: they know no caches.
+    /// The cache shares its slabs with no other (`SLAB_NO_MERGE`). Without, caches of objects alike
+    /// are one cache with several names, unless the option of the process says `merge=off`. Never
+    /// merged is a cache with `ctor`, `sheaf_capacity`, `min_partial`, `cpu_partial`,
+    /// `remote_node_defrag_ratio`, `min_order` or `max_order`, or with options for its name. The
+    /// engines `slob` and `slob-seg` share pages all the same: they know no caches.
     pub no_merge: bool,
-    /// Only caches with the same number here are merged: what the kernel has in flags that must be equal.
+    /// Only caches with the same number here are merged: what the kernel has in flags that must be
+    /// equal.
     pub merge_group: u8,
 }
 
@@ -55,4 +70,77 @@ impl CacheArgs {
         no_merge: false,
         merge_group: 0,
     };
+
+    /// These arguments with another [`align`](field@CacheArgs::align).
+    #[must_use]
+    pub const fn align(self, align: usize) -> CacheArgs {
+        CacheArgs { align, ..self }
+    }
+
+    /// These arguments with another [`hwcache_align`](field@CacheArgs::hwcache_align).
+    #[must_use]
+    pub const fn hwcache_align(self, hwcache_align: bool) -> CacheArgs {
+        CacheArgs { hwcache_align, ..self }
+    }
+
+    /// These arguments with another [`ctor`](field@CacheArgs::ctor).
+    #[must_use]
+    pub const fn ctor(self, ctor: Constructor) -> CacheArgs {
+        CacheArgs { ctor: Some(ctor), ..self }
+    }
+
+    /// These arguments with another [`sheaf_capacity`](field@CacheArgs::sheaf_capacity).
+    #[must_use]
+    pub const fn sheaf_capacity(self, sheaf_capacity: usize) -> CacheArgs {
+        CacheArgs { sheaf_capacity: Some(sheaf_capacity), ..self }
+    }
+
+    /// These arguments with another [`min_partial`](field@CacheArgs::min_partial).
+    #[must_use]
+    pub const fn min_partial(self, min_partial: usize) -> CacheArgs {
+        CacheArgs { min_partial: Some(min_partial), ..self }
+    }
+
+    /// These arguments with another [`cpu_partial`](field@CacheArgs::cpu_partial).
+    #[must_use]
+    pub const fn cpu_partial(self, cpu_partial: usize) -> CacheArgs {
+        CacheArgs { cpu_partial: Some(cpu_partial), ..self }
+    }
+
+    /// These arguments with another
+    /// [`remote_node_defrag_ratio`](field@CacheArgs::remote_node_defrag_ratio).
+    #[must_use]
+    pub const fn remote_node_defrag_ratio(self, remote_node_defrag_ratio: usize) -> CacheArgs {
+        CacheArgs { remote_node_defrag_ratio: Some(remote_node_defrag_ratio), ..self }
+    }
+
+    /// These arguments with another [`min_order`](field@CacheArgs::min_order).
+    #[must_use]
+    pub const fn min_order(self, min_order: u8) -> CacheArgs {
+        CacheArgs { min_order: Some(min_order), ..self }
+    }
+
+    /// These arguments with another [`max_order`](field@CacheArgs::max_order).
+    #[must_use]
+    pub const fn max_order(self, max_order: u8) -> CacheArgs {
+        CacheArgs { max_order: Some(max_order), ..self }
+    }
+
+    /// These arguments with another [`engine`](field@CacheArgs::engine).
+    #[must_use]
+    pub const fn engine(self, engine: Engine) -> CacheArgs {
+        CacheArgs { engine: Some(engine), ..self }
+    }
+
+    /// These arguments with another [`no_merge`](field@CacheArgs::no_merge).
+    #[must_use]
+    pub const fn no_merge(self, no_merge: bool) -> CacheArgs {
+        CacheArgs { no_merge, ..self }
+    }
+
+    /// These arguments with another [`merge_group`](field@CacheArgs::merge_group).
+    #[must_use]
+    pub const fn merge_group(self, merge_group: u8) -> CacheArgs {
+        CacheArgs { merge_group, ..self }
+    }
 }

@@ -17,7 +17,8 @@ use crate::slab::OrderRule;
 use crate::slab::cache::MAX_NAME;
 use crate::slab::geometry::Geometry;
 
-/// Creates a cache and enters it, at `slot` if the caller has claimed one for it; or merges it into another.
+/// Creates a cache and enters it, at `slot` if the caller has claimed one for it; or merges it into
+/// another.
 pub(crate) fn create_or_merge(
     name: &str,
     size: usize,
@@ -89,7 +90,8 @@ pub(crate) fn check_wishes(name: &str, size: usize, args: &CacheArgs) -> Result<
     Ok(())
 }
 
-/// Creates a cache of the library's own, which is never merged, at `slot` if the caller has claimed one for it.
+/// Creates a cache of the library's own, which is never merged, at `slot` if the caller has claimed
+/// one for it.
 pub(crate) fn create_raw(
     name: &str,
     size: usize,
@@ -110,7 +112,8 @@ fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule,
     if min_order > max_order {
         return Err(CreateError::Option("min_order: expected at most max_order"));
     }
-    // An option of this cache takes the other limit with it, if that would leave nothing between them.
+    // An option of this cache takes the other limit with it, if that would leave nothing between
+    // them.
     let (low, high) = (own.min_order.unwrap_or(0), own.max_order.unwrap_or(9));
     Ok(OrderRule {
         min_order: own.min_order.unwrap_or(min_order.min(high)),

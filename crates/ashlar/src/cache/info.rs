@@ -14,8 +14,8 @@ pub struct CacheInfo {
     name_len: usize,
     /// The strategy.
     pub engine: Engine,
-    /// Handles of these slabs that the program has: more than 1 where caches were merged, whose other names
-    /// [`crate::for_each_alias`] tells.
+    /// Handles of these slabs that the program has: more than 1 where caches were merged, whose
+    /// other names [`crate::for_each_alias`] tells.
     pub refcount: usize,
     /// Bytes that the user may use.
     pub object_size: usize,
@@ -90,15 +90,16 @@ pub(crate) fn info(raw: &'static RawCache) -> CacheInfo {
     info.named(raw.name())
 }
 
-/// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking counts for nothing.
+/// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking
+/// counts for nothing.
 pub fn total_counts() -> Counts {
     let mut sum = Counts { zone_locks: crate::pages::zone::ZONE.locks_taken() as u64, ..Counts::default() };
     registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));
     sum
 }
 
-/// Calls `each` for every cache, in order of their entries. No lock is held meanwhile: `each` may allocate, and
-/// create and destroy caches.
+/// Calls `each` for every cache, in order of their entries. No lock is held meanwhile: `each` may
+/// allocate, and create and destroy caches.
 pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
     let mut index = 0;
     // A cache that is destroyed meanwhile is seen whole or not at all.
@@ -146,8 +147,9 @@ impl core::fmt::Debug for AliasInfo {
     }
 }
 
-/// Calls `each` for every cache that has no slabs of its own, and tells whose it uses: who was merged with whom, and what shares
-/// pages by its engine. No lock is held meanwhile: `each` may allocate, and create and destroy caches.
+/// Calls `each` for every cache that has no slabs of its own, and tells whose it uses: who was
+/// merged with whom, and what shares pages by its engine. No lock is held meanwhile: `each` may
+/// allocate, and create and destroy caches.
 pub fn for_each_alias(mut each: impl FnMut(&AliasInfo)) {
     let of_name = |alias: &Alias| AliasInfo::new(alias.name(), alias.cache, alias.object_size);
     let mut index = 0;

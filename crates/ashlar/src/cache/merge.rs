@@ -1,19 +1,24 @@
 //! Merging: caches of objects alike are one cache with several names.
 //!
-//! A new cache whose objects fit into those of another ([`Geometry::serves`](crate::slab::geometry::Geometry::serves)) gets no slabs, no
-//! slot and no sheaves of its own: it becomes an *alias*, a name with a reference to the other, and its handle uses the
-//! same slot, so that its fast paths are those of every cache. Figures and tunables are therefore those of all names together,
-//! and an object may be freed by any of them. The name of the first stays that of the slabs until the last handle is destroyed.
+//! A new cache whose objects fit into those of another
+//! ([`Geometry::serves`](crate::slab::geometry::Geometry::serves)) gets no slabs, no slot and no
+//! sheaves of its own: it becomes an *alias*, a name with a reference to the other, and its handle
+//! uses the same slot, so that its fast paths are those of every cache. Figures and tunables are
+//! therefore those of all names together, and an object may be freed by any of them. The name of
+//! the first stays that of the slabs until the last handle is destroyed.
 //!
-//! Source of the rules: the kernel's `find_mergeable` and `slab_unmergeable`. Never merged is a cache with a
-//! constructor, with the flag ([`CacheArgs::no_merge`]), with tunables or orders of its own, by its arguments or by options for its name
-//! (the kernel has that rule for `sheaf_capacity`), with other [`CacheArgs::merge_group`] or engine than the other, and all where the option says `merge=off`.
-//! kmalloc's and malloc's caches take no part: who frees by the address alone must find whose the object is, and the names of
-//! the program's caches should stand for the program's objects. (The kernel leaves kmalloc's out for the first reason, where
-//! memory is accounted to groups of processes.)
+//! Source of the rules: the kernel's `find_mergeable` and `slab_unmergeable`. Never merged is a
+//! cache with a constructor, with the flag ([`CacheArgs::no_merge`]), with tunables or orders of
+//! its own, by its arguments or by options for its name (the kernel has that rule for
+//! `sheaf_capacity`), with other [`CacheArgs::merge_group`] or engine than the other, and all where
+//! the option says `merge=off`. kmalloc's and malloc's caches take no part: who frees by the
+//! address alone must find whose the object is, and the names of the program's caches should stand
+//! for the program's objects. (The kernel leaves kmalloc's out for the first reason, where memory
+//! is accounted to groups of processes.)
 //!
-//! The engines `slob`, `slob-seg` and `slob-cache` share pages by themselves, below caches that each count their own objects:
-//! there is nothing to merge here. `slob-cache` does so by the same rules ([`rule`]).
+//! The engines `slob`, `slob-seg` and `slob-cache` share pages by themselves, below caches that
+//! each count their own objects: there is nothing to merge here. `slob-cache` does so by the same
+//! rules ([`rule`]).
 //!
 //! Aliases are made and given up under the registry lock. Their memory serves later ones.
 

@@ -1,7 +1,8 @@
 //! The registry: every cache of the process, and the memory of those that are gone.
 //!
-//! Lock: the *registry lock* (the kernel's slab_mutex), before all others. Creation, destruction and walks over
-//! all caches hold it; allocation paths only ever try it, when the zone is about to grow.
+//! Lock: the *registry lock* (the kernel's slab_mutex), before all others. Creation, destruction
+//! and walks over all caches hold it; allocation paths only ever try it, when the zone is about to
+//! grow.
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
 use super::alias::Alias;
@@ -25,8 +26,8 @@ struct Registry {
     free_aliases: *mut Alias,
 }
 
-// SAFETY: the entries point to caches in metadata memory, which any thread may use; the table itself is
-// reached under the lock only.
+// SAFETY: the entries point to caches in metadata memory, which any thread may use; the table
+// itself is reached under the lock only.
 unsafe impl Send for Registry {}
 
 #[place(large_data)]
@@ -47,8 +48,8 @@ impl Registry {
         caches.map(|&cache| unsafe { &*cache }).filter(|cache| cache.serial.load(Ordering::Relaxed) != 0)
     }
 
-    /// Makes `new` one more name of a cache that it can be merged with, of several the youngest. `None` without such, and without
-    /// memory: then it becomes a cache of its own.
+    /// Makes `new` one more name of a cache that it can be merged with, of several the youngest.
+    /// `None` without such, and without memory: then it becomes a cache of its own.
     #[place(cold)]
     #[inline(never)]
     fn merge(&mut self, new: &CacheSpec<'_>) -> Option<(&'static RawCache, &'static Alias)> {
@@ -75,7 +76,8 @@ impl Registry {
 
     /// The names of merged caches.
     fn aliases(&self) -> impl Iterator<Item = &'static Alias> {
-        // SAFETY: null, or a record: those are never unmapped, and are written again only when they are on no list.
+        // SAFETY: null, or a record: those are never unmapped, and are written again only when they
+        // are on no list.
         let record = |at: *mut Alias| unsafe { at.as_ref() };
         core::iter::successors(record(self.aliases), move |alias| record(alias.next.load(Ordering::Relaxed)))
     }
@@ -92,7 +94,8 @@ impl Registry {
     }
 }
 
-/// What `look` says of the name in place `index` of the list, under the registry lock: `None` behind the end.
+/// What `look` says of the name in place `index` of the list, under the registry lock: `None`
+/// behind the end.
 pub(super) fn nth_alias<R>(index: usize, look: impl FnOnce(&'static Alias) -> R) -> Option<R> {
     REGISTRY.lock().aliases().nth(index).map(look)
 }
@@ -141,11 +144,12 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
     };
     let mut geometry = new.geometry;
     let opened = engine::open(&mut state, new, &mut geometry);
-    // An entry whose engine could not be opened is entered all the same, as that of a destroyed cache: the next attempt
-    // finds what this one made.
+    // An entry whose engine could not be opened is entered all the same, as that of a destroyed
+    // cache: the next attempt finds what this one made.
     let serial = if opened.is_ok() { registry.next_serial } else { 0 };
     let secret = secret(&mut registry.key, serial);
-    // SAFETY: the place is unused memory of a cache's size and alignment; written before anyone can see it.
+    // SAFETY: the place is unused memory of a cache's size and alignment; written before anyone can
+    // see it.
     let cache = unsafe {
         place.write(RawCache::new(new, geometry, state, slot, secret, serial));
         &*place
@@ -165,8 +169,8 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
     Ok((cache, None))
 }
 
-/// A key for the free links of one cache: the process's random key, mixed with the cache's number (the finaliser of
-/// Steele's SplitMix64).
+/// A key for the free links of one cache: the process's random key, mixed with the cache's number
+/// (the finaliser of Steele's SplitMix64).
 fn secret(key: &mut u64, serial: u32) -> u64 {
     if *key == 0 {
         #[cfg(feature = "os")]
@@ -182,9 +186,10 @@ fn secret(key: &mut u64, serial: u32) -> u64 {
     (z ^ (z >> 31)) | 1 << 63
 }
 
-/// Gives up a handle of a cache, and its name if that is an alias. The last one removes the cache, if `empty` finds that it holds
-/// no slabs and no sheaves: that runs under the registry lock, so that no reaper has a sheaf of the cache in hand meanwhile.
-/// False, and nothing given up, if it does hold some.
+/// Gives up a handle of a cache, and its name if that is an alias. The last one removes the cache,
+/// if `empty` finds that it holds no slabs and no sheaves: that runs under the registry lock, so
+/// that no reaper has a sheaf of the cache in hand meanwhile. False, and nothing given up, if it
+/// does hold some.
 pub(crate) fn unregister_if(
     cache: &'static RawCache,
     alias: Option<&'static Alias>,
@@ -208,8 +213,8 @@ pub(crate) fn unregister_if(
     true
 }
 
-/// What `look` says of the cache in place `index` of the table, under the registry lock: `None` behind the end,
-/// `Some(None)` for a place that is free now.
+/// What `look` says of the cache in place `index` of the table, under the registry lock: `None`
+/// behind the end, `Some(None)` for a place that is free now.
 pub(crate) fn nth<R>(index: usize, look: impl FnOnce(&'static RawCache) -> R) -> Option<Option<R>> {
     let registry = REGISTRY.lock();
     let place = *registry.caches[..registry.count].get(index)?;
@@ -223,15 +228,15 @@ pub(crate) fn for_each(each: impl FnMut(&'static RawCache)) {
     REGISTRY.lock().live().for_each(each);
 }
 
-/// Looks under the lock: the reaper and who destroys a cache hold it while they empty one, and the objects that they have in hand would
-/// look like live ones.
+/// Looks under the lock: the reaper and who destroys a cache hold it while they empty one, and the
+/// objects that they have in hand would look like live ones.
 pub(crate) fn with_lock<R>(look: impl FnOnce() -> R) -> R {
     let _lock = REGISTRY.lock();
     look()
 }
 
-/// As [`for_each`], if nobody holds the lock; false, and nothing done, otherwise. For allocation paths, which may run
-/// inside something that holds it.
+/// As [`for_each`], if nobody holds the lock; false, and nothing done, otherwise. For allocation
+/// paths, which may run inside something that holds it.
 pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
     fn one_for_all(each: &mut dyn FnMut(&'static RawCache)) -> bool {
         let Some(registry) = REGISTRY.try_lock() else { return false };
@@ -256,7 +261,8 @@ pub(crate) fn slab_of_address(address: usize) -> Option<(&'static RawCache, Page
     }
     let first = PageIndex(page.0 - class.back());
     let owner = MEMMAP.head(first).owner();
-    // SAFETY: the owner field of a slab page's head is the address of its cache, which is never unmapped.
+    // SAFETY: the owner field of a slab page's head is the address of its cache, which is never
+    // unmapped.
     Some((unsafe { &*(owner as *const RawCache) }, first))
 }
 

@@ -8,9 +8,10 @@
 //! | `remote_node_defrag_ratio` | `ashlar`, the stages of SLUB | nothing |
 //! | `limit`, `batchcount`, `shared` | `slab` | arrays grow or give objects back |
 //!
-//! No change stops anybody for longer than a drain. What a thread has in hand meanwhile is settled when it comes back: a sheaf
-//! of the old capacity goes home instead of into a barn or a slot (`engine::sheaves::set_sheaf_capacity`), and a slab that
-//! was kept by the old number is counted by the new one at the next free that empties a slab.
+//! No change stops anybody for longer than a drain. What a thread has in hand meanwhile is settled
+//! when it comes back: a sheaf of the old capacity goes home instead of into a barn or a slot
+//! (`engine::sheaves::set_sheaf_capacity`), and a slab that was kept by the old number is counted
+//! by the new one at the next free that empties a slab.
 //!
 //! Merged caches have the tunables of one: a change by any name is one for all.
 

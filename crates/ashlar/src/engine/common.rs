@@ -4,16 +4,17 @@ use super::RawCache;
 use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::pages::zone::ZONE;
 
-/// The object that `take` finds after it found none: see [`Zone::take_after_all`](crate::pages::zone::Zone::take_after_all). Null when
-/// memory has ended.
+/// The object that `take` finds after it found none: see
+/// [`Zone::take_after_all`](crate::pages::zone::Zone::take_after_all). Null when memory has ended.
 #[cold]
 pub(crate) fn after_all(mut take: impl FnMut() -> *mut u8) -> *mut u8 {
     let found = ZONE.take_after_all(|| Some(take()).filter(|object| !object.is_null()));
     found.unwrap_or(core::ptr::null_mut())
 }
 
-/// Whether partial slabs of other nodes are to be looked at before a slab is new: in so many of 1000 cases as the cache's
-/// ratio says. The kernel asks the cycle counter; here a counter of such questions is scattered, which is the same everywhere.
+/// Whether partial slabs of other nodes are to be looked at before a slab is new: in so many of
+/// 1000 cases as the cache's ratio says. The kernel asks the cycle counter; here a counter of such
+/// questions is scattered, which is the same everywhere.
 pub(crate) fn defrags_now(cache: &RawCache) -> bool {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     let ratio = u32::from(cache.defrag_ratio.load(Ordering::Relaxed));

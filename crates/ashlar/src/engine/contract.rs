@@ -1,8 +1,9 @@
 //! [`Strategy`]: the contract of an engine.
 //!
-//! An engine is a type that implements it, in a folder of its own. The three required functions are the hot ones; each call of
-//! them is a `match` on the closed enum [`Engine`](super::Engine) in [`dispatch`](super::dispatch). All others have a default, which is right for
-//! an engine that takes objects straight from slabs.
+//! An engine is a type that implements it, in a folder of its own. The three required functions are
+//! the hot ones; each call of them is a `match` on the closed enum [`Engine`](super::Engine) in
+//! [`dispatch`](super::dispatch). All others have a default, which is right for an engine that
+//! takes objects straight from slabs.
 
 use super::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Usage};
 use crate::base::error::CreateError;
@@ -12,8 +13,8 @@ use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
 use crate::slab::geometry::Geometry;
 
-/// What an engine does for its caches, and what it is like. A value of the type is the engine with its variant: its stage, for
-/// example.
+/// What an engine does for its caches, and what it is like. A value of the type is the engine with
+/// its variant: its stage, for example.
 pub(crate) trait Strategy: Copy {
     // Objects.
 
@@ -23,10 +24,12 @@ pub(crate) trait Strategy: Copy {
     /// Takes an object back; checks and reports what is not one.
     fn free(object: Object);
 
-    /// Returns one object from a slab of `node`, or of another node if that has no memory; null when memory has ended.
+    /// Returns one object from a slab of `node`, or of another node if that has no memory; null
+    /// when memory has ended.
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8;
 
-    /// As [`Self::free`], where the caller found that the object's cache owns the slab that starts at `slab` and that the object lies in.
+    /// As [`Self::free`], where the caller found that the object's cache owns the slab that starts
+    /// at `slab` and that the object lies in.
     #[inline(always)]
     fn free_in(object: Object, _slab: PageIndex) {
         Self::free(object);
@@ -52,9 +55,10 @@ pub(crate) trait Strategy: Copy {
 
     // The life of a cache. Under the registry lock.
 
-    /// Brings what the engine keeps for a cache into its first state. Metadata memory is never given back, and an entry of the registry
-    /// serves later caches of any engine: so `state` may hold what an earlier cache left, and what was made stays there if this fails.
-    /// `geometry` may become that of the pages, where objects share them with those of other caches.
+    /// Brings what the engine keeps for a cache into its first state. Metadata memory is never
+    /// given back, and an entry of the registry serves later caches of any engine: so `state` may
+    /// hold what an earlier cache left, and what was made stays there if this fails. `geometry` may
+    /// become that of the pages, where objects share them with those of other caches.
     fn open(self, state: &mut EngineState, _spec: &CacheSpec<'_>, _geometry: &mut Geometry) -> Result<(), CreateError> {
         state.open_nodes()
     }
@@ -72,7 +76,8 @@ pub(crate) trait Strategy: Copy {
         true
     }
 
-    /// Returns to slabs what the stocks of nodes held without need since the last call. True if the cache was in use since then.
+    /// Returns to slabs what the stocks of nodes held without need since the last call. True if the
+    /// cache was in use since then.
     fn reap(cache: &'static RawCache) -> bool {
         let counts = Self::counts(cache);
         let calls = (counts.alloc_slow + counts.free_slow) as u32;
@@ -84,7 +89,8 @@ pub(crate) trait Strategy: Copy {
         0
     }
 
-    /// Returns to slabs what the stocks of nodes hold. Never waits for a CPU: allocation paths call it when memory is short.
+    /// Returns to slabs what the stocks of nodes hold. Never waits for a CPU: allocation paths call
+    /// it when memory is short.
     fn release_held(_cache: &'static RawCache) {}
 
     // Free memory of slabs.
@@ -109,7 +115,8 @@ pub(crate) trait Strategy: Copy {
         false
     }
 
-    /// The cache under whose name the pages of this one are counted, if it shares them with that and has none of its own.
+    /// The cache under whose name the pages of this one are counted, if it shares them with that
+    /// and has none of its own.
     fn home(_cache: &'static RawCache) -> Option<&'static RawCache> {
         None
     }
@@ -158,12 +165,14 @@ pub(crate) trait Strategy: Copy {
         class
     }
 
-    /// Whether an object freed by address alone is given the size that was asked for, whatever its class.
+    /// Whether an object freed by address alone is given the size that was asked for, whatever its
+    /// class.
     fn wants_size(self) -> bool {
         false
     }
 
-    /// Whether caches of objects alike are merged into one. Other engines decide by themselves which caches share pages.
+    /// Whether caches of objects alike are merged into one. Other engines decide by themselves
+    /// which caches share pages.
     fn merges(self) -> bool {
         true
     }
@@ -173,7 +182,8 @@ pub(crate) trait Strategy: Copy {
         by_size
     }
 
-    /// Free objects that a CPU's partial slabs may have by default, for objects of `stride` bytes; 0 where CPUs have none.
+    /// Free objects that a CPU's partial slabs may have by default, for objects of `stride` bytes;
+    /// 0 where CPUs have none.
     fn cpu_partial(self, _stride: usize) -> usize {
         0
     }

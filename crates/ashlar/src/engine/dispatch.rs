@@ -1,7 +1,8 @@
 //! Calls of the layers above, led to the engine of the cache.
 //!
-//! Each function of [`Strategy`] is described there. The hot ones are written out, because where their `match` stands decides how
-//! many instructions an engine without sheaves pays: `tests/fastpath.rs` counts them.
+//! Each function of [`Strategy`] is described there. The hot ones are written out, because where
+//! their `match` stands decides how many instructions an engine without sheaves pays:
+//! `tests/fastpath.rs` counts them.
 
 use super::history::{slab_queues, slob, slob_pools, slub};
 use super::sheaves::barn::BarnStats;
@@ -78,7 +79,8 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     fn others(cache: &'static RawCache) -> *mut u8 {
         of_cache!(cache, alloc(cache))
     }
-    // The stages of SLUB and SLAB have a fast path, which counts: a comparison for each, and the rest out of line.
+    // The stages of SLUB and SLAB have a fast path, which counts: a comparison for each, and the
+    // rest out of line.
     match cache.engine {
         Engine::Slub(_) => Slub::alloc(cache),
         Engine::Slab => SlabQueues::alloc(cache),
@@ -86,7 +88,8 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     }
 }
 
-/// Returns one object of `cache`, of a size class, for a request of `size` bytes, which is at most that of the cache's objects.
+/// Returns one object of `cache`, of a size class, for a request of `size` bytes, which is at most
+/// that of the cache's objects.
 #[inline]
 pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
     match cache.engine {
@@ -217,7 +220,8 @@ pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut
     others(state, spec, geometry)
 }
 
-/// Returns cached objects to their slabs and gives empty slabs back. Returns the number of slabs that remain.
+/// Returns cached objects to their slabs and gives empty slabs back. Returns the number of slabs
+/// that remain.
 pub(crate) fn shrink(cache: &'static RawCache) -> usize {
     drain_cpus(cache);
     trim(cache)
@@ -239,8 +243,8 @@ pub(crate) fn for_each_shared_lock(visit: Visit<'_>) {
     slob::for_each_lock(visit);
 }
 
-/// Makes methods of [`Engine`] that call the one of the same name of its strategy. That of the default stands in the code that every
-/// program runs; the others lie apart.
+/// Makes methods of [`Engine`] that call the one of the same name of its strategy. That of the
+/// default stands in the code that every program runs; the others lie apart.
 macro_rules! properties {
     ($($(#[$about:meta])* fn $name:ident(self $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {
         impl Engine {

@@ -23,19 +23,21 @@
 //! | pages that objects of several sizes share, if it has such | a [`PageKind`](crate::pages::memmap::PageKind), and an answer in the look-up of addresses |
 //! | a chapter | `docs/engines.md` |
 //!
-//! Slabs come from [`crate::slab`]: geometry, state word, freelists, the partial lists of nodes, and the ways between pages, slabs and
-//! objects ([`CacheSlabs`](crate::slab::cache::CacheSlabs)). `toy.rs` is an engine as small as they get, and passes the suite of all engines.
+//! Slabs come from [`crate::slab`]: geometry, state word, freelists, the partial lists of nodes,
+//! and the ways between pages, slabs and objects ([`CacheSlabs`](crate::slab::cache::CacheSlabs)).
+//! `toy.rs` is an engine as small as they get, and passes the suite of all engines.
 //!
 //! ## How calls reach an engine
-//! An engine whose caches keep sheaves in their per-CPU slot has its fast path in the entry points. All others leave the
-//! slot at the null sheaf and see every call in [`dispatch`]. Where such an engine is the process's, the entry points are shut
-//! (their limits are 0): an allocation is two instructions, one look-up of the class, and one `match`; a free is the
-//! look-up of the page and that `match`. `tests/fastpath.rs` counts them. An inlined [`crate::KmemCache::alloc`] runs
+//! An engine whose caches keep sheaves in their per-CPU slot has its fast path in the entry points.
+//! All others leave the slot at the null sheaf and see every call in [`dispatch`]. Where such an
+//! engine is the process's, the entry points are shut (their limits are 0): an allocation is two
+//! instructions, one look-up of the class, and one `match`; a free is the look-up of the page and
+//! that `match`. `tests/fastpath.rs` counts them. An inlined [`crate::KmemCache::alloc`] runs
 //! through its section in vain first.
 //!
 //! ## Lock order
-//! drain lock, then CPU lock, then slab_lock or alien lock, then list_lock or barn lock (never both), then pool lock or zone
-//! lock, then meta lock.
+//! drain lock, then CPU lock, then slab_lock or alien lock, then list_lock or barn lock (never
+//! both), then pool lock or zone lock, then meta lock.
 
 mod common;
 mod contract;

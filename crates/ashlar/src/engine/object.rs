@@ -1,9 +1,9 @@
 //! [`Object`] and [`Objects`]: what its user gives up to an engine.
 //!
 //! Above the engines only an unsafe function makes one, with the promise of the program that frees.
-//! The call that frees consumes it, so no function of an engine has to ask its caller for that promise
-//! again. Engines make one of what they have taken themselves, such as the first objects of a bulk
-//! allocation that fails.
+//! The call that frees consumes it, so no function of an engine has to ask its caller for that
+//! promise again. Engines make one of what they have taken themselves, such as the first objects of
+//! a bulk allocation that fails.
 #![allow(unsafe_code, reason = "takes the promise of the program")]
 
 use super::RawCache;

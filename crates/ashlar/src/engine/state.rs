@@ -8,9 +8,10 @@ use crate::base::error::CreateError;
 use crate::base::sync::Visit;
 use crate::slab::node::{self, Node};
 
-/// What the engines keep for a cache beside [`RawCache`](super::RawCache): each kind of state is empty until a cache in this entry of the
-/// registry first needs it. Metadata memory is never given back, so what was made once stays with the entry and serves the
-/// next cache there that needs the same.
+/// What the engines keep for a cache beside [`RawCache`](super::RawCache): each kind of state is
+/// empty until a cache in this entry of the registry first needs it. Metadata memory is never given
+/// back, so what was made once stays with the entry and serves the next cache there that needs the
+/// same.
 #[derive(Clone, Copy)]
 pub(crate) struct EngineState {
     /// Partial slabs and counters, an entry a node: of every engine whose slabs have a state word.
@@ -27,7 +28,8 @@ pub(crate) struct EngineState {
     pub(crate) pool: u16,
 }
 
-/// What a cache begins with. A static has a name, by which the linker tells it from what no program needs.
+/// What a cache begins with. A static has a name, by which the linker tells it from what no program
+/// needs.
 pub(crate) static EMPTY_STATE: EngineState = EngineState {
     nodes: &[],
     sheaf_nodes: &[],

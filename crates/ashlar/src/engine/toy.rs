@@ -1,7 +1,8 @@
-//! An engine as small as they get, for tests alone: one list of slabs for each node, and nothing in front of it.
+//! An engine as small as they get, for tests alone: one list of slabs for each node, and nothing in
+//! front of it.
 //!
-//! It shows what it takes to add one: the three functions that have no default. What a slab is, how its freelist is
-//! linked and when its pages go back is all in [`crate::slab`].
+//! It shows what it takes to add one: the three functions that have no default. What a slab is, how
+//! its freelist is linked and when its pages go back is all in [`crate::slab`].
 #![allow(unsafe_code, reason = "follows a freelist")]
 
 use super::{Object, RawCache, Strategy};
@@ -28,7 +29,8 @@ fn object_at(cache: &RawCache, page: PageIndex, index: u16) -> usize {
 
 /// The object after `index` on a freelist that this thread owns.
 fn next_of(cache: &RawCache, page: PageIndex, index: u16) -> u16 {
-    // SAFETY: the freelist was taken with the state word of its slab, so its objects belong to this thread.
+    // SAFETY: the freelist was taken with the state word of its slab, so its objects belong to this
+    // thread.
     unsafe { read_link(link_at(cache, page, index), cache.slabs.secret, MEMMAP.head(page).objects()) }.unwrap()
 }
 

@@ -182,7 +182,8 @@ pub fn register() -> bool {
             child: Option<extern "C" fn()>,
         ) -> core::ffi::c_int;
     }
-    // SAFETY: the handlers are functions of this library; where that can be unloaded, the C library forgets them then.
+    // SAFETY: the handlers are functions of this library; where that can be unloaded, the C library
+    // forgets them then.
     let registered = unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) == 0 };
     if !registered {
         DONE.store(0, Ordering::Release);

@@ -13,11 +13,12 @@ use crate::percpu;
 
 /// A cache of objects of one size: the kernel's `struct kmem_cache`.
 ///
-/// Caches of objects alike may be merged: [`CacheArgs::no_merge`]. Then each has its name, and all have the slabs, figures and tunables
-/// of one, as in the kernel.
+/// Caches of objects alike may be merged: [`CacheArgs::no_merge`]. Then each has its name, and all
+/// have the slabs, figures and tunables of one, as in the kernel.
 ///
 /// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they
-/// are, for ever, as in C; [`destroy`](KmemCache::destroy) ends it. A [`Cache`] ends when it drops.
+/// are, for ever, as in C; [`destroy`](KmemCache::destroy) ends it. A [`Cache`](crate::Cache) ends
+/// when it drops.
 #[derive(Debug)]
 pub struct KmemCache {
     raw: &'static RawCache,
@@ -49,7 +50,8 @@ impl Hot {
     }
 }
 
-/// A cache borrowed for a loop: a copy of what the fast paths need, which the compiler can keep in registers.
+/// A cache borrowed for a loop: a copy of what the fast paths need, which the compiler can keep in
+/// registers.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheRef<'a> {
     cache: &'a KmemCache,
@@ -123,7 +125,8 @@ impl CacheRef<'_> {
 #[inline(always)]
 fn as_addresses(objects: &[*mut u8]) -> &[usize] {
     #[expect(unsafe_code, reason = "views pointers as addresses")]
-    // SAFETY: a raw pointer and an address have the same size and alignment, and every value of one is a value of the other.
+    // SAFETY: a raw pointer and an address have the same size and alignment, and every value of one
+    // is a value of the other.
     unsafe {
         core::slice::from_raw_parts(objects.as_ptr().cast(), objects.len())
     }
@@ -166,8 +169,8 @@ impl KmemCache {
         self.raw
     }
 
-    /// One object (`kmem_cache_alloc`); `None` when memory ends. Its contents are those of its last use, or
-    /// what the constructor left.
+    /// One object (`kmem_cache_alloc`); `None` when memory ends. Its contents are those of its last
+    /// use, or what the constructor left.
     #[inline(always)]
     pub fn alloc(&self) -> Option<NonNull<u8>> {
         self.borrowed().alloc()
@@ -199,8 +202,8 @@ impl KmemCache {
     /// Gives an object back (`kmem_cache_free`).
     ///
     /// # Safety
-    /// The object was allocated from this cache, was not freed since, and nobody uses it any more. With a
-    /// constructor it is in constructed state.
+    /// The object was allocated from this cache, was not freed since, and nobody uses it any more.
+    /// With a constructor it is in constructed state.
     #[inline(always)]
     #[expect(unsafe_code, reason = "an object may be freed only once")]
     pub unsafe fn free(&self, object: NonNull<u8>) {
@@ -218,8 +221,8 @@ impl KmemCache {
         engine::free(unsafe { Object::new(self.raw, object.as_ptr() as usize) });
     }
 
-    /// Fills `out` with objects; all or nothing (`kmem_cache_alloc_bulk`). False when memory ends: then `out`
-    /// holds nothing that is allocated.
+    /// Fills `out` with objects; all or nothing (`kmem_cache_alloc_bulk`). False when memory ends:
+    /// then `out` holds nothing that is allocated.
     #[inline(always)]
     pub fn alloc_bulk(&self, out: &mut [*mut u8]) -> bool {
         self.borrowed().alloc_bulk(out)
@@ -264,11 +267,13 @@ impl KmemCache {
         left == 0
     }
 
-    /// Ends the cache (`kmem_cache_destroy`). Where caches are merged only this handle and its name go, and whatever objects they
-    /// have stay as they are: nobody can tell whose each is. The last handle ends the cache.
+    /// Ends the cache (`kmem_cache_destroy`). Where caches are merged only this handle and its name
+    /// go, and whatever objects they have stay as they are: nobody can tell whose each is. The last
+    /// handle ends the cache.
     ///
     /// # Errors
-    /// With live objects nothing is lost: a line on standard error reports them and the handle comes back.
+    /// With live objects nothing is lost: a line on standard error reports them and the handle
+    /// comes back.
     pub fn destroy(self) -> Result<(), (KmemCache, DestroyError)> {
         if !self.raw.policy.of_program {
             return Err((self, DestroyError::BuiltIn));
@@ -298,13 +303,14 @@ impl KmemCache {
         self.alias.map_or(self.raw.name(), Alias::name)
     }
 
-    /// Bytes of an object that the user may use (`kmem_cache_size`); of merged caches the most that one of them asked for.
+    /// Bytes of an object that the user may use (`kmem_cache_size`); of merged caches the most that
+    /// one of them asked for.
     pub fn object_size(&self) -> usize {
         self.raw.object_size()
     }
 
-    /// Whether the objects of this cache and of `other` come from the same slabs: they were merged, or their engine lets
-    /// caches share pages.
+    /// Whether the objects of this cache and of `other` come from the same slabs: they were merged,
+    /// or their engine lets caches share pages.
     pub fn shares_slabs_with(&self, other: &KmemCache) -> bool {
         core::ptr::eq(self.raw, other.raw) || engine::share_pages(self.raw, other.raw)
     }
@@ -324,8 +330,8 @@ impl KmemCache {
         tune::tunable(self.raw, which)
     }
 
-    /// Changes a tunable, at any time, while other threads use the cache. The change is for all names
-    /// of merged caches.
+    /// Changes a tunable, at any time, while other threads use the cache. The change is for all
+    /// names of merged caches.
     ///
     /// # Errors
     /// See [`TuneError`]: nothing has changed then.

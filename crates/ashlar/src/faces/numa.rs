@@ -1,9 +1,10 @@
 //! Memory of a given NUMA node.
 //!
-//! Every allocation takes memory of the node it runs on, where there is some. These functions take it of another: the
-//! kernel's `kmem_cache_alloc_node` and `kmalloc_node`. The node is a wish: another serves where it has nothing left,
-//! and [`node_of`] tells which one did. They pass the sheaves by, whose objects are all of the CPU's own node, and take
-//! one object of a slab of that node under its list_lock; so they are for memory that lives long.
+//! Every allocation takes memory of the node it runs on, where there is some. These functions take
+//! it of another: the kernel's `kmem_cache_alloc_node` and `kmalloc_node`. The node is a wish:
+//! another serves where it has nothing left, and [`node_of`] tells which one did. They pass the
+//! sheaves by, whose objects are all of the CPU's own node, and take one object of a slab of that
+//! node under its list_lock; so they are for memory that lives long.
 #![allow(unsafe_code, reason = "hands out raw memory")]
 
 use core::ptr::NonNull;
@@ -26,7 +27,8 @@ pub fn nodes() -> usize {
     ZONE.nodes().max(1)
 }
 
-/// The node whose memory `ptr` points to; `None` for addresses outside the zone, objects above 32 MiB among them.
+/// The node whose memory `ptr` points to; `None` for addresses outside the zone, objects above 32
+/// MiB among them.
 pub fn node_of(ptr: *const u8) -> Option<NodeId> {
     MEMMAP.page_of(ptr as usize).map(|page| ZONE.node_of(page))
 }
@@ -38,8 +40,8 @@ fn is_here(node: NodeId) -> bool {
 }
 
 impl KmemCache {
-    /// One object, of `node` if that has memory (`kmem_cache_alloc_node`); a node that does not exist is no wish.
-    /// `None` when memory ends.
+    /// One object, of `node` if that has memory (`kmem_cache_alloc_node`); a node that does not
+    /// exist is no wish. `None` when memory ends.
     pub fn alloc_on(&self, node: NodeId) -> Option<NonNull<u8>> {
         if is_here(node) {
             return self.alloc();
@@ -48,8 +50,8 @@ impl KmemCache {
     }
 }
 
-/// As [`kmalloc`], of `node` if that has memory (`kmalloc_node`); a node that does not exist is no wish. Above 32 MiB
-/// the system decides.
+/// As [`kmalloc`], of `node` if that has memory (`kmalloc_node`); a node that does not exist is no
+/// wish. Above 32 MiB the system decides.
 pub fn kmalloc_on(size: usize, node: NodeId) -> *mut u8 {
     if size == 0 || !boot::ensure() || is_here(node) {
         return kmalloc(size);

@@ -1,13 +1,15 @@
 //! Prefilled sheaves: a reserve of objects that cannot fail.
 //!
-//! A program that must not run out in the middle of a change (a tree that is half rebalanced, a transaction that
-//! is half written) takes the most it may need before it starts, and gives back what is left when it is done. Source of
-//! the interface: `kmem_cache_prefill_sheaf` and its relatives, Linux 6.18.
+//! A program that must not run out in the middle of a change (a tree that is half rebalanced, a
+//! transaction that is half written) takes the most it may need before it starts, and gives back
+//! what is left when it is done. Source of the interface: `kmem_cache_prefill_sheaf` and its
+//! relatives, Linux 6.18.
 //!
-//! A prefilled sheaf is one block of kmalloc: a head, and the pointers of its objects behind it. The objects come from
-//! the cache in bulk, most often from this CPU's sheaf, and count as allocated until they go back. It belongs to one
-//! owner at a time and shares nothing: there is no lock here. The kernel lends one of the cache's own sheaves
-//! where the size fits; copying the few pointers that a reserve has is cheaper here than the barn lock of a loan.
+//! A prefilled sheaf is one block of kmalloc: a head, and the pointers of its objects behind it.
+//! The objects come from the cache in bulk, most often from this CPU's sheaf, and count as
+//! allocated until they go back. It belongs to one owner at a time and shares nothing: there is no
+//! lock here. The kernel lends one of the cache's own sheaves where the size fits; copying the few
+//! pointers that a reserve has is cheaper here than the barn lock of a loan.
 #![allow(unsafe_code, reason = "a head with an array behind it")]
 
 use core::fmt;
@@ -26,8 +28,8 @@ struct Head {
     capacity: usize,
 }
 
-/// Objects of one cache that are set aside: as many [`alloc`](PrefilledSheaf::alloc)s succeed, whatever becomes
-/// of memory meanwhile. What is left goes back to the cache when it drops.
+/// Objects of one cache that are set aside: as many [`alloc`](PrefilledSheaf::alloc)s succeed,
+/// whatever becomes of memory meanwhile. What is left goes back to the cache when it drops.
 ///
 /// ```
 /// let nodes = ashlar::KmemCache::create("tree_node", 256, &ashlar::CacheArgs::default())?;
@@ -45,7 +47,8 @@ pub struct PrefilledSheaf<'a> {
     cache: PhantomData<&'a KmemCache>,
 }
 
-// SAFETY: it owns its block and its objects as a vector owns its elements; caches may be used from any thread.
+// SAFETY: it owns its block and its objects as a vector owns its elements; caches may be used from
+// any thread.
 unsafe impl Send for PrefilledSheaf<'_> {}
 // SAFETY: shared, it only tells its length and its cache.
 unsafe impl Sync for PrefilledSheaf<'_> {}
@@ -102,8 +105,9 @@ impl<'a> PrefilledSheaf<'a> {
         unsafe { self.head.as_ptr().add(1).cast() }
     }
 
-    /// One of the objects (`kmem_cache_alloc_from_sheaf`); `None` only when none is left. Its contents are those of its
-    /// last use, or what the constructor left. It is freed as any other of its cache.
+    /// One of the objects (`kmem_cache_alloc_from_sheaf`); `None` only when none is left. Its
+    /// contents are those of its last use, or what the constructor left. It is freed as any other
+    /// of its cache.
     #[inline]
     pub fn alloc(&mut self) -> Option<NonNull<u8>> {
         // SAFETY: the block is live and `&mut self` is alone with it.
@@ -126,16 +130,16 @@ impl<'a> PrefilledSheaf<'a> {
         if size > self.head().capacity {
             let new = new_block(self.head().cache, size)?;
             let old = core::mem::replace(&mut self.head, new);
-            // SAFETY: the new block has room for more than `len` objects, which are behind the old head; the old
-            // block is freed once, and nobody knows it any more.
+            // SAFETY: the new block has room for more than `len` objects, which are behind the old
+            // head; the old block is freed once, and nobody knows it any more.
             unsafe {
                 self.objects().copy_from_nonoverlapping(old.as_ptr().add(1).cast(), len);
                 self.head.as_mut().len = len;
                 kfree(old.as_ptr().cast());
             }
         }
-        // SAFETY: places up to the capacity are inside the block; a pointer that was never written may be any value,
-        // so they are made null before anything looks at them.
+        // SAFETY: places up to the capacity are inside the block; a pointer that was never written
+        // may be any value, so they are made null before anything looks at them.
         let places = unsafe {
             self.objects().add(len).write_bytes(0, size - len);
             core::slice::from_raw_parts_mut(self.objects().add(len), size - len)
@@ -158,8 +162,8 @@ impl<'a> PrefilledSheaf<'a> {
     /// The sheaf that was given up.
     ///
     /// # Safety
-    /// The pointer came from [`into_raw`](PrefilledSheaf::into_raw) and was not used since; the cache lives, at its
-    /// place, for `'a`.
+    /// The pointer came from [`into_raw`](PrefilledSheaf::into_raw) and was not used since; the
+    /// cache lives, at its place, for `'a`.
     pub unsafe fn from_raw(raw: NonNull<u8>) -> PrefilledSheaf<'a> {
         PrefilledSheaf { head: raw.cast(), cache: PhantomData }
     }
@@ -168,8 +172,8 @@ impl<'a> PrefilledSheaf<'a> {
 impl Drop for PrefilledSheaf<'_> {
     /// `kmem_cache_return_sheaf`.
     fn drop(&mut self) {
-        // SAFETY: the objects were allocated from this cache and nobody has them; those of a constructed cache were
-        // not touched since. The block is freed once.
+        // SAFETY: the objects were allocated from this cache and nobody has them; those of a
+        // constructed cache were not touched since. The block is freed once.
         unsafe {
             self.cache().free_bulk(core::slice::from_raw_parts(self.objects(), self.len()));
             kfree(self.head.as_ptr().cast());

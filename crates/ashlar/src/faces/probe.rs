@@ -1,16 +1,18 @@
 //! How long locks are held, seen from outside.
 //!
-//! A lock that reads the clock would cost every program something. So nobody tells: an observer on another CPU looks now and
-//! then, and the share of its looks that find a lock held, times the time that passed, is the time that the lock was held. Divided by the
-//! number of times that it was taken ([`crate::Counts`]) this is the mean hold time. Each look takes the lock's cache line from its
-//! holder, so looks must be rare compared with holds.
+//! A lock that reads the clock would cost every program something. So nobody tells: an observer on
+//! another CPU looks now and then, and the share of its looks that find a lock held, times the time
+//! that passed, is the time that the lock was held. Divided by the number of times that it was
+//! taken ([`crate::Counts`]) this is the mean hold time. Each look takes the lock's cache line from
+//! its holder, so looks must be rare compared with holds.
 
 use crate::boot;
 use crate::engine::{self, RawCache};
 use crate::pages::zone::ZONE;
 use crate::sizes::kmalloc::class_cache;
 
-/// Looks at the locks that all CPUs share when they allocate objects of one size with [`kmalloc`](fn@crate::kmalloc).
+/// Looks at the locks that all CPUs share when they allocate objects of one size with
+/// [`kmalloc`](fn@crate::kmalloc).
 #[derive(Clone, Copy)]
 pub struct LockProbe {
     cache: &'static RawCache,

@@ -9,8 +9,9 @@ use crate::base::units::{NodeId, checked_align_up};
 
 /// A page source over a fixed range of memory.
 ///
-/// The range is handed out from its start: first the zone (about eight tenths), then the allocator's own
-/// tables. Nothing goes back to anywhere. The `n`-th request can be made to fail, to test what happens then.
+/// The range is handed out from its start: first the zone (about eight tenths), then the
+/// allocator's own tables. Nothing goes back to anywhere. The `n`-th request can be made to fail,
+/// to test what happens then.
 #[derive(Debug)]
 pub struct ArenaSource {
     start: NonNull<u8>,
@@ -21,7 +22,8 @@ pub struct ArenaSource {
     fail_at: AtomicUsize,
 }
 
-// SAFETY: the source owns its range by the constructor's contract and hands it out through an atomic counter.
+// SAFETY: the source owns its range by the constructor's contract and hands it out through an
+// atomic counter.
 unsafe impl Send for ArenaSource {}
 // SAFETY: as above.
 unsafe impl Sync for ArenaSource {}
@@ -30,8 +32,8 @@ impl ArenaSource {
     /// A source over `bytes` bytes from `start`, in system pages of 4 KiB.
     ///
     /// # Safety
-    /// The range is valid, writable, zeroed, and used by nobody else for as long as the source or anything
-    /// allocated from it is in use.
+    /// The range is valid, writable, zeroed, and used by nobody else for as long as the source or
+    /// anything allocated from it is in use.
     pub const unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         // SAFETY: the same contract, handed on.
         unsafe { Self::with_page_size(start, bytes, 4096) }
@@ -87,8 +89,9 @@ impl ArenaSource {
     }
 }
 
-// SAFETY: `carve` moves one counter forward by compare-and-swap, so ranges never overlap; the constructor's
-// contract makes all of it valid, writable and zeroed; nothing is ever released or unmapped.
+// SAFETY: `carve` moves one counter forward by compare-and-swap, so ranges never overlap; the
+// constructor's contract makes all of it valid, writable and zeroed; nothing is ever released or
+// unmapped.
 unsafe impl PageSource for ArenaSource {
     fn page_size(&self) -> usize {
         self.page_size

@@ -1,8 +1,10 @@
-//! One 2 MiB block of pages: which of its 512 pages are free, and which of the free ones hold memory.
+//! One 2 MiB block of pages: which of its 512 pages are free, and which of the free ones hold
+//! memory.
 //!
-//! This is the buddy rule kept as a bitmap: a run of order k starts at a multiple of 2^k pages, and two
-//! free buddies are one free run simply because their bits stand side by side; nothing is ever merged.
-//! `word_order` caches, for each 64-page word, the largest run inside it, so that a search reads eight bytes.
+//! This is the buddy rule kept as a bitmap: a run of order k starts at a multiple of 2^k pages, and
+//! two free buddies are one free run simply because their bits stand side by side; nothing is ever
+//! merged. `word_order` caches, for each 64-page word, the largest run inside it, so that a search
+//! reads eight bytes.
 //!
 //! Invariants: `free_count` is the number of set bits of `free`; `dirty` is a subset of `free` (a
 //! *dirty* page is free and may be resident; a free page that is not dirty reads as zeros), and
@@ -112,7 +114,8 @@ impl Block {
 
     /// Makes all pages of `range` free, and the others never to be handed out.
     pub(crate) fn init(&mut self, range: core::ops::Range<usize>) {
-        // One by one: a copy of an empty block is read from where messages lie, which are not to become resident for it.
+        // One by one: a copy of an empty block is read from where messages lie, which are not to
+        // become resident for it.
         let Block { free, dirty, aged, word_order, .. } = self;
         (*free, *dirty, *aged, *word_order) = ([0; WORDS], [0; WORDS], [0; WORDS], [0; WORDS]);
         (self.dirty_count, self.max_order, self.level, self.stamp) = (0, 0, 0, 0);
@@ -177,7 +180,8 @@ impl Block {
         (starts != 0).then(|| starts.trailing_zeros() as usize * 64)
     }
 
-    /// The shortest run of at least `count` free pages among `within`, wherever it starts: its length and its first page.
+    /// The shortest run of at least `count` free pages among `within`, wherever it starts: its
+    /// length and its first page.
     pub(crate) fn find_run(&self, count: usize, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
         if count <= 64 {
             return self.find_short_run(count, within);
@@ -195,8 +199,8 @@ impl Block {
         best
     }
 
-    /// As [`Self::find_run`], for at most 64 pages: of the runs of a block in use, most of which are shorter, only those are visited that
-    /// are long enough.
+    /// As [`Self::find_run`], for at most 64 pages: of the runs of a block in use, most of which
+    /// are shorter, only those are visited that are long enough.
     fn find_short_run(&self, count: usize, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
         let mut best: Option<(usize, usize)> = None;
         // Up to here all runs are known.
@@ -218,7 +222,8 @@ impl Block {
         best
     }
 
-    /// Pages of a word, as bits, from which on `count` pages are free, 64 at most: they may reach into the next word.
+    /// Pages of a word, as bits, from which on `count` pages are free, 64 at most: they may reach
+    /// into the next word.
     fn starts(&self, word: usize, count: usize) -> u64 {
         let next = self.free.get(word + 1).copied().unwrap_or(0);
         let mut free = u128::from(self.free[word]) | u128::from(next) << 64;
@@ -273,7 +278,8 @@ impl Block {
         all
     }
 
-    /// Takes `count` free pages from `first`; how many of them were dirty. With 0 all read as zeros.
+    /// Takes `count` free pages from `first`; how many of them were dirty. With 0 all read as
+    /// zeros.
     pub(crate) fn take(&mut self, first: usize, count: usize) -> usize {
         let mut was_dirty = 0;
         each_word(first, count, |word, mask| {

@@ -1,9 +1,10 @@
 //! Direct mappings: objects too large for the zone, one mapping of the page source each.
 //!
-//! They lie outside the zone, so a small table finds them by address. It is an open hash of nodes taken
-//! from [`super::meta`]; mappings this large are rare and cost a system call each, so one lock is enough.
-//! Lock: the *direct lock*; the meta lock is taken under it, and the page source is called under it when a mapping
-//! moves, so that no other thread maps the vacated addresses before the table knows.
+//! They lie outside the zone, so a small table finds them by address. It is an open hash of nodes
+//! taken from [`super::meta`]; mappings this large are rare and cost a system call each, so one
+//! lock is enough. Lock: the *direct lock*; the meta lock is taken under it, and the page source is
+//! called under it when a mapping moves, so that no other thread maps the vacated addresses before
+//! the table knows.
 //!
 //! One look goes without the lock, for threads that must not wait for a fork:
 //! [`size_without_lock`]. It walks a bucket and asks [`CHANGES`] whether the table was changed
@@ -20,10 +21,11 @@ use crate::base::units::checked_align_up;
 
 /// What the caller of an allocation said of the contents.
 ///
-/// Memory of any contents has to be written before it is read: a buffer or an array, which programs fill from an end on.
-/// Huge pages spare it page faults and misses of the TLB, and cost it what of the last one is not filled: 2 MiB at an
-/// end, of a mapping above [`DIRECT_BYTES`]. Memory that was asked to be zero may be a table of which words here and
-/// there are ever written, and there each of them would cost 2 MiB.
+/// Memory of any contents has to be written before it is read: a buffer or an array, which programs
+/// fill from an end on. Huge pages spare it page faults and misses of the TLB, and cost it what of
+/// the last one is not filled: 2 MiB at an end, of a mapping above [`DIRECT_BYTES`]. Memory that
+/// was asked to be zero may be a table of which words here and there are ever written, and there
+/// each of them would cost 2 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     Any,
@@ -34,7 +36,8 @@ const BUCKETS: usize = 256;
 
 struct Node {
     next: AtomicPtr<Node>,
-    /// Where the object starts; the mapping starts `skipped` bytes before, for alignments above the source's.
+    /// Where the object starts; the mapping starts `skipped` bytes before, for alignments above the
+    /// source's.
     start: AtomicUsize,
     skipped: AtomicUsize,
     /// Bytes from `start` to the end of the mapping.
@@ -151,12 +154,13 @@ impl Table {
     }
 }
 
-/// Maps `bytes`, rounded up to system pages, at a multiple of `align`, a power of two. Zeroed, whatever `fill` says.
+/// Maps `bytes`, rounded up to system pages, at a multiple of `align`, a power of two. Zeroed,
+/// whatever `fill` says.
 pub(crate) fn map(bytes: usize, align: usize, fill: Fill) -> Option<NonNull<u8>> {
     let source = ZONE.source()?;
     let bytes = checked_align_up(bytes, source.page_size())?;
-    // The source aligns to its pages. For more, map more and start inside: the pages before and after the object
-    // are never touched.
+    // The source aligns to its pages. For more, map more and start inside: the pages before and
+    // after the object are never touched.
     let room = if align > source.page_size() { align } else { 0 };
     let mapping = source.map_direct(bytes.checked_add(room)?)?;
     let base = mapping.as_ptr() as usize;
@@ -208,8 +212,9 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
         return None; // An object inside its mapping is copied instead.
     }
     let (old, _) = table.remove(at.as_ptr() as usize)?;
-    // The node just freed guarantees that the insert below finds one. The lock is held across the system
-    // call: otherwise another thread could map the vacated addresses before the table knows of the move.
+    // The node just freed guarantees that the insert below finds one. The lock is held across the
+    // system call: otherwise another thread could map the vacated addresses before the table knows
+    // of the move.
     // SAFETY: the table held exactly this mapping and the caller lets it move.
     let moved = unsafe { source.remap_direct(at, old, new_bytes) };
     let (start, bytes) = moved.map_or((at, old), |m| (m, new_bytes));
@@ -220,8 +225,8 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
     moved
 }
 
-/// Reports an address that `function` was given, and that neither the zone holds nor a mapping starts at. Walks the
-/// whole table: misuse is rare, and most programs end with its first report.
+/// Reports an address that `function` was given, and that neither the zone holds nor a mapping
+/// starts at. Walks the whole table: misuse is rare, and most programs end with its first report.
 #[cold]
 #[inline(never)]
 #[place(cold)]

@@ -6,7 +6,8 @@ use crate::base::units::PageIndex;
 const LISTED: u32 = 1;
 /// Where the colour starts in `listed`, and what its unit is: 8 bytes.
 const COLOUR: u32 = 14;
-/// Where the number of evicted objects starts in `listed`, and all of its bits; the colour of a slab of 2 MiB fits above.
+/// Where the number of evicted objects starts in `listed`, and all of its bits; the colour of a
+/// slab of 2 MiB fits above.
 const EVICTED: u32 = 1;
 const EVICTED_BITS: u32 = (1 << COLOUR) - (1 << EVICTED);
 const COLOUR_SHIFT: u32 = 3;
@@ -29,8 +30,9 @@ pub(crate) struct PageHead {
     owner: AtomicU64,
     /// Objects (bits 0..16), order (16..24), node (24..32).
     shape: AtomicU32,
-    /// Bit 0: the slab stands on a list of its node; bits 1..14: how many of its objects are evicted, of the default engine; both guarded by
-    /// list_lock. Above: the colour, constant like `shape`.
+    /// Bit 0: the slab stands on a list of its node; bits 1..14: how many of its objects are
+    /// evicted, of the default engine; both guarded by list_lock. Above: the colour, constant like
+    /// `shape`.
     listed: AtomicU32,
 }
 

@@ -1,8 +1,10 @@
-//! `memmap`: the user-space `struct page` array, found from an address by a subtraction and a shift.
+//! `memmap`: the user-space `struct page` array, found from an address by a subtraction and a
+//! shift.
 //!
-//! Two arrays run in parallel over the zone's pages. The *class words*, 4 bytes a page, answer "which
-//! cache" with one load and are what `kfree` reads. The *page heads*, 32 bytes a page, hold the rest; only
-//! the head page of a slab or of a large object uses its entry, the others are never touched.
+//! Two arrays run in parallel over the zone's pages. The *class words*, 4 bytes a page, answer
+//! "which cache" with one load and are what a free by address reads. The *page heads*, 32 bytes a
+//! page, hold the rest; only the head page of a slab or of a large object uses its entry, the
+//! others are never touched.
 //!
 //! ## Class word
 //!
@@ -12,13 +14,13 @@
 //! | 16..25 | back | pages from here back to the head page |
 //! | 25..28 | kind | what the page is: see [`PageKind`] |
 //!
-//! A slot of 0 is given to pages that are no slab pages, and to slabs whose frees must look further (a
-//! machine with several nodes, an engine without sheaves): slot 0 of every per-CPU area is both empty and
-//! full for ever, so the fast path needs no test for it.
+//! A slot of 0 is given to pages that are no slab pages, and to slabs whose frees must look further
+//! (a machine with several nodes, an engine without sheaves): slot 0 of every per-CPU area is both
+//! empty and full for ever, so the fast path needs no test for it.
 //!
-//! Writers: only the owner of a run of pages (between allocation from the zone and giving it back) writes
-//! its class words, so they are plain relaxed stores; an object's address travels from the allocating
-//! thread to others by the program's own synchronisation, and the class word with it.
+//! Writers: only the owner of a run of pages (between allocation from the zone and giving it back)
+//! writes its class words, so they are plain relaxed stores; an object's address travels from the
+//! allocating thread to others by the program's own synchronisation, and the class word with it.
 #![allow(unsafe_code, reason = "indexes raw arrays over the zone")]
 #![allow(unreachable_pub, reason = "macros of the build without checks name the memmap")]
 
@@ -33,7 +35,7 @@ pub(crate) enum PageKind {
     Free,
     /// Objects of a cache.
     Slab,
-    /// The first page of a large kmalloc object; its later pages read as `Free`.
+    /// The first page of a large object; its later pages read as `Free`.
     LargeHead,
     /// Objects of many caches and sizes: of the engine `slob`.
     Slob,
@@ -70,8 +72,9 @@ impl ClassWord {
     }
 }
 
-/// What the fast path of `kfree` reads, in one cache line. All zero until the zone is up: then no address
-/// is inside, and every call takes the slow path; so it stays where the process's engine has no use for the fast path.
+/// What the fast path of a free by address reads, in one cache line. All zero until the zone is up:
+/// then no address is inside, and every call takes the slow path; so it stays where the process's
+/// engine has no use for the fast path.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct MemMap {
@@ -81,7 +84,7 @@ pub struct MemMap {
     pub(crate) nr_pages: AtomicUsize,
     /// The class words.
     pub(crate) class: AtomicPtr<AtomicU32>,
-    /// Pages whose objects the fast path of `kfree` may take: all of the zone, or none.
+    /// Pages whose objects the fast path of a free by address may take: all of the zone, or none.
     pub(crate) fast_pages: AtomicUsize,
     /// The page heads.
     heads: AtomicPtr<PageHead>,
@@ -116,7 +119,7 @@ impl MemMap {
         }
     }
 
-    /// Lets the fast path of `kfree` take objects. Called while the zone does not grow.
+    /// Lets the fast path of a free by address take objects. Called while the zone does not grow.
     pub(crate) fn open_fast_path(&self) {
         self.fast_path_open.store(1, Ordering::Relaxed);
         self.fast_pages.store(self.nr_pages.load(Ordering::Relaxed), Ordering::Release);

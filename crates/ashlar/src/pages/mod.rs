@@ -6,7 +6,8 @@
 //! * [`direct`] keeps the few objects that are too large for the zone.
 //! * [`shadow`] is the contract of a table beside the zone, which a layer above keeps.
 //! * [`meta`] is the memory of the allocator's own structures.
-//! * [`arena`] is a page source over a fixed range, for machines without an operating system and for tests.
+//! * [`arena`] is a page source over a fixed range, for machines without an operating system and
+//!   for tests.
 //!
 //! Lock order inside the layer: growth lock, zone lock, direct lock, meta lock.
 

@@ -1,7 +1,7 @@
 //! The shadow of the zone: a table of one byte for each few bytes of it, which a layer above keeps.
 //!
-//! The zone owns the memory of the table. The owner of what is in it, a [`Shadow`], decides where in
-//! the table the byte of an address lies, and learns where the table is and how far it reaches.
+//! The zone owns the memory of the table. The owner of what is in it, a [`Shadow`], decides where
+//! in the table the byte of an address lies, and learns where the table is and how far it reaches.
 
 use core::ops::Range;
 
@@ -16,8 +16,8 @@ pub(crate) struct Shadow {
     pub(crate) placed: fn(zone_base: usize, table: usize),
     /// Learns that the table covers this many bytes of the zone from now on.
     pub(crate) grown: fn(zone_bytes: usize),
-    /// Takes the first part off a range of addresses of the zone, and returns the ranges of its bytes
-    /// in the table. Ranges are those of a table in its best place, which is the address of the zone
-    /// divided by `grain`.
+    /// Takes the first part off a range of addresses of the zone, and returns the ranges of its
+    /// bytes in the table. Ranges are those of a table in its best place, which is the address of
+    /// the zone divided by `grain`.
     pub(crate) take_ranges: fn(addresses: &mut Range<usize>) -> [Range<usize>; RANGES],
 }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::base::sync::{AtomicU8, Ordering};
 
-/// How CPU-local sections are protected in this process; see the table of [`super`].
+/// How CPU-local sections are protected in this process; see the table of the module `percpu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {

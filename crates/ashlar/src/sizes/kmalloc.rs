@@ -10,13 +10,15 @@ use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{Policy, RawCache};
 use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, PERCPU, SLOT_BYTES};
 
-/// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two pages).
+/// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two
+/// pages).
 pub const KMALLOC_MAX_CACHE_SIZE: usize = 2 * PAGE_SIZE;
-/// Sizes below this take the fast path of `kmalloc`. It is 0 until the caches exist, when no section
-/// may run (see [`PERCPU`]), and stays 0 where kmalloc's engine has no sheaves. For frees by address
-/// [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
+/// Sizes below this take the fast path of `kmalloc`. It is 0 until the caches exist, when no
+/// section may run (see [`PERCPU`]), and stays 0 where kmalloc's engine has no sheaves. For frees
+/// by address [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
 pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
-/// Sized frees of less than this many bytes take the fast path; 0 where frees must look at the page.
+/// Sized frees of less than this many bytes take the fast path; 0 where frees must look at the
+/// page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 /// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the
@@ -48,7 +50,8 @@ static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
 static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
-/// For each size up to 8 KiB the slot offset of its cache. Size 0 has the slot that is always empty.
+/// For each size up to 8 KiB the slot offset of its cache. Size 0 has the slot that is always
+/// empty.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 pub(crate) static SIZE_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE + 1] = {
     let mut table = [0; KMALLOC_MAX_CACHE_SIZE + 1];

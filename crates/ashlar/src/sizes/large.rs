@@ -106,8 +106,8 @@ pub(crate) fn alloc_on(home: NodeId, size: usize, align: usize, fill: Fill) -> O
     if size.max(align) > DIRECT_BYTES {
         return direct::map(size, align, fill);
     }
-    // The zone aligns a run to its size rounded up to a power of two, at most to 2 MiB. So a run may
-    // have to be longer than the object.
+    // The zone aligns a run to its size rounded up to a power of two, at most to 2 MiB. So a run
+    // may have to be longer than the object.
     let pages = size.div_ceil(PAGE_SIZE).max(align.min(BLOCK_SIZE) / PAGE_SIZE);
     let place = if align <= PAGE_SIZE { RunAlign::Anywhere } else { RunAlign::Aligned };
     let nodes = ZONE.nodes() as u8;

@@ -1,20 +1,24 @@
-//! The object map of malloc: which live object starts at an address, found by a subtraction and two rotations.
+//! The object map of malloc: which live object starts at an address, found by a subtraction and two
+//! rotations.
 //!
-//! One byte for each 16 bytes of the zone. It is the *code* of malloc's size class while a live object of malloc starts
-//! there, and 0 otherwise: inside objects, in free objects, and in all memory that is none of malloc's. So one load
-//! answers all that `free` must know: whether an object starts at the address, whether it is live, and which cache it is
-//! of. Free objects need not be touched for that, which a mark inside them would ask for.
+//! One byte for each 16 bytes of the zone. It is the *code* of malloc's size class while a live
+//! object of malloc starts there, and 0 otherwise: inside objects, in free objects, and in all
+//! memory that is none of malloc's. So one load answers all that `free` must know: whether an
+//! object starts at the address, whether it is live, and which cache it is of. Free objects need
+//! not be touched for that, which a mark inside them would ask for.
 //!
 //! # Planes
-//! Objects whose size is a multiple of 64 start at each fourth 16 bytes at most, so three of four entries would be between theirs
-//! and never used, on the same pages. So the entries for each MiB of the zone, a *stretch* of 64 KiB of the map, are sorted into four
-//! *planes* of 16 KiB, by bits 4 and 5 of the address: a class of multiples of 64 uses the first plane only, one of odd
-//! multiples of 32 every other, and pages of planes that nobody uses stay without memory. A page of the map stands for 256 KiB
-//! of objects then, and a cache line for one page of them: no two slabs share a line of the map.
+//! Objects whose size is a multiple of 64 start at each fourth 16 bytes at most, so three of four
+//! entries would be between theirs and never used, on the same pages. So the entries for each MiB
+//! of the zone, a *stretch* of 64 KiB of the map, are sorted into four *planes* of 16 KiB, by bits
+//! 4 and 5 of the address: a class of multiples of 64 uses the first plane only, one of odd
+//! multiples of 32 every other, and pages of planes that nobody uses stay without memory. A page of
+//! the map stands for 256 KiB of objects then, and a cache line for one page of them: no two slabs
+//! share a line of the map.
 //!
 //! The size of a plane lets one instruction find the place of an entry. The place is the address
-//! divided by 16, with the low 16 bits rotated by two. Larger planes, which lie further apart, would
-//! take several instructions, and four ranges of addresses.
+//! divided by 16, with the low 16 bits rotated by two. Larger planes, which lie further apart,
+//! would take several instructions, and four ranges of addresses.
 //!
 //! # Its place
 //! The place of an entry is the one that the address of the object, divided by 16 and rotated so,
@@ -25,15 +29,16 @@
 //! arenas among them.
 //!
 //! # Its cost
-//! The map costs a 64th of the memory that malloc's slabs use for each plane that their objects need: a 64th for objects of 64 bytes,
-//! a 32nd for objects of 96, a sixteenth for objects of 48, or where objects of several kinds are neighbours. System pages of 64 KiB hold all
-//! four planes of a stretch: there it is a sixteenth. It exists from the first call of malloc on: a program
-//! that uses caches and kmalloc only has none. It is the *shadow* of the zone
+//! The map costs a 64th of the memory that malloc's slabs use for each plane that their objects
+//! need: a 64th for objects of 64 bytes, a 32nd for objects of 96, a sixteenth for objects of 48,
+//! or where objects of several kinds are neighbours. System pages of 64 KiB hold all four planes of
+//! a stretch: there it is a sixteenth. It exists from the first call of malloc on: a program that
+//! uses caches and kmalloc only has none. It is the *shadow* of the zone
 //! ([`crate::pages::shadow`]), which commits its memory as the zone grows.
 //!
-//! Writers: whoever owns the object, that is `malloc` before it hands the object out, `free` before it puts the object
-//! on a sheaf. Two threads that free the same object at the same moment may both find it live; everything later is
-//! caught.
+//! Writers: whoever owns the object, that is `malloc` before it hands the object out, `free` before
+//! it puts the object on a sheaf. Two threads that free the same object at the same moment may both
+//! find it live; everything later is caught.
 #![allow(unsafe_code, reason = "indexes a raw array over the zone")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
@@ -47,7 +52,8 @@ use crate::pages::zone::ZONE;
 pub(crate) const GRAIN: usize = 16;
 /// Planes of a stretch.
 const PLANES: usize = RANGES;
-/// How far the low 16 bits of an address divided by [`GRAIN`] are rotated to the right: by those that tell the planes apart.
+/// How far the low 16 bits of an address divided by [`GRAIN`] are rotated to the right: by those
+/// that tell the planes apart.
 pub(crate) const TURN: u32 = PLANES.ilog2();
 /// Entries of a stretch: as many as 16 bits tell apart.
 const STRETCH_ENTRIES: usize = 1 << u16::BITS;
@@ -93,8 +99,8 @@ fn take_ranges(addresses: &mut Range<usize>) -> [Range<usize>; RANGES] {
     })
 }
 
-/// What the fast paths of malloc read, in one cache line. All zero until the map is there: then no address is inside,
-/// and every call takes the slow path.
+/// What the fast paths of malloc read, in one cache line. All zero until the map is there: then no
+/// address is inside, and every call takes the slow path.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct ObjectMap {
@@ -107,8 +113,8 @@ pub struct ObjectMap {
     pub(crate) fast_entries: Bound,
     /// What leads from the place of an entry to where it is: 0 where the map has its place.
     bias: AtomicUsize,
-    /// What leads from a code to the slot of its cache on CPU 0: slots are 16 bytes and codes even, so eight times the
-    /// code is added.
+    /// What leads from a code to the slot of its cache on CPU 0: slots are 16 bytes and codes even,
+    /// so eight times the code is added.
     pub(crate) slots: AtomicUsize,
     /// Frees may take their fast path.
     frees_open: AtomicBool,
@@ -177,7 +183,8 @@ impl ObjectMap {
         self.entry(address).map_or(0, |entry| entry.load(Ordering::Relaxed))
     }
 
-    /// Makes the object at `address`, which the caller is about to hand out, a live one of class `code`.
+    /// Makes the object at `address`, which the caller is about to hand out, a live one of class
+    /// `code`.
     #[inline]
     pub(crate) fn enter(&self, address: usize, code: u8) {
         if let Some(entry) = self.entry(address) {

@@ -139,9 +139,9 @@ fn constructed_objects_stay_constructed() {
     }
     // SAFETY: the function writes 24 bytes, aligned to 8.
     let ctor = unsafe { Constructor::new(Layout::new::<[u64; 3]>(), build) };
-    let args = CacheArgs { ctor: Some(ctor), ..CacheArgs::default() };
+    let args = CacheArgs::DEFAULT.ctor(ctor);
     for (size, align) in [(16, 0), (23, 8), (23, 4096)] {
-        let refused = KmemCache::create("conform-ctor", size, &CacheArgs { align, ..args });
+        let refused = KmemCache::create("conform-ctor", size, &args.align(align));
         assert!(matches!(refused, Err(CreateError::Option(_))), "a constructor of 24 bytes for objects of {size}");
     }
     let cache = KmemCache::create("conform-ctor", 24, &args).expect("cache");
@@ -169,12 +169,12 @@ fn bad_caches_are_refused() {
     assert_eq!(create(&"x".repeat(48), 8, &default), Err(CreateError::Name));
     assert_eq!(create("zero", 0, &default), Err(CreateError::Size));
     assert_eq!(create("large", (2 << 20) + 1, &default), Err(CreateError::Size));
-    assert_eq!(create("odd", 8, &CacheArgs { align: 24, ..default }), Err(CreateError::Align));
+    assert_eq!(create("odd", 8, &default.align(24)), Err(CreateError::Align));
     for args in [
-        CacheArgs { sheaf_capacity: Some(0), ..default },
-        CacheArgs { sheaf_capacity: Some(255), ..default },
-        CacheArgs { max_order: Some(10), ..default },
-        CacheArgs { min_order: Some(4), max_order: Some(3), ..default },
+        default.sheaf_capacity(0),
+        default.sheaf_capacity(255),
+        default.max_order(10),
+        default.min_order(4).max_order(3),
     ] {
         assert!(matches!(create("option", 8, &args), Err(CreateError::Option(_))), "{args:?}");
     }

@@ -83,18 +83,18 @@ const BUILD: Constructor = unsafe { Constructor::new(Layout::new::<[u8; BUILT_SI
 
 /// Object size and arguments of each cache.
 const SHAPES: [(usize, CacheArgs); 9] = [
-    (64, CacheArgs { ..DEFAULT }),
-    (1, CacheArgs { ..DEFAULT }),
-    (13, CacheArgs { ..DEFAULT }),
-    (BUILT_SIZE, CacheArgs { ctor: Some(BUILD), ..DEFAULT }),
-    (100, CacheArgs { align: 256, ..DEFAULT }),
-    (700, CacheArgs { hwcache_align: true, ..DEFAULT }),
-    (3000, CacheArgs { sheaf_capacity: Some(1), min_partial: Some(0), ..DEFAULT }),
-    (8, CacheArgs { sheaf_capacity: Some(3), min_order: Some(0), max_order: Some(0), ..DEFAULT }),
-    (20_000, CacheArgs { align: 4096, min_order: Some(5), max_order: Some(9), ..DEFAULT }),
+    (64, DEFAULT),
+    (1, DEFAULT),
+    (13, DEFAULT),
+    (BUILT_SIZE, DEFAULT.ctor(BUILD)),
+    (100, DEFAULT.align(256)),
+    (700, DEFAULT.hwcache_align(true)),
+    (3000, DEFAULT.sheaf_capacity(1).min_partial(0)),
+    (8, DEFAULT.sheaf_capacity(3).min_order(0).max_order(0)),
+    (20_000, DEFAULT.align(4096).min_order(5).max_order(9)),
 ];
 /// Merging is off, because the model does not know the objects of other caches.
-const DEFAULT: CacheArgs = CacheArgs { no_merge: true, ..CacheArgs::DEFAULT };
+const DEFAULT: CacheArgs = CacheArgs::DEFAULT.no_merge(true);
 
 struct Object {
     size: usize,

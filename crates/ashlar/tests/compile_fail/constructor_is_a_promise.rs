@@ -8,7 +8,7 @@ unsafe extern "C" fn overrun(object: *mut u8) {
 
 fn main() {
     let ctor: Constructor = overrun;
-    let args = CacheArgs { ctor: Some(ctor), ..CacheArgs::default() };
+    let args = CacheArgs::DEFAULT.ctor(ctor);
     let cache = KmemCache::create("overrun", 16, &args).unwrap();
     cache.alloc();
 }

@@ -1,5 +1,5 @@
-//! A lazy cache of values that live for ever is none of values that borrow for a while: a constructed
-//! object would keep the borrow.
+//! A lazy cache of values that live for ever is none of values that borrow for a while: a
+//! constructed object would keep the borrow.
 use ashlar::{Constructed, LazyCache};
 
 struct Note<'a>(&'a str);

@@ -1,7 +1,7 @@
 //! A cell that is set at most once, and whose readers take no lock.
 //!
-//! Invariant: `place` holds a value exactly if `ready` is true, and neither changes after that until
-//! the cell drops.
+//! Invariant: `place` holds a value exactly if `ready` is true, and neither changes after that
+//! until the cell drops.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -14,8 +14,8 @@ pub(crate) struct SetOnce<T> {
 }
 
 // SAFETY: the value is written once, by the contract of `set`, before `ready` is set with release
-// ordering; all reads come after an acquire load of `ready`. So threads share the value by reference
-// only, after one of them sent it.
+// ordering; all reads come after an acquire load of `ready`. So threads share the value by
+// reference only, after one of them sent it.
 unsafe impl<T: Send + Sync> Sync for SetOnce<T> {}
 
 impl<T> SetOnce<T> {

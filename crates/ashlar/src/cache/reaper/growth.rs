@@ -16,9 +16,9 @@ pub(crate) fn after_fork_in_child() {
     BUSY.store(0, Ordering::Relaxed);
 }
 
-/// Called by the zone when only fresh memory could serve a request: the page lists of all CPUs are emptied, and if barns hold more than an
-/// eighth of the zone they are too. Before a request fails everything that is free in any cache goes back.
-/// True if anything came back.
+/// Called by the zone when only fresh memory could serve a request: the page lists of all CPUs are
+/// emptied, and if barns hold more than an eighth of the zone they are too. Before a request fails
+/// everything that is free in any cache goes back. True if anything came back.
 pub(crate) fn before_growth(need: Need) -> bool {
     let last = need == Need::Last;
     if BUSY.swap(1, Ordering::Acquire) != 0 {
@@ -40,13 +40,14 @@ pub(crate) fn before_growth(need: Need) -> bool {
 /// Bytes committed below which slabs are not looked at for free pages.
 const EVICT_FROM: usize = 8 << 20;
 
-/// How much was committed when slabs were last looked at, and what was left in sparse ones then, which another look would not get. Only
-/// looked at and changed by who set `BUSY`.
+/// How much was committed when slabs were last looked at, and what was left in sparse ones then,
+/// which another look would not get. Only looked at and changed by who set `BUSY`.
 static LOOKED_AT: AtomicUsize = AtomicUsize::new(0);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives free pages of slabs that are in use back to the system, if they may come to a sixteenth of what is committed: the zone is to grow by
-/// an eighth. Once for each growth, so that a program at the end of its memory does not look each time. True if slabs became empty.
+/// Gives free pages of slabs that are in use back to the system, if they may come to a sixteenth of
+/// what is committed: the zone is to grow by an eighth. Once for each growth, so that a program at
+/// the end of its memory does not look each time. True if slabs became empty.
 fn evict_from_caches(committed: usize) -> bool {
     if committed < EVICT_FROM || LOOKED_AT.swap(committed, Ordering::Relaxed) == committed {
         return false;

@@ -1,12 +1,13 @@
 //! The reaper: what is done each tick, and what [`crate::reap`] does at once.
 //!
 //! Ticks come from the background thread, or from the program's calls where there is no such thread
-//! (see [`crate::base::background`]). A program without it that frees much and then sleeps makes no more
-//! calls, so there [`trim`] bounds what is free and resident at any time.
+//! (see [`crate::base::background`]). A program without it that frees much and then sleeps makes no
+//! more calls, so there [`trim`] bounds what is free and resident at any time.
 //!
-//! Barns give back to slabs what they held without need since the last look. When no barn of any cache is in use,
-//! the program is idle: then the sheaves of all CPUs are drained too and everything free goes back to the system.
-//! Free pages of a busy program go back when their block has seen no free for the decay time.
+//! Barns give back to slabs what they held without need since the last look. When no barn of any
+//! cache is in use, the program is idle: then the sheaves of all CPUs are drained too and
+//! everything free goes back to the system. Free pages of a busy program go back when their block
+//! has seen no free for the decay time.
 //!
 //! [`before_growth`] is the other way out of barns: the zone calls it before it takes fresh memory.
 
@@ -74,7 +75,8 @@ fn tick() -> bool {
     more
 }
 
-/// Calls `each` for every cache, if nobody holds the registry lock: for rounds that engines make on slow paths.
+/// Calls `each` for every cache, if nobody holds the registry lock: for rounds that engines make on
+/// slow paths.
 #[ashlar_macros::place(cold)]
 pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
     registry::try_for_each(each);

@@ -1,9 +1,10 @@
-//! Settings: what the user asked for, read once, at the start. The lowest part of the layer: everything in it and above reads
-//! settings here, and everything below is told values.
+//! Settings: what the user asked for, read once, at the start. The lowest part of the layer:
+//! everything in it and above reads settings here, and everything below is told values.
 //!
-//! They are `key=value` pairs, separated by commas, from the environment variable `ASHLAR_OPTIONS` or from [`crate::configure`].
+//! They are `key=value` pairs, separated by commas, from the environment variable `ASHLAR_OPTIONS`
+//! or from [`crate::configure`].
 //!
-//! * [`options`]: those of the whole allocator. [`own`]: those of single caches.
+//! * [`mod@options`]: those of the whole allocator. [`own`]: those of single caches.
 //! * [`store`]: where they are kept.
 
 mod options;

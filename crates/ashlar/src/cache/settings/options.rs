@@ -127,8 +127,8 @@ const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, 
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
                     remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind; nomerge; or cache.NAME.KEY";
 
-/// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is none, and leaves that option as it was.
-/// Most programs have no text.
+/// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
+/// none, and leaves that option as it was. Most programs have no text.
 #[cold]
 #[inline(never)]
 #[place(cold)]

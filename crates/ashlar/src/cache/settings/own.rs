@@ -1,14 +1,16 @@
 //! Options of single caches: `cache.NAME.KEY=VALUE`.
 //!
-//! NAME is the name of a cache, or the beginning of one and a `*`, as the kernel's `slab_debug` has it. A name may hold anything but a
-//! comma, `=` and `*`, which have a meaning here (dots may be in it: the last one ends it); a cache with such a name is reached by a
-//! pattern. Of several options that fit, the last counts.
+//! NAME is the name of a cache, or the beginning of one and a `*`, as the kernel's `slab_debug` has
+//! it. A name may hold anything but a comma, `=` and `*`, which have a meaning here (dots may be in
+//! it: the last one ends it); a cache with such a name is reached by a pattern. Of several options
+//! that fit, the last counts.
 //!
-//! They are read with all others, before the first allocation, and looked up whenever a cache is made. So they stand in a table of
-//! fixed size: nothing can be allocated yet, and the environment may have changed by then.
+//! They are read with all others, before the first allocation, and looked up whenever a cache is
+//! made. So they stand in a table of fixed size: nothing can be allocated yet, and the environment
+//! may have changed by then.
 //!
-//! What the engine of a cache does not have is left out with a line on standard error, the first time. That cannot be known earlier:
-//! the program may choose the engine.
+//! What the engine of a cache does not have is left out with a line on standard error, the first
+//! time. That cannot be known earlier: the program may choose the engine.
 
 use super::values::{max_order, min_objects, min_order, no_value, tunable};
 use crate::engine::{Engine, Tunable};
@@ -52,7 +54,8 @@ impl Setting {
         })
     }
 
-    /// What a cache would have to be, where one of this engine, and of the program or not, has no such thing.
+    /// What a cache would have to be, where one of this engine, and of the program or not, has no
+    /// such thing.
     fn lacks(self, of_program: bool, engine: Engine) -> Option<&'static str> {
         let pages_of_all = matches!(engine, Engine::Slob | Engine::SlobSeg);
         match self {
@@ -225,7 +228,8 @@ impl CacheOptions {
         own
     }
 
-    /// An option that fits the name of a cache which cannot have it, and what was expected. Each is told once.
+    /// An option that fits the name of a cache which cannot have it, and what was expected. Each is
+    /// told once.
     #[inline(never)]
     pub(crate) fn untold(&mut self, cache: Candidate<'_>) -> Option<(Pattern, &'static str)> {
         let options = self.options[..self.count].iter_mut().filter(|option| !option.told && option.of.fits(cache.name));

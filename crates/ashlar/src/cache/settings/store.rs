@@ -23,7 +23,8 @@ struct Settings {
     own: CacheOptions,
 }
 
-/// Takes the options of `text`, if `may_change` returns true under the lock. See [`crate::configure`].
+/// Takes the options of `text`, if `may_change` returns true under the lock. See
+/// [`crate::configure`].
 #[place(cold)]
 pub(crate) fn configure_if(may_change: impl FnOnce() -> bool, text: &str) -> Result<(), OptionError<'_>> {
     let mut settings = OPTIONS.lock();
@@ -78,7 +79,8 @@ fn has_own() -> bool {
     !OPTIONS.lock().own.is_empty()
 }
 
-/// Returns what the options have for one cache. What it cannot have is left out, with one line on standard error for each option.
+/// Returns what the options have for one cache. What it cannot have is left out, with one line on
+/// standard error for each option.
 pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
     if has_own() { look_up_own(cache) } else { Own::default() }
 }
@@ -86,7 +88,8 @@ pub(crate) fn own_options(cache: Candidate<'_>) -> Own {
 #[place(cold)]
 #[inline(never)]
 fn look_up_own(cache: Candidate<'_>) -> Own {
-    // Reported without the lock: a reader that is slow to take the line must not stop other threads.
+    // Reported without the lock: a reader that is slow to take the line must not stop other
+    // threads.
     loop {
         let mut settings = OPTIONS.lock();
         let Some((option, expected)) = settings.own.untold(cache) else { return settings.own.of(cache) };

@@ -1,19 +1,21 @@
 //! The entry points with their fast paths: what runs when a sheaf has what is asked for.
 //!
-//! On x86-64 they are naked functions, so that the number of instructions is the one written here and not
-//! what a compiler makes of it this week; the sections are those of [`crate::percpu::sections`]. Each reads:
-//! look the cache's slot up (by size, or by page), enter the section, take or put one pointer, return. Whatever
-//! is not right (a size too large, an address outside the zone, an empty or full sheaf, a closed gate, an allocator
-//! that is not up) ends in a jump to the slow path with the arguments as they came.
+//! On x86-64 they are naked functions, so that the number of instructions is the one written here
+//! and not what a compiler makes of it this week; the sections are those of
+//! [`crate::percpu::sections`]. Each reads: look the cache's slot up (by size, or by page), enter
+//! the section, take or put one pointer, return. Whatever is not right (a size too large, an
+//! address outside the zone, an empty or full sheaf, a closed gate, an allocator that is not up)
+//! ends in a jump to the slow path with the arguments as they came.
 #![allow(unsafe_code, reason = "naked functions")]
 
-/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that finds the cache by the page: the fast path of `kfree`, and a jump
-/// to `$slow`, of the same type, where that is not enough.
+/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that finds the cache by the page:
+/// the fast path of `kfree`, and a jump to `$slow`, of the same type, where that is not enough.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! kfree_fast_path {
     ($slow:path $(, $line:literal)*) => {
-        // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset.
+        // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx:
+        // CPU offset.
         core::arch::naked_asm!(
             $($line,)*
             ".cfi_startproc",
@@ -81,20 +83,22 @@ mod fast {
     use core::arch::naked_asm;
     use core::mem::offset_of;
 
-    /// What follows each entry point: it asks for 64-byte alignment, which its section, and so its start, gets.
-    /// An entry that begins in the middle of a cache line is fetched in two.
+    /// What follows each entry point: it asks for 64-byte alignment, which its section, and so its
+    /// start, gets. An entry that begins in the middle of a cache line is fetched in two.
     macro_rules! entry_end {
         () => {
             ".p2align 6"
         };
     }
 
-    /// Memory of at least `size` bytes; null when memory ends, [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) for a size
-    /// of 0. Sizes that are powers of two are naturally aligned up to a page, others to their largest
-    /// power-of-two divisor among the size classes (at least 8). Source: the kernel's `kmalloc`.
+    /// Memory of at least `size` bytes; null when memory ends,
+    /// [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) for a size of 0. Sizes that are powers of two are
+    /// naturally aligned up to a page, others to their largest power-of-two divisor among the size
+    /// classes (at least 8). Source: the kernel's `kmalloc`.
     #[unsafe(naked)]
     pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
-        // rdi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: scratch, then CPU offset. rax: object.
+        // rdi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: scratch, then CPU
+        // offset. rax: object.
         naked_asm!(
             ".cfi_startproc",
             "cmp rdi, [rip + {limit}]",
@@ -126,8 +130,9 @@ mod fast {
         )
     }
 
-    /// Gives an object of kmalloc, or of any cache, back. Null and [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) are
-    /// ignored. An address that was never handed out is reported and ends the program. Source: the kernel's `kfree`.
+    /// Gives an object of kmalloc, or of any cache, back. Null and
+    /// [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) are ignored. An address that was never handed out is
+    /// reported and ends the program. Source: the kernel's `kfree`.
     ///
     /// # Safety
     /// `ptr` was allocated here, was not freed since, and nobody uses it any more.
@@ -142,7 +147,8 @@ mod fast {
     /// As for [`kfree`]; `size` is what [`kmalloc`] was given for this object.
     #[unsafe(naked)]
     pub unsafe extern "C" fn kfree_sized(ptr: *mut u8, size: usize) {
-        // rdi: object. rsi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset. rax: top.
+        // rdi: object. rsi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: CPU offset.
+        // rax: top.
         naked_asm!(
             ".cfi_startproc",
             "cmp rsi, [rip + {limit}]",

@@ -60,8 +60,8 @@ fn alloc_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
 /// # Safety
 /// As for [`kfree`].
 pub(crate) unsafe extern "C" fn kfree_slow(ptr: *mut u8) {
-    // Engines without sheaves take this path on every call. Objects of tracked caches must leave the
-    // object map too.
+    // Engines without sheaves take this path on every call. Objects of tracked caches must leave
+    // the object map too.
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.engine.has_sheaves()
         && !cache.policy.tracked
@@ -126,13 +126,14 @@ pub fn kcalloc(count: usize, size: usize) -> *mut u8 {
     count.checked_mul(size).map_or(core::ptr::null_mut(), kzalloc)
 }
 
-/// Memory of any size; the kernel's name for what may be mapped rather than taken from the page allocator.
-/// Here kmalloc does that itself.
+/// Memory of any size; the kernel's name for what may be mapped rather than taken from the page
+/// allocator. Here kmalloc does that itself.
 pub fn kvmalloc(size: usize) -> *mut u8 {
     kmalloc(size)
 }
 
-/// Memory of `size` bytes at a multiple of `align`, a power of two of at most 2 MiB; null otherwise.
+/// Memory of `size` bytes at a multiple of `align`, a power of two of at most 2 MiB; null
+/// otherwise.
 pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     if align <= 8 {
         return kmalloc(size);
@@ -151,8 +152,8 @@ pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     alloc_large(size.max(1), align, Fill::Any)
 }
 
-/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for null and for
-/// [`ZERO_SIZE_PTR`].
+/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for null and
+/// for [`ZERO_SIZE_PTR`].
 ///
 /// # Safety
 /// `ptr` came from this module, or is null, and was not freed.
@@ -170,9 +171,9 @@ pub unsafe fn ksize(ptr: *const u8) -> usize {
     }
 }
 
-/// Changes the size of an object, moving it if need be. A null pointer allocates; a size of 0 frees and
-/// returns [`ZERO_SIZE_PTR`]. Stays in place whenever the new size fits what the object has, as the kernel's does.
-/// Null when memory ends; the old object is untouched then.
+/// Changes the size of an object, moving it if need be. A null pointer allocates; a size of 0 frees
+/// and returns [`ZERO_SIZE_PTR`]. Stays in place whenever the new size fits what the object has, as
+/// the kernel's does. Null when memory ends; the old object is untouched then.
 ///
 /// # Safety
 /// As for [`kfree`]; on success the old pointer is dead.
@@ -194,7 +195,8 @@ pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
         && MEMMAP.page_of(ptr as usize).is_none()
         && let Some(at) = NonNull::new(ptr)
     {
-        // SAFETY: an address outside the zone that ksize knows starts a direct mapping; the caller lets it move.
+        // SAFETY: an address outside the zone that ksize knows starts a direct mapping; the caller
+        // lets it move.
         if let Some(moved) = unsafe { direct::remap(at, size) } {
             return moved.as_ptr();
         }
@@ -210,7 +212,8 @@ pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
     new
 }
 
-/// Frees objects of any caches and sizes; neighbours of one cache go back together. Null entries are skipped.
+/// Frees objects of any caches and sizes; neighbours of one cache go back together. Null entries
+/// are skipped.
 ///
 /// # Safety
 /// As for [`kfree`], for each of them; none occurs twice.

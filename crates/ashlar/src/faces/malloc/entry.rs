@@ -1,31 +1,40 @@
-//! The entry points `malloc` and `free` with their fast paths; see [`crate::kmalloc::entry`], whose sections these are.
+//! The entry points `malloc` and `free` with their fast paths; see `faces::kmalloc::entry`, whose
+//! sections these are.
 //!
-//! `free` finds the class in the object map (see [`crate::sizes::object_map`]) instead of the memmap: the one load that names
-//! the cache also says that a live object starts at the address, so misuse is caught in every build. In return `malloc`
-//! writes the object's entry and `free` clears it.
+//! `free` finds the class in the object map (see [`crate::sizes::object_map`]) instead of the
+//! memmap: the one load that names the cache also says that a live object starts at the address, so
+//! misuse is caught in every build. In return `malloc` writes the object's entry and `free` clears
+//! it.
 //!
-//! The section of `free` clears the entry right before its commit, so whoever finds the object on the sheaf finds it cleared. An abort
-//! between the two puts the entry back: what leaves for the slow path is live. And what is no live object, and so has the entry 0, needs no
-//! test: the slot that 0 leads to has no room.
+//! The section of `free` clears the entry right before its commit, so whoever finds the object on
+//! the sheaf finds it cleared. An abort between the two puts the entry back: what leaves for the
+//! slow path is live. And what is no live object, and so has the entry 0, needs no test: the slot
+//! that 0 leads to has no room.
 //!
 //! # Sides
-//! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs have different ones.
-//! `free` pushes an object of its own side on the main sheaf, where the next `malloc` finds it, hot in the cache; an object
-//! of the other side on the spare. So two threads on two CPUs that were handed neighbours in one cache line do not go on
-//! reusing them (passive false sharing): each has what its own CPU was given. The bit is advice. A thread that was moved
-//! to another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that is empty. A CPU's side
-//! is the lowest bit of its number. On CPUs of side 1 the words of malloc's slots have changed places (see
-//! [`crate::percpu::area`]): so an entry, as it is, is the number of the right word, on the CPU that allocates and on the one that frees.
-//! And each area has its own table of the entries for all sizes, so that `malloc` makes none from a code and a side: it loads it.
+//! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs
+//! have different ones. `free` pushes an object of its own side on the main sheaf, where the next
+//! `malloc` finds it, hot in the cache; an object of the other side on the spare. So two threads on
+//! two CPUs that were handed neighbours in one cache line do not go on reusing them (passive false
+//! sharing): each has what its own CPU was given. The bit is advice. A thread that was moved to
+//! another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that
+//! is empty. A CPU's side is the lowest bit of its number. On CPUs of side 1 the words of malloc's
+//! slots have changed places (see [`crate::percpu::area`]): so an entry, as it is, is the number of
+//! the right word, on the CPU that allocates and on the one that frees. And each area has its own
+//! table of the entries for all sizes, so that `malloc` makes none from a code and a side: it loads
+//! it.
 //!
 //! # The map has its place
-//! These paths make the address of an entry of the object's: divided by 16, and the low 16 bits of that rotated by two, as the planes of the
-//! map lie. The map lies where that is true, or they stay closed and every call takes the slow path (see [`crate::sizes::object_map`]). `free`
-//! rotates all of the address instead of dividing it, so that addresses which are no multiple of 16 are beyond every zone.
+//! These paths make the address of an entry of the object's: divided by 16, and the low 16 bits of
+//! that rotated by two, as the planes of the map lie. The map lies where that is true, or they stay
+//! closed and every call takes the slow path (see [`crate::sizes::object_map`]). `free` rotates all
+//! of the address instead of dividing it, so that addresses which are no multiple of 16 are beyond
+//! every zone.
 //!
 //! # Whose name they have
-//! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the paths are macros, and whoever gives
-//! them a name of the linker's has them stand there: `malloc_fast_path!`, `free_fast_path!`.
+//! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the
+//! paths are macros, and whoever gives them a name of the linker's has them stand there:
+//! `malloc_fast_path!`, `free_fast_path!`.
 #![allow(unsafe_code, reason = "naked functions")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
@@ -47,9 +56,10 @@ pub fn open_derived_frees() {
     parts::OBJECTS.fast_entries.open_derived();
 }
 
-/// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path of it, and a jump to `$slow`, of the
-/// same type, where that has nothing. `$bound` is `OWN`, or `DERIVED` for a function that has to
-/// call `$slow` unless [`open_derived_allocs`] was called. Lines that follow come before the text.
+/// The body of a naked function `extern "C" fn(usize) -> *mut u8` that is `malloc`: the fast path
+/// of it, and a jump to `$slow`, of the same type, where that has nothing. `$bound` is `OWN`, or
+/// `DERIVED` for a function that has to call `$slow` unless [`open_derived_allocs`] was called.
+/// Lines that follow come before the text.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! malloc_fast_path {
@@ -57,7 +67,8 @@ macro_rules! malloc_fast_path {
         $crate::malloc_fast_path!(OWN, $slow)
     };
     ($bound:ident, $slow:path $(, $line:literal)*) => {
-        // rdi: size. rsi: size in steps, then entry. rdx: offset of the rseq area. rcx: scratch, then area of the CPU, then place of the entry. rax: object.
+        // rdi: size. rsi: size in steps, then entry. rdx: offset of the rseq area. rcx: scratch,
+        // then area of the CPU, then place of the entry. rax: object.
         core::arch::naked_asm!(
             $($line,)*
             ".cfi_startproc",
@@ -118,8 +129,8 @@ macro_rules! free_fast_path {
         $crate::free_fast_path!(OWN, $crate::malloc::parts::free_slow)
     };
     ($bound:ident, $slow:path $(, $line:literal)*) => {
-        // rdi: object. r8: place of its entry. rsi: its entry. rax: number of the entry, then top. rdx: offset of the rseq area. rcx:
-        // scratch, then area of the CPU.
+        // rdi: object. r8: place of its entry. rsi: its entry. rax: number of the entry, then top.
+        // rdx: offset of the rseq area. rcx: scratch, then area of the CPU.
         core::arch::naked_asm!(
             $($line,)*
             ".cfi_startproc",
@@ -184,8 +195,8 @@ pub mod parts {
     pub const TURN: u32 = crate::sizes::object_map::TURN;
 }
 
-/// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there is none.
-/// A size of 0 gets memory too.
+/// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there
+/// is none. A size of 0 gets memory too.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[unsafe(naked)]
 pub extern "C" fn malloc(size: usize) -> *mut u8 {
@@ -198,7 +209,8 @@ pub extern "C" fn malloc(size: usize) -> *mut u8 {
     super::slow::malloc_slow(size)
 }
 
-/// Gives memory back. Null is ignored; what is not a live object's address is reported and ends the program.
+/// Gives memory back. Null is ignored; what is not a live object's address is reported and ends the
+/// program.
 ///
 /// # Safety
 /// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.

@@ -1,11 +1,11 @@
 //! malloc: C's allocator, on caches of finer classes than kmalloc's.
 //!
-//! The rules are those of glibc's manual: everything is aligned to 16 bytes, a size of 0 gets memory
-//! of its own, failure sets `errno`, success and `free` leave it alone.
+//! The rules are those of glibc's manual: everything is aligned to 16 bytes, a size of 0 gets
+//! memory of its own, failure sets `errno`, success and `free` leave it alone.
 //!
-//! * [`entry`]: `malloc` and `free` with their fast paths.
-//! * [`resize`]: `realloc`.
-//! * [`slow`]: what lies behind the fast paths.
+//! * `entry`: `malloc` and `free` with their fast paths.
+//! * `resize`: `realloc`.
+//! * `slow`: what lies behind the fast paths.
 //! * this file: the functions built on them.
 //!
 //! The C names, with their exact argument rules, are in the crate `ashlar-malloc`; here are Rust
@@ -84,7 +84,8 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
     slow::allocate(bytes, STEP, || large::alloc(bytes, PAGE_SIZE, Fill::Zeros))
 }
 
-/// Memory of at least `size` bytes at a multiple of `align`, a power of two; anything else fails with `EINVAL`.
+/// Memory of at least `size` bytes at a multiple of `align`, a power of two; anything else fails
+/// with `EINVAL`.
 pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
     if !align.is_power_of_two() {
         errno::set(errno::EINVAL);

@@ -17,8 +17,8 @@ use crate::sizes::beside_fork;
 use crate::sizes::malloc::classes::MALLOC_MAX_CACHE_SIZE;
 use crate::sizes::owner::{self, Owner};
 
-/// Changes the size of an allocation, moving it if need be. Null allocates; a size of 0 frees and returns null. On
-/// failure it returns null, `errno` is `ENOMEM`, and the allocation is as it was.
+/// Changes the size of an allocation, moving it if need be. Null allocates; a size of 0 frees and
+/// returns null. On failure it returns null, `errno` is `ENOMEM`, and the allocation is as it was.
 ///
 /// # Safety
 /// `ptr` is null or was allocated here and was not freed; on success the old pointer is dead.
@@ -58,7 +58,8 @@ fn stays(size: usize, bytes: usize) -> bool {
 unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
     let new = malloc(size);
     if !new.is_null() {
-        // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`. The caller gives the old one up.
+        // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`. The
+        // caller gives the old one up.
         unsafe {
             new.copy_from_nonoverlapping(ptr, old.min(size));
             free(ptr);

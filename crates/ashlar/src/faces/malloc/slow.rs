@@ -45,7 +45,7 @@ pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
 /// large one, a mapping, null, or misuse.
 ///
 /// # Safety
-/// As for [`free`].
+/// As for [`free`](super::free).
 pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
     if ptr.is_null() {
         return;
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
 }
 
 /// # Safety
-/// As for [`free`].
+/// As for [`free`](super::free).
 unsafe fn free_found(ptr: *mut u8) {
     let entry = OBJECTS.take(ptr as usize);
     let Some(code) = Code::from_map(entry) else {
@@ -76,7 +76,7 @@ unsafe fn free_found(ptr: *mut u8) {
 /// Frees what starts at `ptr`, for `function`, or reports that nothing does.
 ///
 /// # Safety
-/// As for [`free`].
+/// As for [`free`](super::free).
 pub(super) unsafe fn release(function: &str, ptr: *mut u8) {
     match owner::identify(ptr as usize) {
         // SAFETY: the caller gives the allocation up.

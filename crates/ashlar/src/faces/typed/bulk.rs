@@ -1,8 +1,9 @@
-//! Many boxes at a time: allocated and freed by the bulk calls of the cache, up to [`CHUNK`] in one.
+//! Many boxes at a time: allocated and freed by the bulk calls of the cache, up to [`CHUNK`] in
+//! one.
 //!
-//! Invariant: each address in a chunk is an object of the cache that belongs to the chunk. It leaves
-//! the chunk exactly once: in a box, or back to the cache when the chunk drops. So a panic of the
-//! caller's iterator, collection or `drop` loses no object.
+//! Invariant: each address in a chunk is an object of the cache that belongs to the chunk. It
+//! leaves the chunk exactly once: in a box, or back to the cache when the chunk drops. So a panic
+//! of the caller's iterator, collection or `drop` loses no object.
 
 use core::ptr::{self, NonNull};
 
@@ -78,7 +79,8 @@ impl<T> Given<'_, T> {
         self.count += 1;
         if run_drop {
             // SAFETY: the box owned an initialised value, which nothing uses after this. The object
-            // is in the chunk already, so it returns to the cache even if the value's `drop` panics.
+            // is in the chunk already, so it returns to the cache even if the value's `drop`
+            // panics.
             unsafe { object.drop_in_place() };
         }
     }
@@ -161,8 +163,8 @@ impl<T> Cache<T> {
         }))
     }
 
-    /// Drops the values of `boxes`, and frees their objects by bulk calls. Boxes of other caches are
-    /// dropped one by one.
+    /// Drops the values of `boxes`, and frees their objects by bulk calls. Boxes of other caches
+    /// are dropped one by one.
     pub fn free_bulk<'c>(&self, boxes: impl IntoIterator<Item = CacheBox<'c, T>>)
     where
         T: 'c,

@@ -77,8 +77,8 @@ impl<T> LazyCache<T> {
 
     #[inline(always)]
     fn typed(handle: &Handle) -> &Cache<T> {
-        // SAFETY: `create` made the handle as that of a `Cache<T>`, which is a transparent wrapper of
-        // one.
+        // SAFETY: `create` made the handle as that of a `Cache<T>`, which is a transparent wrapper
+        // of one.
         unsafe { &*(&raw const *handle).cast::<Cache<T>>() }
     }
 
@@ -113,7 +113,8 @@ impl<T: Constructed> LazyCache<T> {
     /// assert_eq!(BUFFERS.get().expect("memory").0.len(), 1500);
     /// ```
     ///
-    /// A type that must be dropped is refused at compile time, because free objects are never dropped:
+    /// A type that must be dropped is refused at compile time, because free objects are never
+    /// dropped:
     ///
     /// ```compile_fail
     /// struct Name(String);

@@ -20,7 +20,8 @@ use crate::base::error::{AllocError, CreateError, DestroyError};
 use crate::cache::{CacheArgs, CacheInfo, Constructor};
 use crate::slab::cache::MAX_NAME;
 
-/// A type whose free objects stay constructed: made once when an object is carved, and used again and again.
+/// A type whose free objects stay constructed: made once when an object is carved, and used again
+/// and again.
 ///
 /// A value is [`Send`] because each user of an object finds what the one before left in it, and
 /// that one may have been another thread.
@@ -91,7 +92,8 @@ impl<T> fmt::Debug for Cache<T> {
     }
 }
 
-/// Refuses, at compile time, types that must be dropped: free objects of a constructed cache are not.
+/// Refuses, at compile time, types that must be dropped: free objects of a constructed cache are
+/// not.
 const fn assert_never_dropped<T>() {
     assert!(!core::mem::needs_drop::<T>(), "free objects of a constructed cache are never dropped");
 }
@@ -100,8 +102,8 @@ unsafe extern "C" fn construct<T: Constructed>(object: *mut u8) {
     let nested = nesting::enter::<T>();
     let value = T::construct();
     drop(nested);
-    // SAFETY: the cache was made for objects of T's size and alignment, and hands each to this function
-    // before anyone else sees it.
+    // SAFETY: the cache was made for objects of T's size and alignment, and hands each to this
+    // function before anyone else sees it.
     unsafe { object.cast::<T>().write(value) };
 }
 
@@ -118,7 +120,8 @@ impl<T> Cache<T> {
         Self::with_args(name, &CacheArgs::default())
     }
 
-    /// As [`new`](Cache::new) with arguments; size and alignment are the type's, the constructor is ignored.
+    /// As [`new`](Cache::new) with arguments; size and alignment are the type's, the constructor is
+    /// ignored.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -185,7 +188,8 @@ impl<T> Cache<T> {
 }
 
 impl<T: Constructed> Cache<T> {
-    /// A cache whose free objects stay constructed. [`get`](Cache::get) hands them out as they were left.
+    /// A cache whose free objects stay constructed. [`get`](Cache::get) hands them out as they were
+    /// left.
     ///
     /// # Errors
     /// See [`CreateError`]. A type that must be dropped is refused at compile time, because free

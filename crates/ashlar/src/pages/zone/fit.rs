@@ -1,4 +1,5 @@
-//! Where long runs go: into the shortest stretch of free pages that holds them, whichever blocks it lies in.
+//! Where long runs go: into the shortest stretch of free pages that holds them, whichever blocks it
+//! lies in.
 //!
 //! The lists of [`super::lists`] know a block by the largest run inside it, so what they find never
 //! crosses the border of a block. For slabs and short runs that is right: they are many, and keep
@@ -8,8 +9,8 @@
 //! KiB and more. In a zone of many blocks only some are looked at: the first ones, those that the
 //! lists offer, and the ends of runs of empty blocks.
 //!
-//! The stretch at the end comes last, however well it fits: most of it was never used, and what is taken from it is memory that was not
-//! resident before.
+//! The stretch at the end comes last, however well it fits: most of it was never used, and what is
+//! taken from it is memory that was not resident before.
 
 use super::extents::Stretch;
 use super::{NodeBlocks, Zone};

@@ -62,7 +62,8 @@ impl Zone {
             blocks.extents.room_wanted()
         };
         let array = if array > 0 { Some(extents::array(array)?) } else { None };
-        // Grow by an eighth at a time: few system calls, and few pages charged under strict overcommit.
+        // Grow by an eighth at a time: few system calls, and few pages charged under strict
+        // overcommit.
         let want = u32::try_from(want).ok()?;
         let step = want.max((seen / 8).min(MAX_COMMIT_BLOCKS));
         let more = self.commit(&mut frontier, supply, node, step);

@@ -13,8 +13,9 @@ impl NodeBlocks {
         Some(self.lists[(runs & long_enough).trailing_zeros() as usize][level])
     }
 
-    /// A block and the first page in it of a run of `pages` free pages, wherever such a run starts. Looks at the fullest
-    /// blocks that may have one, and at a few only: who asks can do with any large enough run that is aligned.
+    /// A block and the first page in it of a run of `pages` free pages, wherever such a run starts.
+    /// Looks at the fullest blocks that may have one, and at a few only: who asks can do with any
+    /// large enough run that is aligned.
     pub(super) fn pick_run(&self, zone: &Zone, pages: usize) -> Option<(u32, usize)> {
         const TRIES: usize = 16;
         // Any run of so many pages has an aligned one inside that is a quarter as long, or longer.

@@ -1,9 +1,10 @@
 //! The zone: one range of addresses, cut into 2 MiB blocks, each of which belongs to a node.
 //!
-//! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has a run
-//! large enough, so that others drain and become empty; a long run goes where it fits most closely, across
-//! blocks; one that has to start at a block takes whole blocks; one above
-//! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see [`super::direct`]).
+//! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has
+//! a run large enough, so that others drain and become empty; a long run goes where it fits most
+//! closely, across blocks; one that has to start at a block takes whole blocks; one above
+//! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see
+//! [`super::direct`]).
 //!
 //! The zone grows at its end, block by block. Where the addresses are open (see [`super::layout`])
 //! another mapping may stand in the way: then the zone goes on behind it, and the blocks between
@@ -235,9 +236,11 @@ impl Zone {
         self.ask(Need::Growth(committed))
     }
 
-    /// What `take` finds after it found nothing: asks the layers above for everything they could do without, waits for what a purge has
-    /// in hand, and takes again. Once in any case, since what others gave back meanwhile is for everybody; then for as long as
-    /// something comes back, of which a thread that was quicker may have taken more than it needs. Before every request fails.
+    /// What `take` finds after it found nothing: asks the layers above for everything they could do
+    /// without, waits for what a purge has in hand, and takes again. Once in any case, since what
+    /// others gave back meanwhile is for everybody; then for as long as something comes back, of
+    /// which a thread that was quicker may have taken more than it needs. Before every request
+    /// fails.
     #[cold]
     #[place(cold)]
     pub(crate) fn take_after_all<T>(&self, mut take: impl FnMut() -> Option<T>) -> Option<T> {
@@ -555,7 +558,8 @@ impl Zone {
     }
 }
 
-/// The parts of the pages `from..to` that lie in one block each: number of the block, first page in it, pages.
+/// The parts of the pages `from..to` that lie in one block each: number of the block, first page in
+/// it, pages.
 fn parts(from: usize, to: usize) -> impl Iterator<Item = (u32, usize, usize)> {
     let mut page = from;
     core::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! The memory of the [`Shadow`]: committed as the zone grows, released with the pages that it stands
-//! for.
+//! The memory of the [`Shadow`]: committed as the zone grows, released with the pages that it
+//! stands for.
 //!
 //! Guarded by the growth lock; only the address of the table is read without it.
 #![allow(unsafe_code, reason = "commits and releases ranges of the page source")]

@@ -81,8 +81,8 @@ pub(crate) unsafe fn leave(address: usize) {
 pub(crate) fn after_fork(free: unsafe extern "C" fn(*mut u8)) {
     LONG.store(0, Ordering::Relaxed);
     left::take_all(|address| {
-        // SAFETY: a thread gave this block up, by the contract of `leave`. It has been nowhere but in
-        // the table since.
+        // SAFETY: a thread gave this block up, by the contract of `leave`. It has been nowhere but
+        // in the table since.
         unsafe { free(address as *mut u8) };
     });
 }

@@ -1,10 +1,12 @@
-//! The size classes of malloc: multiples of 16 bytes up to 128, then eight to each doubling, up to 28 KiB.
+//! The size classes of malloc: multiples of 16 bytes up to 128, then eight to each doubling, up to
+//! 28 KiB.
 //!
 //! So at most 15 bytes, or a ninth of what is set aside, are not what was asked for.
 
 use crate::percpu::area::SIDED_CACHES;
 
-/// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most an eighth: eight pages for 28 KiB and a byte.
+/// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most an
+/// eighth: eight pages for 28 KiB and a byte.
 pub const MALLOC_MAX_CACHE_SIZE: usize = 28 << 10;
 /// Alignment of everything, and the step of the small classes: that of C's `max_align_t`.
 pub(crate) const STEP: usize = 16;
@@ -33,7 +35,8 @@ pub(crate) const fn size_of_class(class: usize) -> usize {
 /// What all names begin with, and room for the size.
 pub(crate) const NAME: [u8; 12] = *b"malloc-\0\0\0\0\0";
 
-/// The name of the cache of a class, in a copy of [`NAME`]. Not by `core::fmt`: every program comes here, and would have that code resident.
+/// The name of the cache of a class, in a copy of [`NAME`]. Not by `core::fmt`: every program comes
+/// here, and would have that code resident.
 pub(crate) fn name_of_class(class: usize, place: &mut [u8; NAME.len()]) -> &str {
     let size = size_of_class(class);
     let mut end = NAME.iter().position(|&byte| byte == 0).unwrap_or(0);
@@ -50,7 +53,8 @@ pub(crate) fn name_of_class(class: usize, place: &mut [u8; NAME.len()]) -> &str 
     }
 }
 
-/// Bytes of the objects with an entry in the object map, by half of the entry; 0 for entries of no class.
+/// Bytes of the objects with an entry in the object map, by half of the entry; 0 for entries of no
+/// class.
 static ENTRY_BYTES: [u16; 1 << 7] = {
     let mut table = [0; 1 << 7];
     let mut class = 0;
@@ -67,8 +71,9 @@ pub(crate) fn size_of_entry(entry: u8) -> usize {
     usize::from(ENTRY_BYTES[usize::from(entry / 2)])
 }
 
-/// A class as the object map knows it: even, so that eight codes are as far apart as slots, and never 0. The lowest bit of
-/// an entry is the side of the CPU that handed the object out (see [`super::entry`]).
+/// A class as the object map knows it: even, so that eight codes are as far apart as slots, and
+/// never 0. The lowest bit of an entry is the side of the CPU that handed the object out (see
+/// `faces::malloc::entry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(u8);
 
@@ -97,8 +102,8 @@ impl Code {
     }
 }
 
-/// The smallest class for `size` bytes whose objects all start at multiples of `align`, a power of two of at most a
-/// page; `None` when no class is large enough.
+/// The smallest class for `size` bytes whose objects all start at multiples of `align`, a power of
+/// two of at most a page; `None` when no class is large enough.
 pub(crate) fn aligned_class(size: usize, align: usize) -> Option<usize> {
     let least = crate::base::units::checked_align_up(size.max(1), align)?;
     if least > MALLOC_MAX_CACHE_SIZE {

@@ -1,8 +1,8 @@
 //! The size classes of malloc, finer than kmalloc's, and their caches.
 //!
-//! Sizes up to 28 KiB come from caches named `malloc-16` to `malloc-28672` (see [`classes`]). A cache
-//! is created when its class is first used, so a program has those that it needs. Larger sizes are
-//! large objects ([`super::large`]).
+//! Sizes up to 28 KiB come from caches named `malloc-16` to `malloc-28672` (see [`classes`]). A
+//! cache is created when its class is first used, so a program has those that it needs. Larger
+//! sizes are large objects ([`super::large`]).
 //!
 //! All these caches are *tracked*: the object map has an entry for each live object. They are also
 //! *sided*, as the entry points in `faces::malloc::entry` explain.
@@ -78,11 +78,11 @@ pub(crate) static SIZE_CODE: [u8; SIZE_ENTRIES_BYTES] = {
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 4;
 
-/// The policy of small classes. Their caches keep less than others, because a program uses dozens of
-/// them at once, each with two sheaves on each CPU, and no other cache can have what a sheaf holds.
-/// Sheaves for 31 KiB of objects, with half of that for the CPU's own, cost little time; those for
-/// 64 KiB took a tenth of a program's memory (docs/why.md). Objects of up to 128 bytes are excepted:
-/// programs have most of these, and CPUs hand most of these to each other.
+/// The policy of small classes. Their caches keep less than others, because a program uses dozens
+/// of them at once, each with two sheaves on each CPU, and no other cache can have what a sheaf
+/// holds. Sheaves for 31 KiB of objects, with half of that for the CPU's own, cost little time;
+/// those for 64 KiB took a tenth of a program's memory (docs/why.md). Objects of up to 128 bytes
+/// are excepted: programs have most of these, and CPUs hand most of these to each other.
 static SMALL: Policy = Policy {
     family: 2,
     tracked: true,
@@ -93,8 +93,8 @@ static SMALL: Policy = Policy {
     refill_share: Some(8),
     ..Policy::GENEROUS
 };
-/// The policy of objects above a page. A program has few of each size and fills them for longer than
-/// it takes to allocate them, and their free objects were most of what it held.
+/// The policy of objects above a page. A program has few of each size and fills them for longer
+/// than it takes to allocate them, and their free objects were most of what it held.
 static LARGE: Policy = Policy {
     family: 2,
     tracked: true,

@@ -104,7 +104,7 @@ pub(crate) struct Kernel {
 impl Pool for Kernel {
     fn new() -> Result<Self, String> {
         let create = |name: &str| {
-            let args = CacheArgs { hwcache_align: true, ..CacheArgs::DEFAULT };
+            let args = CacheArgs::DEFAULT.hwcache_align(true);
             KmemCache::create(name, HEAD, &args).map_err(|error| format!("cannot create the cache {name}: {error}"))
         };
         // The kernel makes its file cache before the network's.
@@ -302,7 +302,8 @@ mod tests {
     fn tuning_is_for_the_cache_of_heads_and_no_other() {
         let engine = Engine::from_id("slub-bulk");
         let create = |name| {
-            let args = CacheArgs { engine, no_merge: true, ..CacheArgs::DEFAULT };
+            let mut args = CacheArgs::DEFAULT.no_merge(true);
+            args.engine = engine;
             KmemCache::create(name, HEAD, &args).expect("a cache")
         };
         let pool = Kernel { heads: create("tuned-heads"), others: OTHERS.map(create) };

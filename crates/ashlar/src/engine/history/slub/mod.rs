@@ -21,8 +21,8 @@
 //!
 //! * [`stage`]: the switches. [`local`]: this CPU's words and its lock. [`slabs`]: changes of slab
 //!   words.
-//! * [`feed`]: sources of the CPU's next slab. [`give_up`]: slabs that a CPU gives up. [`free`]: frees.
-//!   [`bulk`]: whole freelists. [`chain`]: freelists that a thread owns.
+//! * [`feed`]: sources of the CPU's next slab. [`give_up`]: slabs that a CPU gives up.
+//!   [`mod@free`]: frees. [`bulk`]: whole freelists. [`chain`]: freelists that a thread owns.
 //! * this file: the contract of engines.
 //!
 //! If a CPU's words are unavailable, an allocation opens a slab for one object and gives it up
