@@ -114,8 +114,8 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --rounds --json --csv --style --by --check-targets --published --from --help programs worst bulk memory help"
+        ashlar__lab__subcmd__bench)
+            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -176,7 +176,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__bulk)
+        ashlar__lab__subcmd__bench__subcmd__bulk)
             opts="-h --systems --bulks --size --objects --spread --passes --rounds --json --check-targets --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -222,7 +222,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__help)
+        ashlar__lab__subcmd__bench__subcmd__help)
             opts="programs worst bulk memory help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -236,7 +236,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__help__subcmd__bulk)
+        ashlar__lab__subcmd__bench__subcmd__help__subcmd__bulk)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -250,7 +250,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__help__subcmd__help)
+        ashlar__lab__subcmd__bench__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -264,7 +264,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__help__subcmd__memory)
+        ashlar__lab__subcmd__bench__subcmd__help__subcmd__memory)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -278,7 +278,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__help__subcmd__programs)
+        ashlar__lab__subcmd__bench__subcmd__help__subcmd__programs)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -292,7 +292,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__help__subcmd__worst)
+        ashlar__lab__subcmd__bench__subcmd__help__subcmd__worst)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -306,7 +306,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__memory)
+        ashlar__lab__subcmd__bench__subcmd__memory)
             opts="-h --systems --profile --scale --seed --idle --option --rounds --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -352,7 +352,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__programs)
+        ashlar__lab__subcmd__bench__subcmd__programs)
             opts="-h --systems --workloads --rounds --scale --option --list --json --by --check-targets --from --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -398,7 +398,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__bench__subcmd__worst)
+        ashlar__lab__subcmd__bench__subcmd__worst)
             opts="-h --systems --sizes --live --samples --cold --sweep --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -440,7 +440,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__forward)
+        ashlar__lab__subcmd__forward)
             opts="-h --veth --systems --modes --bulk --completions --size --routes --flows --bad --others --packets --rounds --max-seconds --confidence --json --check-targets --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -510,7 +510,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__hackbench)
+        ashlar__lab__subcmd__hackbench)
             opts="-g -l -f -s -T -P -h --groups --loops --fds --datasize --threads --process --system --systems --scale --boot --rounds --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -580,7 +580,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help)
+        ashlar__lab__subcmd__help)
             opts="bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -594,7 +594,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__bench)
+        ashlar__lab__subcmd__help__subcmd__bench)
             opts="programs worst bulk memory"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -608,7 +608,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__bench__subcmd__bulk)
+        ashlar__lab__subcmd__help__subcmd__bench__subcmd__bulk)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -622,7 +622,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__bench__subcmd__memory)
+        ashlar__lab__subcmd__help__subcmd__bench__subcmd__memory)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -636,7 +636,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__bench__subcmd__programs)
+        ashlar__lab__subcmd__help__subcmd__bench__subcmd__programs)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -650,7 +650,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__bench__subcmd__worst)
+        ashlar__lab__subcmd__help__subcmd__bench__subcmd__worst)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -664,7 +664,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__forward)
+        ashlar__lab__subcmd__help__subcmd__forward)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -678,7 +678,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__hackbench)
+        ashlar__lab__subcmd__help__subcmd__hackbench)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -692,7 +692,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__help)
+        ashlar__lab__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -706,7 +706,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__reproduce)
+        ashlar__lab__subcmd__help__subcmd__reproduce)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -720,7 +720,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__help__subcmd__simulate)
+        ashlar__lab__subcmd__help__subcmd__simulate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -734,7 +734,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__reproduce)
+        ashlar__lab__subcmd__reproduce)
             opts="-h --json --html --quick --runs --from --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -764,7 +764,7 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ashlar__subcmd__lab__subcmd__simulate)
+        ashlar__lab__subcmd__simulate)
             opts="-h --systems --sizes --cpus --nodes --far --objects --seed --json --from --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

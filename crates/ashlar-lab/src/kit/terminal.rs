@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn wide_lines_are_broken_at_spaces_and_others_stay() {
         assert_eq!(wrapped("short\n  1  2\n", 20), "short\n  1  2\n");
-        assert_eq!(wrapped(" - one two three four", 12), " - one two\n   three four\n");
+        assert_eq!(wrapped(" - one two three four", 13), " - one two\n   three four\n");
         assert_eq!(wrapped("  averylongwordalone", 8), "  averylongwordalone\n");
         assert_eq!(wrapped("één twee drie", 8), "één twee\n  drie\n");
         for width in 10..40 {
