@@ -28,7 +28,8 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
             let end = rest.char_indices().nth(width - before).map_or(rest.len(), |(at, _)| at);
             // A line begins with a word at least.
             let first = rest.len() - rest.trim_start().len();
-            let Some(at) = rest[first..end].rfind(' ').map(|at| first + at) else { break };
+            let next = rest[end..].chars().next().map_or(0, char::len_utf8);
+            let Some(at) = rest[first..end + next].rfind(' ').map(|at| first + at) else { break };
             all += &" ".repeat(before);
             all += rest[..at].trim_end();
             all.push('\n');

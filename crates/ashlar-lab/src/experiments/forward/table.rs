@@ -165,7 +165,7 @@ pub(crate) fn render(plan: &Plan, outcome: &Outcome, run: &Run) -> String {
         for (at, case) in plan.cases.iter().enumerate().filter(|(_, case)| case.system.id == system.id) {
             let ns = outcome.median(at);
             let counts = Counts::mean(&outcome.counts[at]).map_or_else(String::new, |counts| {
-                format!("   slow paths {:.3}, locks {:.3} a packet", counts.slow, counts.locks)
+                format!("     slow paths {:.3}, locks {:.3} a packet", counts.slow, counts.locks)
             });
             let slabs = match outcome.merged[at] {
                 None => "",
@@ -173,7 +173,10 @@ pub(crate) fn render(plan: &Plan, outcome: &Outcome, run: &Run) -> String {
                 Some(false) => ", slabs of their own",
             };
             let name = case.mode.title(plan.bulk);
-            text += &format!(" * {name:<26}: {:>10} pps {ns:>8.2} ns{counts}{slabs}\n", grouped(1e9 / ns));
+            text += &format!(" * {name:<26}: {:>10} pps {ns:>8.2} ns\n", grouped(1e9 / ns));
+            if !counts.is_empty() {
+                text += &format!("{counts}{slabs}\n");
+            }
             for difference in &run.differences {
                 if (difference.system.as_str(), difference.mode.as_str()) != (system.id, case.mode.id()) {
                     continue;

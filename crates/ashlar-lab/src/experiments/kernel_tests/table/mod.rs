@@ -121,11 +121,9 @@ impl Columns {
     fn systems(self, run: &Report) -> Vec<&str> {
         let all = run.systems();
         let Self::Fitting(width) = self else { return all };
-        let tests = run.tests();
         let widest = |heads: &mut dyn Iterator<Item = usize>| heads.max().unwrap_or(0);
-        let published = |test: &str| published::heads(run, test).iter().map(|head| head.len() + 2).sum::<usize>();
-        // Sizes stand in front, the rating behind.
-        let mut room = width.saturating_sub(7 + 8 + widest(&mut tests.iter().map(|test| published(test))));
+        // Sizes stand in front, the rating behind. Published figures go to parts of their own.
+        let mut room = width.saturating_sub(7 + 8);
         let mut shown: Vec<&str> = Vec::new();
         let place = |id: &str| IMPORTANT.iter().position(|known| *known == id).unwrap_or(IMPORTANT.len());
         let mut by_importance = all.clone();
