@@ -8,7 +8,8 @@
 #   make check-install            with the same variables: builds and runs programs on what is installed
 #   make deb                      three Debian packages in target/deb (needs dpkg-dev)
 #
-# install and install-lab build only what was never built, so that it can run as root after `make` by somebody else.
+# install and install-lab build only what was never built, so that they can run as root after `make`
+# by another user.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -24,7 +25,8 @@ BASHDIR ?= $(DATADIR)/bash-completion/completions
 ZSHDIR ?= $(DATADIR)/zsh/site-functions
 FISHDIR ?= $(DATADIR)/fish/vendor_completions.d
 
-# They are written into pkg-config files, so a relative one would mean another place for every reader.
+# They are written into pkg-config files, so a relative one would mean another place for every
+# reader.
 $(foreach name,PREFIX BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR DOCDIR PKGCONFIGDIR CMAKEDIR BASHDIR ZSHDIR FISHDIR,\
 	$(if $(filter /%,$($(name))),,$(error $(name)=$($(name)): expected an absolute path)))
 
@@ -37,10 +39,11 @@ INSTALL ?= install
 STRIP ?= strip
 
 VERSION := $(shell sed -n 's/^version = "\([^"]*\)"/\1/p' Cargo.toml | head -n 1)
-# The number in the names that programs ask for; crates/ashlar-c/build.rs and crates/ashlar-malloc/build.rs write it.
+# The number in the names that programs ask for; crates/ashlar-c/build.rs and
+# crates/ashlar-malloc/build.rs write it.
 SOVERSION := 0
-# What a program needs beside libashlar.a, without what a compiler adds by itself (-lc): the answer of
-# `cargo rustc --release --print native-static-libs`, which ci/package.sh asks again.
+# What a program needs beside libashlar.a, without what a compiler adds by itself (-lc): the answer
+# of `cargo rustc --release --print native-static-libs`, which ci/package.sh asks again.
 PRIVATE_LIBS := -lrt -lpthread -lm
 
 # Cargo's own variable for another machine puts everything one directory deeper.
@@ -57,14 +60,15 @@ MODULES := ashlar ashlar-linux ashlar-malloc
 DOCUMENTS := README.md CHANGELOG.md SAFETY.md LICENSE-MIT LICENSE-APACHE
 PAGES := $(wildcard docs/*.md)
 # Links to what is not installed become plain text.
-UNLINK := sed -E 's,\[([^]]*)\]\((\.\./)*(crates|include|lab|man|packaging|CONTRIBUTING)[^)]*\),\1,g'
+UNLINK := sed -z -E 's,\[([^]]*)\]\((\.\./)*(crates|include|lab|man|packaging|CONTRIBUTING)[^)]*\),\1,g'
 
 # Set by install-strip: what to remove from shared files, and from archives.
 STRIP_SHARED :=
 STRIP_ARCHIVE :=
 to = $(DESTDIR)$(1)
 
-# Texts that name directories. Everything below PREFIX is written relative to it, so that a tree can be moved.
+# Texts that name directories. Everything below PREFIX is written relative to it, so that a tree can
+# be moved.
 below_prefix = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 cmake_path = $(shell realpath -m --relative-to='$(CMAKEDIR)' '$(1)')
 SUBSTITUTE := sed \

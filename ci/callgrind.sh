@@ -1,7 +1,8 @@
 #!/bin/sh
-# Counts the instructions of a kmalloc and kfree pair by callgrind and compares with the golden file.
-# The program pairs N times and 2 N times: the difference, over N, is the pair and its loop, without the start.
-# Needs valgrind. Valgrind knows no rseq, so the program runs with percpu=emulate.
+# Counts the instructions of a kmalloc and kfree pair by callgrind and compares with the golden
+# file. The program pairs N times and 2 N times: the difference, over N, is the pair and its loop,
+# without the start. Needs valgrind. Valgrind knows no rseq, so the program runs with
+# percpu=emulate.
 set -eu
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "callgrind.sh: valgrind is not installed" >&2; exit 2; }

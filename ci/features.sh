@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The builds that the default one does not show: without an operating system, with every option, for other machines.
+# The builds that the default one does not show: without an operating system, with every option, for
+# other machines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build -p ashlar-alloc --no-default-features

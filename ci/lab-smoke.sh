@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The lab runs, writes what it measured, and reads it back. The figures are not judged: a shared machine decides nothing.
+# The lab runs, writes what it measured, and reads it back. The figures are not judged: a shared
+# machine decides nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)
@@ -19,7 +20,8 @@ fi
 # Whole programs: the build without checks of misuse does the same work as the one with them.
 lab/peers/build.sh ashlar-unchecked
 "${lab[@]}" bench programs --workloads pairs,numbers,churn --systems glibc,ashlar,ashlar-unchecked --rounds 1 --scale 0.02
-# Every claim gets a verdict, and the page is written. A run that this machine cannot make is told, and is no failure here.
+# Every claim gets a verdict, and the page is written. A run that this machine cannot make is told,
+# and is no failure here.
 "${lab[@]}" reproduce --quick --runs tests,slob --json "$out/report.json" --html "$out/report.html" | grep -q QUICK
 "${lab[@]}" reproduce --from "$out/report.json" | grep -q '[0-9] claims: [0-9]* reproduced'
 grep -q '<svg class="chart"' "$out/report.html"

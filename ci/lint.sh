@@ -16,7 +16,7 @@ for manifest in crates/*/Cargo.toml; do
     fi
 done
 
-# A file that nobody can hold in mind is two files.
+# A file that no reader can hold in mind is two files.
 while IFS= read -r file; do
     lines=$(wc -l <"$file")
     if ((lines > 600)); then
@@ -24,7 +24,8 @@ while IFS= read -r file; do
     fi
 done < <(git ls-files --cached --others --exclude-standard '*.rs')
 
-# What is true on one machine only has no place here. The pattern is put together so that it does not find itself.
+# What is true on one machine only has no place here. The pattern is put together so that it does
+# not find itself.
 places='work|root|farm'
 if git grep --untracked -nIE "(^|[^[:alnum:]_./-])/(${places})/|[.]lib""rary" -- .; then
     fail "paths of somebody's machine, see above"
@@ -33,6 +34,26 @@ fi
 # Comments of the kind "do this later" rot; an issue does not.
 if git grep --untracked -nIE "\b(TO""DO|FIX""ME|X""XX)\b" -- '*.rs' '*.sh' '*.toml'; then
     fail "notes to self, see above"
+fi
+
+# Comments and documents end at column 100. Tables, code blocks, and what a program wrote may not.
+long='.{101,}'
+comment='^(?=\s*(//|/\*))(?!\s*//[/!]? *\|)(?!\s*//[/!]? {4})'
+if LC_ALL=C.UTF-8 git grep --untracked -nP "$comment$long" -- '*.rs' '*.c' '*.h' '*.cc' '*.ld' ||
+    LC_ALL=C.UTF-8 git grep --untracked -nP "^(?=\s*# )$long" -- '*.sh' '*.toml' .ci/run Makefile; then
+    fail "comments beyond column 100, see above"
+fi
+while IFS= read -r document; do
+    perl -CSD -ne '$block = !$block if /^ *```/; chomp;
+        if (!$block && !/^ *[|[<]/ && !/\]\(/ && length > 100) { print "$ARGV:$.: $_\n"; $long = 1 }
+        END { exit $long }' "$document" || fail "$document: lines beyond column 100"
+done < <(git ls-files --cached --others --exclude-standard '*.md' ':!docs/reproduce.md')
+
+# Words that hide who acts, or turn a sentence into a riddle (see CONTRIBUTING.md).
+words='[Ww]hoever|[Ss]omebody|[Nn]obody|goe?s? home|com(e|es|ing) home|so many as|as an own|is no business|[Ww]hosoever'
+if git grep --untracked -nE "^ *(//|/\*|#).*\b($words)\b" -- '*.rs' '*.c' '*.h' '*.cc' '*.sh' Makefile .ci/run ':!ci/lint.sh' ||
+    git grep --untracked -nwE "($words)" -- '*.md' ':!CHANGELOG.md'; then
+    fail "words that plain English does without, see above"
 fi
 
 cargo fmt --all -- --check || fail "format: run cargo fmt --all"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installation and packages, as their users meet them: what `make install` puts into an empty directory works, from C and
-# C++, by pkg-config, by CMake, statically, from any place; `make uninstall` takes all of it away again; the Debian
-# packages hold what they should.
+# Installation and packages, as their users meet them: what `make install` puts into an empty
+# directory works, from C and C++, by pkg-config, by CMake, statically, from any place; `make
+# uninstall` takes all of it away again; the Debian packages hold what they should.
 #
 #   ci/package.sh [--install-deb]
 #
-# --install-deb  install the packages on this machine, check them, purge them (the default for root where CI is set)
+# --install-deb  install the packages on this machine, check them, purge them (the default for root
+#                where CI is set)
 #
 # What the machine lacks is skipped, and said. Exit code 0 exactly if nothing failed.
 set -euo pipefail

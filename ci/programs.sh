@@ -4,7 +4,8 @@
 #
 #   ci/programs.sh [--all] [--no-install] [--quick] [--modes LIST] [NAME...]
 #
-# --all         everything, with missing programs installed from Debian, as root; this is the default
+# --all         everything, with missing programs installed from Debian, as root; this is the
+#               default
 #               where apt-get exists
 # --no-install  do not install missing programs
 # --quick       only what is there already and takes seconds: for CI

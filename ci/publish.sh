@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Every package of the workspace could be published: it has a README, both licences and a description,
-# and builds from nothing but the files in it. Uploads nothing. `cargo publish --dry-run` asks the
-# registry for its index; without a network `cargo package` does the rest, and a line says SKIPPED.
+# Every package of the workspace could be published: it has a README, both licences and a
+# description, and builds from nothing but the files in it. Uploads nothing. `cargo publish
+# --dry-run` asks the registry for its index; without a network `cargo package` does the rest, and a
+# line says SKIPPED.
 #
 #   ci/publish.sh
 set -euo pipefail

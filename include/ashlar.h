@@ -115,7 +115,7 @@ typedef unsigned int slab_flags_t;
 // below is refused.
 typedef unsigned int gfp_t;
 
-// What a cache looks like at one moment. Sums over all nodes; exact while nobody allocates or
+// What a cache looks like at one moment. Sums over all nodes; exact while no thread allocates or
 // frees.
 struct ashlar_cache_info {
     // Name, as a string.
@@ -352,7 +352,7 @@ struct kmem_cache *kmem_cache_create(const char *name, unsigned int object_size,
 // is, a line on standard error says so, and errno is EBUSY.
 //
 // The caller promises:
-// s is null or a cache that nobody uses any more.
+// s is null or a cache that no thread uses any more.
 void kmem_cache_destroy(struct kmem_cache *s);
 
 // One object. Its contents are those of its last use, or what the constructor left. NULL with
@@ -371,8 +371,8 @@ void *kmem_cache_zalloc(struct kmem_cache *s, gfp_t flags);
 // Gives an object back. A null object is none and nothing happens.
 //
 // The caller promises:
-// s is a live cache; object is null, or was allocated from it, was not freed since, and nobody
-// uses it any more. With a constructor it is in constructed state.
+// s is a live cache; object is null, or was allocated from it, was not freed since, and no
+// thread uses it any more. With a constructor it is in constructed state.
 void kmem_cache_free(struct kmem_cache *s, void *object);
 
 // Fills p with size objects: all or nothing. Returns size, or 0 with errno ENOMEM, or EINVAL
@@ -412,21 +412,21 @@ struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *s, gfp_t gfp, uns
 // flags (EINVAL). With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
 //
 // The caller promises:
-// s is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
+// s is the cache that the sheaf was prefilled from; no other thread uses the sheaf meanwhile.
 void *kmem_cache_alloc_from_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf *sheaf);
 
 // Sets more objects aside, until there are at least size. The sheaf may move: *sheafp is where
 // it is then. Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
 //
 // The caller promises:
-// s is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
+// s is the cache that the sheaf was prefilled from; no other thread uses the sheaf meanwhile.
 int kmem_cache_refill_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf **sheafp, unsigned int size);
 
 // Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing
 // happens.
 //
 // The caller promises:
-// s is the cache that the sheaf was prefilled from, or null; nobody uses the sheaf any more.
+// s is the cache that the sheaf was prefilled from, or null; no thread uses the sheaf any more.
 void kmem_cache_return_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf *sheaf);
 
 // Objects that are left in a sheaf; 0 for a null pointer.
@@ -468,7 +468,7 @@ void *krealloc_array(void *p, size_t new_n, size_t new_size, gfp_t flags);
 // Frees memory of kmalloc, or an object of any cache.
 //
 // The caller promises:
-// object is null, ZERO_SIZE_PTR, or live memory that nobody uses any more.
+// object is null, ZERO_SIZE_PTR, or live memory that no thread uses any more.
 void kfree(const void *object);
 
 // As kfree, by a caller that knows the size it asked for: a little faster.
@@ -563,7 +563,7 @@ char *kstrndup(const char *s, size_t max, gfp_t gfp);
 // s is a live cache; info may be written.
 void ashlar_cache_info(const struct kmem_cache *s, struct ashlar_cache_info *info);
 
-// Changes a tunable of a cache, whoever uses it meanwhile: cpu_partial, min_partial,
+// Changes a tunable of a cache, also while threads use it: cpu_partial, min_partial,
 // sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared; for all names of merged
 // caches. Returns 0; -EINVAL, after a line on standard error that names the tunable and what was
 // expected, for an unknown name, a value out of range, or an engine that has no such thing;

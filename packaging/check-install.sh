@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What was installed works: programs are built on it with pkg-config and with CMake and run, a program runs under the
-# installed tool, manual pages can be read. Called by `make check-install`, which tells where things are.
-# What the machine lacks (pkg-config, cmake, a C++ compiler, man) is skipped, and said. Exit code 0 if nothing failed.
+# What was installed works: programs are built on it with pkg-config and with CMake and run, a
+# program runs under the installed tool, manual pages can be read. Called by `make check-install`,
+# which tells where things are. What the machine lacks (pkg-config, cmake, a C++ compiler, man) is
+# skipped, and said. Exit code 0 if nothing failed.
 set -uo pipefail
 tests=$(cd "$(dirname "$0")/tests" && pwd)
 for name in PREFIX BINDIR LIBDIR INCLUDEDIR MANDIR DOCDIR PKGCONFIGDIR CMAKEDIR VERSION; do

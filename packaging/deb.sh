@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Debian packages from `make install-strip`, split by who needs what. Called by `make deb`, which sets VERSION, SOVERSION
-# and OUT, the directory for the packages.
+# Debian packages from `make install-strip`, split by who needs what. Called by `make deb`, which
+# sets VERSION, SOVERSION and OUT, the directory for the packages.
 #
 #   libashlar0      libashlar.so.0
 #   libashlar-dev   headers, archives, links for linkers, pkg-config, CMake, section 3 of the manual
 #   ashlar          the tool, the library that it preloads, completions, sections 1 and 7
 #
-# Plain dpkg-deb, because the Makefile knows already what goes where; dpkg-shlibdeps finds the dependencies.
-# DEB_REVISION (1) and DEB_MAINTAINER can be set; SOURCE_DATE_EPOCH makes the result the same each time.
+# Plain dpkg-deb, because the Makefile knows already what goes where; dpkg-shlibdeps finds the
+# dependencies. DEB_REVISION (1) and DEB_MAINTAINER can be set; SOURCE_DATE_EPOCH makes the result
+# the same each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${VERSION:?call it by make deb}" "${SOVERSION:?}" "${OUT:?}" "${MAKE:=make}"

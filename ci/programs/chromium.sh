@@ -1,6 +1,7 @@
 #!/bin/sh
-# A page with a script, without a window; prints the page as the script left it. The browser's own objects come
-# from its PartitionAlloc; what its C libraries allocate comes from malloc. $1: the page.
+# A page with a script, without a window; prints the page as the script left it. The browser's own
+# objects come from its PartitionAlloc; what its C libraries allocate comes from malloc. $1: the
+# page.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,10 +1,12 @@
 #!/bin/sh
-# A database cluster of its own, pgbench on it, and a few queries. As root it runs as the user postgres, or nobody.
+# A database cluster of its own, pgbench on it, and a few queries. As root it runs as another
+# user: postgres, if there is one.
 set -eu
 if [ "$(id -u)" = 0 ]; then
     user=postgres
     id "$user" >/dev/null 2>&1 || user=nobody
-    # The log of the dynamic linker, if there is one, is made by root and must be writable for the user.
+    # The log of the dynamic linker, if there is one, is made by root and must be writable for the
+    # user.
     (umask 0 && exec setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups sh "$0")
     exit
 fi

@@ -1,5 +1,6 @@
 #!/bin/sh
-# redis-server under its own benchmark and a script of commands, with a fork that saves; prints the digest of the data.
+# redis-server under its own benchmark and a script of commands, with a fork that saves; prints the
+# digest of the data.
 set -eu
 dir=$(mktemp -d)
 redis-server --port 0 --unixsocket "$dir/socket" --dir "$dir" --save '' >"$dir/log" 2>&1 &

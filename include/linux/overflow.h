@@ -1,4 +1,5 @@
-/* <linux/overflow.h> for kernel-style code on ashlar: sizes that saturate instead of wrapping around. */
+/* <linux/overflow.h> for kernel-style code on ashlar: sizes that saturate instead of wrapping
+   around. */
 #ifndef ASHLAR_LINUX_OVERFLOW_H
 #define ASHLAR_LINUX_OVERFLOW_H
 

@@ -1,6 +1,6 @@
 /*
- * <linux/slab.h> for kernel-style code on ashlar. Functions, flags and structures are those of ashlar.h; here are
- * the kernel's macros, and the functions that it spells out of others.
+ * <linux/slab.h> for kernel-style code on ashlar. Functions, flags and structures are those of
+ * ashlar.h; here are the kernel's macros, and the functions that it spells out of others.
  */
 #ifndef ASHLAR_LINUX_SLAB_H
 #define ASHLAR_LINUX_SLAB_H
@@ -17,8 +17,8 @@ extern "C" {
  * kmem_cache_create comes in two forms, as in the kernel:
  *     kmem_cache_create(name, size, args, flags)
  *     kmem_cache_create(name, size, align, flags, ctor)
- * The kernel tells them apart by the type of the third argument (_Generic). Here it is by their number, which
- * works in C99 and C++ too.
+ * The kernel tells them apart by the type of the third argument (_Generic). Here it is by their
+ * number, which works in C99 and C++ too.
  */
 static inline struct kmem_cache *__kmem_cache_create(const char *name, unsigned int size, unsigned int align,
                                                      slab_flags_t flags, void (*ctor)(void *))
@@ -62,7 +62,8 @@ static inline struct kmem_cache *kmem_cache_create_usercopy(const char *name, un
     kmem_cache_create_usercopy(#__struct, sizeof(struct __struct), __alignof__(struct __struct), (__flags), \
                                offsetof(struct __struct, __field), sizeof(((struct __struct *)0)->__field), NULL)
 
-/* Nothing is charged to anybody: the list of the least recently used is the caller's own business. */
+/* Nothing is charged to anybody: the list of the least recently used is the caller's own business.
+   */
 struct list_lru;
 static inline void *kmem_cache_alloc_lru(struct kmem_cache *s, struct list_lru *lru, gfp_t flags)
 {

@@ -1,4 +1,5 @@
-/* Minimal <linux/types.h> for kernel-style code on ashlar: the system's, and the kernel's short names. */
+/* Minimal <linux/types.h> for kernel-style code on ashlar: the system's, and the kernel's short
+   names. */
 #ifndef ASHLAR_LINUX_TYPES_H
 #define ASHLAR_LINUX_TYPES_H
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds what `ashlar bench bulk --systems dpdk` needs beside DPDK's own test program, which Debian has in the package dpdk-dev
-# (`apt-get install dpdk-dev`, by hand: it is large). The result goes to target/dpdk, beside the tool.
-# Usage: lab/dpdk/build.sh
+# Builds what `ashlar bench bulk --systems dpdk` needs beside DPDK's own test program, which Debian
+# has in the package dpdk-dev (`apt-get install dpdk-dev`, by hand: it is large). The result goes to
+# target/dpdk, beside the tool. Usage: lab/dpdk/build.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if ! command -v dpdk-test >/dev/null; then

@@ -1,7 +1,8 @@
 /*
- * Makes DPDK's mempool_perf_autotest end in seconds: it measures each of its 720 cells for five seconds of a clock whose frequency it
- * asks the library for. This library, preloaded, answers with a part of it. The figures stay those of the test: objects in a
- * known number of cycles of the time-stamp counter, which the first line of output tells.
+ * Makes DPDK's mempool_perf_autotest end in seconds: it measures each of its 720 cells for five
+ * seconds of a clock whose frequency it asks the library for. This library, preloaded, answers with
+ * a part of it. The figures stay those of the test: objects in a known number of cycles of the
+ * time-stamp counter, which the first line of output tells.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +26,7 @@ uint64_t rte_get_tsc_hz(void)
 	return hz;
 }
 
-/* Whoever reads the output line by line must not wait for the end. */
+/* A reader of the output line by line must not wait for the end. */
 __attribute__((constructor)) static void start(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests A, B and C of the lab, run by the kernel itself on the slab allocator that it was built with.
+ * Tests A, B and C of the lab, run by the kernel itself on the slab allocator that it was built
+ * with.
  *
  * Copyright (C) 2026 the ashlar developers
  *
- * This program is free software; you can redistribute it and/or modify it under the terms of version 2 of the GNU
- * General Public License as published by the Free Software Foundation. It comes without any warranty.
+ * This program is free software; you can redistribute it and/or modify it under the terms of
+ * version 2 of the GNU General Public License as published by the Free Software Foundation. It
+ * comes without any warranty.
  *
- * build.sh compiles this file into a User-Mode Linux kernel. It runs as the last of the initcalls, prints one line
- * for each measured pass, and switches the machine off: there is no user space. The loops, touches, order of frees,
- * clock and warm-up are those of `ashlar bench`, so that the figures can stand in one table.
+ * build.sh compiles this file into a User-Mode Linux kernel. It runs as the last of the initcalls,
+ * prints one line for each measured pass, and switches the machine off: there is no user space. The
+ * loops, touches, order of frees, clock and warm-up are those of `ashlar bench`, so that the
+ * figures can stand in one table.
  */
 #include <linux/init.h>
 #include <linux/kernel.h>
@@ -21,7 +24,8 @@
 #include <linux/vmalloc.h>
 
 #define MOST_SIZES 32
-/* Unmeasured passes right before each measured one: the turns of other sizes have evicted what this one had. */
+/* Unmeasured passes right before each measured one: the turns of other sizes have evicted what this
+   one had. */
 #define WARMING_PASSES 2
 
 enum { TOUCH_ALLOC = 22, TOUCH_FREE = 23 };

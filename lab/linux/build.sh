@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# SLAB, SLUB and SLOB of Linux 6.1 itself, as User-Mode Linux kernels that run the lab's tests A, B and C when they boot.
+# SLAB, SLUB and SLOB of Linux 6.1 itself, as User-Mode Linux kernels that run the lab's tests A, B
+# and C when they boot.
 #
 #   lab/linux/build.sh [NAME...]       names: slab slub slob; all if none is given
 #
-# Takes the sources from Debian's package linux-source-6.1 (or from the tree or the archive that LINUX_SOURCE names). It
-# needs neither root nor the network. The kernels go to target/linux (or $CARGO_TARGET_DIR/linux) as linux-NAME, each with
-# its configuration, linux-NAME.config; the unpacked sources and objects beside them may be deleted. `ashlar bench
-# --systems linux-slab,linux-slub,linux-slob` runs them. Needs cc, make, flex, bison and bc, on x86-64.
-# Exit code: 0 done, 1 a build failed, 2 a name that is none, or something is missing here.
+# Takes the sources from Debian's package linux-source-6.1 (or from the tree or the archive that
+# LINUX_SOURCE names). It needs neither root nor the network. The kernels go to target/linux (or
+# $CARGO_TARGET_DIR/linux) as linux-NAME, each with its configuration, linux-NAME.config; the
+# unpacked sources and objects beside them may be deleted. `ashlar bench
+# --systems linux-slab,linux-slub,linux-slob` runs them. Needs cc, make, flex, bison and bc, on
+# x86-64. Exit code: 0 done, 1 a build failed, 2 a name that is none, or something is missing here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 all=(slab slub slob)
@@ -60,7 +62,8 @@ build() {
     mkdir -p "$objects"
     local make=(make -C "$tree" "O=$objects" ARCH=um "-j$jobs")
     "${make[@]}" x86_64_defconfig
-    # One allocator, as it is in production: no debugging, no hardening. What the tests never reach stays out too.
+    # One allocator, as it is in production: no debugging, no hardening. What the tests never reach
+    # stays out too.
     local off=() option
     for option in MODULES NET SMP PREEMPT DEBUG_KERNEL DEBUG_INFO SLUB_DEBUG SLAB_FREELIST_RANDOM SLAB_FREELIST_HARDENED \
         HARDENED_USERCOPY MEMCG CGROUPS INIT_ON_ALLOC_DEFAULT_ON INIT_ON_FREE_DEFAULT_ON \

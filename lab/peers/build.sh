@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# The peers of `ashlar bench programs` as shared libraries, from the sources that the lab's crates carry.
+# The peers of `ashlar bench programs` as shared libraries, from the sources that the lab's crates
+# carry.
 #
 #   lab/peers/build.sh [NAME...]       names: mimalloc jemalloc snmalloc rpmalloc; all if none is given
 #   lab/peers/build.sh ashlar-unchecked    ashlar without the checks of misuse, to find what they cost
 #
-# They go to target/peers (or $CARGO_TARGET_DIR/peers), each with a file NAME.version, and are built as their makers say for
-# a library that replaces malloc: release mode, initial-exec thread-local storage. Needs cargo (for the sources),
-# cc, c++, make and cmake. Exit code: 0 done, 1 a build failed, 2 a name that is none.
+# They go to target/peers (or $CARGO_TARGET_DIR/peers), each with a file NAME.version, and are built
+# as their makers say for a library that replaces malloc: release mode, initial-exec thread-local
+# storage. Needs cargo (for the sources), cc, c++, make and cmake. Exit code: 0 done, 1 a build
+# failed, 2 a name that is none.
 #
-# tcmalloc is missing: Google's is made to be linked into programs, not to be preloaded; gperftools' is Debian's package
-# libtcmalloc-minimal4, which `ashlar bench programs` finds by itself.
+# tcmalloc is missing: Google's is made to be linked into programs, not to be preloaded; gperftools'
+# is Debian's package libtcmalloc-minimal4, which `ashlar bench programs` finds by itself.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 all=(mimalloc jemalloc snmalloc rpmalloc)

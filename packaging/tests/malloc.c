@@ -1,4 +1,5 @@
-/* A program whose malloc is linked, not preloaded: exits 0 if that malloc is ashlar's, whose malloc_info says so. */
+/* A program whose malloc is linked, not preloaded: exits 0 if that malloc is ashlar's, whose
+   malloc_info says so. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>

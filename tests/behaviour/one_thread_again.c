@@ -1,4 +1,5 @@
-/* Promise: a program whose threads were all joined has one thread again, however short they lived. */
+/* Promise: a program whose threads were all joined has one thread again, however short they lived.
+   */
 #include "behaviour.h"
 #include <dirent.h>
 

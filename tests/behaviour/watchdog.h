@@ -1,6 +1,7 @@
 /* The watchdog of each program here: a process of its own, because a thread would change what is
-   tested. It starts before main and waits for the end of the program. After BEHAVIOUR_SECONDS, 30 by
-   default, it prints the stack of every thread in the program's process group and kills the group. */
+   tested. It starts before main and waits for the end of the program. After BEHAVIOUR_SECONDS, 30
+   by default, it prints the stack of every thread in the program's process group and kills the
+   group. */
 #ifndef WATCHDOG_H
 #define WATCHDOG_H
 #ifndef _GNU_SOURCE

@@ -199,7 +199,7 @@ pub unsafe extern "C" fn kmem_cache_create(
                 unsafe { handle.write(kmem_cache { inner, has_ctor: args.ctor.is_some() }) };
                 return handle;
             }
-            // It has no objects and nobody knows of it.
+            // It has no objects, and no other thread knows of it.
             let _ = inner.destroy();
             Refusal::Core(CreateError::OutOfMemory)
         }
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn kmem_cache_create(
 /// is, a line on standard error says so, and errno is EBUSY.
 ///
 /// # Safety
-/// `s` is null or a cache that nobody uses any more.
+/// `s` is null or a cache that no thread uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_destroy(s: *mut kmem_cache) {
     if s.is_null() {
@@ -292,8 +292,8 @@ pub unsafe extern "C" fn kmem_cache_zalloc(s: *mut kmem_cache, flags: gfp_t) -> 
 /// Gives an object back. A null object is none and nothing happens.
 ///
 /// # Safety
-/// `s` is a live cache; `object` is null, or was allocated from it, was not freed since, and nobody
-/// uses it any more. With a constructor it is in constructed state.
+/// `s` is a live cache; `object` is null, or was allocated from it, was not freed since, and no
+/// thread uses it any more. With a constructor it is in constructed state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void) {
     if let Some(object) = NonNull::new(object.cast::<u8>()) {
@@ -303,9 +303,12 @@ pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void
 }
 
 /// Views `count` pointers of the caller's; `None` for a null array.
+///
+/// # Safety
+/// `p` is null, or points to `count` pointers that no other thread uses for as long as the result
+/// lives.
 unsafe fn pointers<'a>(p: *mut *mut c_void, count: usize) -> Option<&'a mut [*mut u8]> {
-    // SAFETY: the caller of the function at hand promised `count` pointers that nobody else uses
-    // meanwhile; thin pointers to any type have the same layout.
+    // SAFETY: by the caller's promise; thin pointers to any type have the same layout.
     NonNull::new(p.cast::<*mut u8>()).map(|p| unsafe { core::slice::from_raw_parts_mut(p.as_ptr(), count) })
 }
 

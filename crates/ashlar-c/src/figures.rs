@@ -15,7 +15,7 @@ const _: () = assert!(ASHLAR_NAME_SIZE == MAX_NAME + 1);
 /// Bytes of an engine's id in `struct ashlar_cache_info`, with its end.
 pub const ASHLAR_ENGINE_SIZE: usize = 16;
 
-/// What a cache looks like at one moment. Sums over all nodes; exact while nobody allocates or
+/// What a cache looks like at one moment. Sums over all nodes; exact while no thread allocates or
 /// frees.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ unsafe fn tunable(name: *const c_char) -> Option<Tunable> {
 const TUNABLES: &str =
     "name: expected cpu_partial, min_partial, sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared";
 
-/// Changes a tunable of a cache, whoever uses it meanwhile: cpu_partial, min_partial,
+/// Changes a tunable of a cache, also while threads use it: cpu_partial, min_partial,
 /// sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared; for all names of merged
 /// caches. Returns 0; -EINVAL, after a line on standard error that names the tunable and what was
 /// expected, for an unknown name, a value out of range, or an engine that has no such thing;

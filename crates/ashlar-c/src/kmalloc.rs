@@ -136,7 +136,7 @@ pub unsafe extern "C" fn krealloc_array(p: *mut c_void, new_n: usize, new_size: 
 /// Frees memory of kmalloc, or an object of any cache.
 ///
 /// # Safety
-/// `object` is null, ZERO_SIZE_PTR, or live memory that nobody uses any more.
+/// `object` is null, ZERO_SIZE_PTR, or live memory that no thread uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kfree(object: *const c_void) {
     // SAFETY: by the caller's promise.

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn kmem_cache_alloc_node(s: *mut kmem_cache, flags: gfp_t,
     allocate(NAME, flags, |zero| {
         let Some(object) = cache.inner.alloc_on(node) else { return null_mut() };
         if elsewhere(object.as_ptr(), node, flags) {
-            // SAFETY: allocated just above; nobody has seen it.
+            // SAFETY: allocated just above; no other thread has seen it.
             unsafe { cache.inner.free(object) };
             return null_mut();
         }
@@ -75,7 +75,7 @@ pub extern "C" fn kmalloc_node(size: usize, flags: gfp_t, node: c_int) -> *mut c
     allocate(NAME, flags, |zero| {
         let Some(object) = NonNull::new(core_ashlar::kmalloc_on(size, node)) else { return null_mut() };
         if elsewhere(object.as_ptr(), node, flags) {
-            // SAFETY: allocated just above; nobody has seen it.
+            // SAFETY: allocated just above; no other thread has seen it.
             unsafe { core_ashlar::kfree(object.as_ptr()) };
             return null_mut();
         }

@@ -25,7 +25,7 @@ type Sheaf = PrefilledSheaf<'static>;
 /// The sheaf behind a handle, which is dead from now on.
 ///
 /// # Safety
-/// A live handle of prefill, used by nobody else; its cache is live.
+/// A live handle of prefill, used by no other thread; its cache is live.
 unsafe fn open(sheaf: *mut slab_sheaf) -> Option<Sheaf> {
     // SAFETY: by the caller's promise.
     NonNull::new(sheaf.cast()).map(|raw| unsafe { Sheaf::from_raw(raw) })
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn kmem_cache_prefill_sheaf(s: *mut kmem_cache, gfp: gfp_t
 /// flags (EINVAL). With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
 ///
 /// # Safety
-/// `s` is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
+/// `s` is the cache that the sheaf was prefilled from; no other thread uses the sheaf meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_alloc_from_sheaf(
     s: *mut kmem_cache,
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn kmem_cache_alloc_from_sheaf(
     match object {
         Some(object) => {
             if gfp & __GFP_ZERO != 0 {
-                // SAFETY: an object of that many bytes that nobody has yet.
+                // SAFETY: an object of that many bytes, which no caller has yet.
                 unsafe { object.as_ptr().write_bytes(0, cache.inner.object_size()) };
             }
             object.as_ptr().cast()
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn kmem_cache_alloc_from_sheaf(
 /// it is then. Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
 ///
 /// # Safety
-/// `s` is the cache that the sheaf was prefilled from; nobody else uses the sheaf meanwhile.
+/// `s` is the cache that the sheaf was prefilled from; no other thread uses the sheaf meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_refill_sheaf(
     s: *mut kmem_cache,
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn kmem_cache_refill_sheaf(
 /// happens.
 ///
 /// # Safety
-/// `s` is the cache that the sheaf was prefilled from, or null; nobody uses the sheaf any more.
+/// `s` is the cache that the sheaf was prefilled from, or null; no thread uses the sheaf any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_return_sheaf(s: *mut kmem_cache, gfp: gfp_t, sheaf: *mut slab_sheaf) {
     // The sheaf knows its cache, and giving back needs no memory: both are the kernel's arguments

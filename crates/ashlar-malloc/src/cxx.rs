@@ -57,8 +57,8 @@ extern "C" fn new_handler() -> *const c_void {
 
 /// What throws `std::bad_alloc`: a function that takes nothing and does not return.
 ///
-/// A static program takes from the C++ library what somebody refers to by a strong reference, and
-/// this library's are weak, as C programs have no C++ library. Whoever catches or cleans up brings
+/// A static program takes from the C++ library what code refers to by a strong reference, and this
+/// library's are weak, as C programs have no C++ library. Code that catches or cleans up brings
 /// `__cxa_throw` and its types along; `__throw_bad_alloc` may be missing then.
 #[place(cold)]
 extern "C" fn thrower() -> *const c_void {

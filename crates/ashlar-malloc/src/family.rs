@@ -49,7 +49,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 /// `free(3)`.
 ///
 /// # Safety
-/// `ptr` is null, or live memory of this family that nobody uses any more.
+/// `ptr` is null, or live memory of this family that no thread uses any more.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn cfree(ptr: *mut c_void) {
 }
 
 /// `malloc_trim(3)`: gives everything free back to the system; 1 if that was anything. The pad is
-/// kept for nobody.
+/// not kept.
 #[unsafe(no_mangle)]
 #[ashlar_macros::place(cold)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {

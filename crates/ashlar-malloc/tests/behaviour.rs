@@ -24,7 +24,7 @@ fn built() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("behaviour")
 }
 
-/// Runs all programs in one mode. The names of those that fail are in the message.
+/// Runs all programs in one mode. The names of the failing ones are in the message.
 #[track_caller]
 fn all_in(mode: &str) {
     static COMPILED: OnceLock<bool> = OnceLock::new();

@@ -53,7 +53,7 @@ pub fn build_under_cargo(package: &str, file: &str) -> Result<(), ToolError> {
     };
     let mut build = Command::new(cargo);
     build.args(["build", "-p", package]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    // The first build takes a while, and Cargo shows to somebody who waits how far it is.
+    // The first build takes a while, and Cargo shows a waiting user how far it is.
     if dir.join(file).exists() || !stderr().is_terminal() {
         build.arg("--quiet");
     }

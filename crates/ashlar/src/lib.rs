@@ -87,6 +87,7 @@ mod percpu {
 #[cfg(not(ashlar_loom))]
 mod sizes;
 mod slab;
+// Public for the tests of this crate, which are crates of their own.
 #[cfg(not(ashlar_loom))]
 #[doc(hidden)]
 pub mod testing;
@@ -104,10 +105,13 @@ mod api {
     #[cfg(feature = "os")]
     pub use crate::base::error::ReaperError;
     pub use crate::base::error::{AllocError, CreateError, DestroyError, TuneError};
+    // For the `pthread_create` of ashlar-malloc.
     #[cfg(feature = "os")]
     #[doc(hidden)]
     pub use crate::base::os::thread::{Create as CreateThread, Entry as ThreadEntry};
+    // For the macro `panic_handler`.
     #[cfg(feature = "os")]
+    #[doc(hidden)]
     pub use crate::base::report::panicked;
     pub use crate::base::source::{PageSource, Refusal};
     pub use crate::base::units::NodeId;
@@ -118,8 +122,13 @@ mod api {
     };
     pub use crate::engine::history::slab_queues::{QueueInfo, QueueTunables};
     pub use crate::engine::sheaves::barn::BarnStats;
-    pub use crate::engine::{Counts, Engine, Search, Stage, Tunable, Usage};
+    // Columns of the lab's comparison of engines.
+    #[doc(hidden)]
+    pub use crate::engine::Search;
+    pub use crate::engine::{Counts, Engine, Stage, Tunable, Usage};
+    // For ashlar-malloc and for tests. Programs in Rust have the fork handlers registered for them.
     #[cfg(feature = "os")]
+    #[doc(hidden)]
     pub use crate::faces::fork;
     pub use crate::faces::global::Ashlar;
     pub use crate::faces::kmalloc::{
@@ -130,9 +139,15 @@ mod api {
     pub use crate::faces::malloc;
     pub use crate::faces::numa::{kmalloc_on, node_of, nodes};
     pub use crate::faces::prefill::PrefilledSheaf;
+    // For the lab, which simulates larger machines from how long locks are held.
+    #[doc(hidden)]
     pub use crate::faces::probe::{LockProbe, LocksHeld};
+    // For the `pthread_create` of ashlar-malloc.
     #[cfg(feature = "os")]
-    pub use crate::faces::reaper::{start_reaper, start_reaper_by, stop_reaper};
+    #[doc(hidden)]
+    pub use crate::faces::reaper::start_reaper_by;
+    #[cfg(feature = "os")]
+    pub use crate::faces::reaper::{start_reaper, stop_reaper};
     pub use crate::faces::typed::{Cache, CacheBox, Constructed, LazyCache};
     pub use crate::pages::arena::ArenaSource;
     pub use crate::pages::zone::ZoneStats;
@@ -141,7 +156,10 @@ mod api {
     pub use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
     pub use crate::slab::cache::MAX_NAME;
     pub use crate::slab::counters::SlowPathStats;
-    pub use crate::slab::{IndexArray, MAX_OBJECT_SIZE, OrderRule};
+    // A figure of SLAB, for tests.
+    #[doc(hidden)]
+    pub use crate::slab::IndexArray;
+    pub use crate::slab::MAX_OBJECT_SIZE;
 
     /// The version of this library.
     pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -156,7 +174,7 @@ mod api {
     #[place(cold)]
     pub fn zone_stats() -> ZoneStats {
         let mut stats = crate::pages::zone::ZONE.stats();
-        // What a CPU keeps for its next slab is nobody's.
+        // What a CPU keeps for its next slab is free.
         let listed = crate::percpu::pages::held_pages();
         stats.free += listed;
         stats.dirty += listed;

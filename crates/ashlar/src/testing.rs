@@ -1,4 +1,4 @@
-//! Hooks for the tests of this crate, and for nobody else: not part of the interface.
+//! Hooks for the tests of this crate, and for them alone: not part of the interface.
 //!
 //! They show what no caller may rely on (this CPU's sheaf alone, the rseq area) and make rare
 //! conditions happen (a refused membarrier, a CPU beyond the reserved areas).

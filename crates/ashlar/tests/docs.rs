@@ -45,14 +45,20 @@ fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the texts between single back quotes outside of code blocks.
+/// Returns the texts between single back quotes outside of code blocks. One may go on in the next
+/// line, but not in the next paragraph.
 fn quoted(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut in_block = false;
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            in_block = !in_block;
-        } else if !in_block {
+    let (mut found, mut paragraph, mut in_block) = (Vec::new(), String::new(), false);
+    for line in text.lines().chain([""]) {
+        let is_fence = line.trim_start().starts_with("```");
+        in_block ^= is_fence;
+        if !in_block && !is_fence && !line.trim().is_empty() && !line.starts_with('|') {
+            paragraph.extend([line.trim(), " "]);
+            continue;
+        }
+        found.extend(paragraph.split('`').skip(1).step_by(2).map(str::to_owned));
+        paragraph.clear();
+        if !in_block && line.starts_with('|') {
             found.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
         }
     }

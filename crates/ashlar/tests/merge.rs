@@ -259,7 +259,7 @@ fn references_are_counted() {
         names.sort();
         assert_eq!(names, rest.keys().map(|i| format!("alias-{i}")).collect::<Vec<_>>());
     }
-    // With an object in use: nobody can tell whose it is.
+    // With an object in use: it is not known which of them it is from.
     destroy(root);
     assert!(aliases().iter().all(|(_, cache, _)| cache == "root"), "the first name stays at the slabs");
     let late = create("late", 500, &DEFAULT);
@@ -282,7 +282,7 @@ fn references_are_counted() {
     destroy(fresh);
 }
 
-/// Values are dropped by their boxes, whoever else lives in the same slabs.
+/// Values are dropped by their boxes, whatever other caches have objects in the same slabs.
 #[test]
 fn typed_caches_merge_and_drop() {
     let _alone = alone();

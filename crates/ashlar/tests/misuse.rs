@@ -155,8 +155,8 @@ misuses! {
         cache.shrink();
     };
     /// The first free has reached the slab already: the object stands at the head of its freelist.
-    /// (Behind others there it would not be seen: like the kernel without debugging, nobody walks a
-    /// freelist at each free.)
+    /// (Behind others there it would not be seen: like the kernel without debugging, no code walks
+    /// a freelist at each free.)
     freed_again_after_it_reached_its_slab: "cache misuse: object {} was freed twice", || {
         let args = CacheArgs::DEFAULT.sheaf_capacity(1);
         let cache = KmemCache::create(NAME, 64, &args).expect("a cache");

@@ -6,7 +6,7 @@ mod common;
 use common::{Rng, check, child, fill, resident, tell};
 use std::os::unix::process::ExitStatusExt;
 
-/// Takes the places of the maps of all zones that the kernel may choose, as far as nobody has them,
+/// Takes the places of the maps of all zones that the kernel may choose, as far as they are free,
 /// and lets the allocator start, whose place must be among them.
 fn start_without_the_place() {
     const STEP: usize = 1 << 36;

@@ -53,7 +53,7 @@ fn a_reserve_lasts_when_memory_has_ended() {
             let mut had = BTreeSet::new();
             for _ in 0..wanted {
                 let object = reserve.alloc().expect("what was set aside");
-                // SAFETY: an object of `size` bytes that nobody else has.
+                // SAFETY: an object of `size` bytes that is in no other hands.
                 unsafe { object.as_ptr().write_bytes(round as u8, size) };
                 assert!(had.insert(object), "an object was handed out twice");
             }

@@ -1,4 +1,4 @@
-//! The observer's view of locks: free when nobody is in the allocator, held when all locks are.
+//! The observer's view of locks: free when no thread is in the allocator, held when all locks are.
 
 mod common;
 

@@ -153,8 +153,8 @@ fn slots_of_both_sides_are_filled_and_drained_alike() {
     }
 }
 
-/// What a CPU of one node frees of the other node's memory goes home and is on no sheaf, though it
-/// is of the other side too.
+/// What a CPU of one node frees of the other node's memory is returned to its slab and is on no
+/// sheaf, though it is of the other side too.
 #[test]
 fn memory_of_another_node_waits_on_no_sheaf() {
     let Some((one, other)) = two_sides() else {
@@ -282,8 +282,8 @@ fn objects_for_another_cpu_go_back_written() {
                     ashlar::malloc::free(object.cast());
                 }
             }
-            // SAFETY: nobody allocates meanwhile and no slab is given back, so it is mapped memory
-            // that nobody writes.
+            // SAFETY: no thread allocates meanwhile and no slab is given back, so it is mapped
+            // memory that no thread writes.
             let is_marked = |line: *mut usize| unsafe { line.read_volatile() } == MARK;
             let written = objects.iter().filter(|&&object| lines(object).all(|line| !is_marked(line))).count();
             let touched = objects.iter().filter(|&&object| lines(object).any(|line| !is_marked(line))).count();

@@ -46,7 +46,7 @@ fn on<R: Send>(cpu: usize, f: impl FnOnce() -> R + Send) -> R {
 
 /// Objects that are on their way between threads.
 struct Sent(Vec<NonNull<u8>>);
-// SAFETY: whoever holds it owns the objects.
+// SAFETY: the thread that holds it owns the objects.
 unsafe impl Send for Sent {}
 
 unsafe extern "C" fn build(object: *mut u8) {
@@ -373,7 +373,7 @@ fn the_reaper_gives_back_what_is_not_in_use() {
     assert!(before.cached > 100 && before.slabs > 10, "{before:?}");
     let arrays = || cache.info().usage.cached - queues(&cache).shared_avail;
     // The first round only sees that the CPU's array was used; the next takes a fifth of its limit.
-    // Nobody took from the shared array, so it falls from the start.
+    // No CPU took from the shared array, so it falls from the start.
     let (full, shared) = (arrays(), queues(&cache).shared_avail);
     ashlar::testing::slab_round(&cache);
     assert_eq!(arrays(), full);

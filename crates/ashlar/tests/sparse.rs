@@ -103,7 +103,7 @@ fn an_idle_program_keeps_the_pages_of_live_objects_and_no_others() {
         let kept = few_of(&cache, 64 * MIB / SIZE);
         ashlar::reap();
         tell("resident", statm(1));
-        // Half of those that stay, again and again: slabs that only evicted objects keep become
+        // Half of the remaining ones, again and again: slabs that only evicted objects keep become
         // empty at the next look.
         let mut kept = kept.into_iter();
         for _ in 0..5 {

@@ -18,7 +18,7 @@ fn create(engine: Engine) -> KmemCache {
     KmemCache::create("tuned", SIZE, &CacheArgs::DEFAULT.engine(engine).no_merge(true)).expect("a cache")
 }
 
-/// Who has which address: an object that is handed out twice is seen at once.
+/// The owner of each address: an object that is handed out twice is seen at once.
 struct Owners([Mutex<HashSet<usize>>; 16]);
 
 impl Owners {

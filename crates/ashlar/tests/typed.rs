@@ -365,7 +365,7 @@ fn bulk_loses_nothing_to_panics_and_picky_collections() {
     let body = || {
         let args = CacheArgs::DEFAULT.no_merge(true);
         let cache = Cache::<Counted>::with_args("counted", &args).expect("a cache");
-        // The iterator panics amid a chunk: what was made is in the collection.
+        // The iterator panics in the middle of a chunk: what was made is in the collection.
         let mut boxes = Vec::new();
         let made = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
             let values =

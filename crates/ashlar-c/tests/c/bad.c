@@ -1,4 +1,5 @@
-/* Bad input, one kind for each word: the call, then what it returned and errno. The test reads standard error. */
+/* Bad input, one kind for each word: the call, then what it returned and errno. The test reads
+   standard error. */
 #include <ashlar.h>
 #include <stdint.h>
 #include "check.h"

@@ -1,4 +1,5 @@
-/* Threads allocate, and hold reserves, while the program forks; children allocate too, and nothing hangs. */
+/* Threads allocate, and hold reserves, while the program forks; children allocate too, and nothing
+   hangs. */
 #define _GNU_SOURCE
 #include <ashlar.h>
 #include <pthread.h>

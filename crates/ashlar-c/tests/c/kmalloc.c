@@ -123,7 +123,8 @@ static void secrets(void)
     memset(p, 0x53, 64);
     kfree_sensitive(p);
     q = (char *)kmalloc(64, GFP_KERNEL);
-    /* The object that was freed last is the next, where there are sheaves; its middle may hold the allocator's link. */
+    /* The object that was freed last is the next, where there are sheaves; its middle may hold the
+       allocator's link. */
     CHECK(q != p || (all_bytes(q, 32, 0) && all_bytes(q + 40, 24, 0)));
     kfree(q);
 }

@@ -1,6 +1,7 @@
 /*
- * A module as the kernel has them: a small page cache. A radix tree finds entries by number, a list keeps them in
- * order of use, and inserting never fails half way, since the nodes it may need are set aside before.
+ * A module as the kernel has them: a small page cache. A radix tree finds entries by number, a list
+ * keeps them in order of use, and inserting never fails half way, since the nodes it may need are
+ * set aside before.
  */
 #include <linux/gfp.h>
 #include <linux/mm.h>

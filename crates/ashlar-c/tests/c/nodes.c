@@ -1,4 +1,5 @@
-/* Memory of a NUMA node, on a machine of four (fake) nodes: each is asked for from wherever the program runs. */
+/* Memory of a NUMA node, on a machine of four (fake) nodes: each is asked for from wherever the
+   program runs. */
 #include <ashlar.h>
 #include "check.h"
 

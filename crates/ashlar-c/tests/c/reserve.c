@@ -1,4 +1,5 @@
-/* Memory ends: requests fail as they should, and a reserve does not. Run with little memory (ulimit -v). */
+/* Memory ends: requests fail as they should, and a reserve does not. Run with little memory (ulimit
+   -v). */
 #include <ashlar.h>
 #include <stdint.h>
 #include "check.h"

@@ -1,4 +1,5 @@
-/* A bit of everything: threads, huge blocks that move, trimming, a fork. With an argument it prints the mode too. */
+/* A bit of everything: threads, huge blocks that move, trimming, a fork. With an argument it prints
+   the mode too. */
 #include "must.h"
 #include <malloc.h>
 

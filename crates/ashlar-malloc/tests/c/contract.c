@@ -1,4 +1,5 @@
-/* What glibc's manual says of the malloc family. Ends with 0, or names the line that does not hold. */
+/* What glibc's manual says of the malloc family. Ends with 0, or names the line that does not hold.
+   */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
@@ -198,7 +199,8 @@ static void small_print(void) {
         for (int i = 0; i < 33; i++) MUST(all[k][i] == (unsigned char)(i * 7));
         free(all[k]);
     }
-    /* realloc(p, 0) is free(p), also of large ones; reallocarray(p, 0, x) and (p, x, 0) are realloc(p, 0). */
+    /* realloc(p, 0) is free(p), also of large ones; reallocarray(p, 0, x) and (p, x, 0) are
+       realloc(p, 0). */
     MUST(realloc(malloc(100000), 0) == NULL && realloc(malloc(64 << 20), 0) == NULL);
     MUST(reallocarray(malloc(10), 0, 7) == NULL && reallocarray(malloc(10), 7, 0) == NULL);
     void *p = realloc(NULL, 0);
@@ -221,7 +223,8 @@ static void small_print(void) {
     FAILS(aligned_alloc((size_t)1 << 30, (size_t)PTRDIFF_MAX - 5), ENOMEM);
     FAILS(valloc((size_t)PTRDIFF_MAX + 1), ENOMEM);
     FAILS(pvalloc((size_t)PTRDIFF_MAX + 1), ENOMEM);
-    /* Alignments that are no powers of two: refused by two, rounded up by memalign. A size need be no multiple. */
+    /* Alignments that are no powers of two: refused by two, rounded up by memalign. A size need be
+       no multiple. */
     for (size_t align = 3; align < 5000; align = align * 2 + 1) {
         FAILS(aligned_alloc(align, align * 2), EINVAL);
         MUST(posix_memalign(&p, align, 8) == EINVAL);
@@ -262,7 +265,8 @@ static void small_print(void) {
 }
 
 static void kept_errno(void) {
-    /* free keeps errno (POSIX 2024), whatever it takes: a flush, a run of pages, a mapping, a wake of the reaper. */
+    /* free keeps errno (POSIX 2024), whatever it takes: a flush, a run of pages, a mapping, a wake
+       of the reaper. */
     static void *all[20000];
     for (int i = 0; i < 20000; i++) all[i] = malloc(i % 3000);
     void *large = malloc(1 << 20), *huge = malloc(64 << 20), *line = aligned_alloc(4096, 9000);

@@ -1,4 +1,5 @@
-/* 1000 threads on the smallest stacks, at once and one after the other, and threads that move between CPUs. */
+/* 1000 threads on the smallest stacks, at once and one after the other, and threads that move
+   between CPUs. */
 #include "must.h"
 #include <limits.h>
 

@@ -1,4 +1,5 @@
-// Operators new and delete, and the new handler. Prints "well", or ends with the number of what does not hold.
+// Operators new and delete, and the new handler. Prints "well", or ends with the number of what
+// does not hold.
 #include <cstdio>
 #include <cstdlib>
 #include <cstdint>
@@ -88,7 +89,8 @@ int main() {
         delete[] new (std::nothrow) int[i + 1];
         free(::operator new(i + 1)); // not right, and common
     }
-    // A handler that makes room: it frees what was kept for this moment, and the request is tried again.
+    // A handler that makes room: it frees what was kept for this moment, and the request is tried
+    // again.
     if (!room_is_made()) return 10;
     // Nothrow and aligned together, arrays, and what the delete forms take.
     for (size_t align = 8; align <= 4096; align *= 2) {

@@ -1,4 +1,4 @@
-// Nobody here names std::bad_alloc, so nothing of it is linked statically.
+// No code here names std::bad_alloc, so nothing of it is linked statically.
 #include <cstddef>
 #include <cstdio>
 

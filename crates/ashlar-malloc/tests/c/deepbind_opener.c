@@ -1,4 +1,5 @@
-/* A library that opens another by its name alone: the loader finds it by the RUNPATH of this one. */
+/* A library that opens another by its name alone: the loader finds it by the RUNPATH of this one.
+   */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* Allocation before and after everything: an IFUNC resolver, the first constructor, the last destructor, atexit, and
-   detached threads that go on while the program ends. */
+/* Allocation before and after everything: an IFUNC resolver, the first constructor, the last
+   destructor, atexit, and detached threads that go on while the program ends. */
 #include "must.h"
 
 static void *from_resolver, *from_constructor, *at_first;

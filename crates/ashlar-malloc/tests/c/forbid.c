@@ -1,5 +1,5 @@
-/* forbid ERRNO NAME,NAME... PROGRAM ARGS...: becomes the program, under a seccomp filter that answers ERRNO to these
-   system calls. Exit code 77: no filters here. */
+/* forbid ERRNO NAME,NAME... PROGRAM ARGS...: becomes the program, under a seccomp filter that
+   answers ERRNO to these system calls. Exit code 77: no filters here. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,5 @@
-/* 1000 forks (and 200 posix_spawns) while 8 threads allocate: each child allocates, frees and exits. Handlers of the
-   program's own allocate too. Prints "well". */
+/* 1000 forks (and 200 posix_spawns) while 8 threads allocate: each child allocates, frees and
+   exits. Handlers of the program's own allocate too. Prints "well". */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <spawn.h>

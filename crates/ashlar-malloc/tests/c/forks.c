@@ -1,4 +1,5 @@
-/* Fork in other ways than the plain one: from a thread, twice, with a child that starts threads, by the bare system call. */
+/* Fork in other ways than the plain one: from a thread, twice, with a child that starts threads, by
+   the bare system call. */
 #include "must.h"
 #include <spawn.h>
 
@@ -27,7 +28,8 @@ static void *forks(void *unused) {
 }
 
 int main(void) {
-    /* Without fork handlers, while there is one thread: what libraries do that must not run handlers. */
+    /* Without fork handlers, while there is one thread: what libraries do that must not run
+       handlers. */
     work(1, 5000);
     for (int i = 0; i < 50; i++) {
         pid_t pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);

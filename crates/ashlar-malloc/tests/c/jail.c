@@ -1,4 +1,5 @@
-/* jail DIRECTORY PROGRAM ARGS...: becomes the program with the directory as its root. Exit code 77: not allowed. */
+/* jail DIRECTORY PROGRAM ARGS...: becomes the program with the directory as its root. Exit code 77:
+   not allowed. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* loads LIBRARY...: loads and unloads libraries that allocate, with threads that use them. With a library of its own
-   malloc (ashlar's, not preloaded) both allocators live side by side. */
+/* loads LIBRARY...: loads and unloads libraries that allocate, with threads that use them. With a
+   library of its own malloc (ashlar's, not preloaded) both allocators live side by side. */
 #include "must.h"
 #include <dlfcn.h>
 

@@ -1,6 +1,6 @@
-/* A signal handler leaves malloc and free by siglongjmp, in the middle of their fast paths. (C gives no promise for that, and
-   where a lock is held nothing could be promised.) The block that was on its way is lost, and nothing else happens: no block
-   gets two owners. */
+/* A signal handler leaves malloc and free by siglongjmp, in the middle of their fast paths. (C
+   gives no promise for that, and where a lock is held nothing could be promised.) The block that
+   was on its way is lost, and nothing else happens: no block gets two owners. */
 #include "must.h"
 #include <dlfcn.h>
 #include <elf.h>
@@ -13,8 +13,9 @@ static sigjmp_buf back;
 static volatile sig_atomic_t inside, jumps, aborts;
 static struct { unsigned long start, size; } path[2];
 
-/* On a fast path: in the function itself, or at the abort handler of its section, where the kernel sends a thread that a signal
-   interrupts in the section. The signature stands before each of those. */
+/* On a fast path: in the function itself, or at the abort handler of its section, where the kernel
+   sends a thread that a signal interrupts in the section. The signature stands before each of
+   those. */
 static int on_fast_path(unsigned long at) {
     unsigned before;
     for (int i = 0; i < 2; i++)

@@ -1,5 +1,5 @@
-/* Prints what mallopt returns for each key that there is or was, for unknown ones, and for values at
-   all bounds. */
+/* Prints what mallopt returns for each key that there is or was, for unknown ones, and for values
+   at all bounds. */
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>

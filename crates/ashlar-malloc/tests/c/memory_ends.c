@@ -1,5 +1,6 @@
-/* Memory ends, by blocks of several sizes: null and ENOMEM each time, the program goes on, and after everything is
-   freed there is as much again. With an argument the limit (of that kind, in MiB) is set now, after the start. */
+/* Memory ends, by blocks of several sizes: null and ENOMEM each time, the program goes on, and
+   after everything is freed there is as much again. With an argument the limit (of that kind, in
+   MiB) is set now, after the start. */
 #include "must.h"
 
 struct link { struct link *next; };

@@ -2,7 +2,8 @@
 #include "must.h"
 #include <malloc.h>
 
-/* What the archive, built for glibc, refers to and never calls: Rust's standard library and gcc's unwinder. */
+/* What the archive, built for glibc, refers to and never calls: Rust's standard library and gcc's
+   unwinder. */
 const char *gnu_get_libc_version(void) { return "2.36"; }
 int __res_init(void) { return 0; }
 int _dl_find_object(void *pc, void *result) { return (void)pc, (void)result, -1; }

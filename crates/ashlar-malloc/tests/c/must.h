@@ -1,4 +1,5 @@
-/* What the programs here share: MUST ends the program and names the line that does not hold; `work` is a bit of everything. */
+/* What the programs here share: MUST ends the program and names the line that does not hold; `work`
+   is a bit of everything. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -32,7 +33,8 @@ static inline unsigned long next(struct rng *r) {
     return r->x >> 33;
 }
 
-/* Allocates and frees `rounds` times, small ones, a few large ones; every block holds its own number at both ends. */
+/* Allocates and frees `rounds` times, small ones, a few large ones; every block holds its own
+   number at both ends. */
 static void work(unsigned long seed, int rounds) {
     struct rng r = {seed * 2654435761u + 1};
     struct { unsigned long *p; size_t n; } kept[64];

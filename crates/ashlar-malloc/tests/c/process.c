@@ -71,7 +71,8 @@ static void wait_for(const char *name, int number) {
     }
 }
 
-/* `what: N` for the number of threads; then a line for each but the first two: name, SigBlk, scheduling policy. */
+/* `what: N` for the number of threads; then a line for each but the first two: name, SigBlk,
+   scheduling policy. */
 static void tell(const char *what) {
     char names[64][16], file[64], name[64], mask[64];
     int n = numbers("/proc/self/task", names, 64);

@@ -1,5 +1,5 @@
-/* Allocates what programs do, of all sizes, in two threads; then prints each page of files that is resident,
-   with the line of its mapping. */
+/* Allocates what programs do, of all sizes, in two threads; then prints each page of files that is
+   resident, with the line of its mapping. */
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -11,7 +11,8 @@
 
 enum { COUNT = 3000, PAGE = 4096 };
 
-/* The threads end together: one that is alone gives memory back by its calls, which is what lies apart. */
+/* The threads end together: one that is alone gives memory back by its calls, which is what lies
+   apart. */
 static pthread_barrier_t both_done;
 
 static void *work(void *unused) {

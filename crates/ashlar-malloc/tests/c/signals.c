@@ -1,7 +1,8 @@
-/* A handler that allocates, which POSIX does not allow and programs do, interrupts allocation on the fast path some
-   thousand times. What holds: neither deadlock nor damage, as a fast path holds no lock and the handler's own work is
-   complete before the path goes on. The reaper must be off, and the CPU one from the program's start, so that it stays the
-   fast path: objects of another CPU, also of this program before it moved, would be put aside for that. */
+/* A handler that allocates, which POSIX does not allow and programs do, interrupts allocation on
+   the fast path some thousand times. What holds: neither deadlock nor damage, as a fast path holds
+   no lock and the handler's own work is complete before the path goes on. The reaper must be off,
+   and the CPU one from the program's start, so that it stays the fast path: objects of another CPU,
+   also of this program before it moved, would be put aside for that. */
 #include "must.h"
 #include <sys/time.h>
 

@@ -1,5 +1,6 @@
-/* How much stack the family uses at most: each operation runs in a signal handler on a stack of known contents, and what
-   it changed is counted, less what an empty handler changes. Prints "NAME BYTES" lines; the bound is the test's. */
+/* How much stack the family uses at most: each operation runs in a signal handler on a stack of
+   known contents, and what it changed is counted, less what an empty handler changes. Prints "NAME
+   BYTES" lines; the bound is the test's. */
 #include "must.h"
 #include <malloc.h>
 

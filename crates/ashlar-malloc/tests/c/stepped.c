@@ -1,5 +1,6 @@
-/* The parent single-steps a child through malloc and free, as a debugger's software watchpoint does. Every step aborts a
-   critical section, so only a way that does without lets the child end. Exit code 77: no ptrace here. */
+/* The parent single-steps a child through malloc and free, as a debugger's software watchpoint
+   does. Every step aborts a critical section, so only a way that does without lets the child end.
+   Exit code 77: no ptrace here. */
 #include "must.h"
 #include <sys/ptrace.h>
 

@@ -1,6 +1,7 @@
-/* Children of vfork that allocate, where the C library registered an rseq area of another size. This program stands for
-   that C library: it registers BYTES bytes for each thread, and tells TOLD in __rseq_size. Run it with
-   GLIBC_TUNABLES=glibc.pthread.rseq=0. Exit code 77: this kernel takes no such area. */
+/* Children of vfork that allocate, where the C library registered an rseq area of another size.
+   This program stands for that C library: it registers BYTES bytes for each thread, and tells TOLD
+   in __rseq_size. Run it with GLIBC_TUNABLES=glibc.pthread.rseq=0. Exit code 77: this kernel takes
+   no such area. */
 #include <stddef.h>
 #define main vforks
 #include "vforks.c"

@@ -1,4 +1,5 @@
-/* Children of vfork that allocate and free beside busy threads, in the parent's memory. No block may be handed out twice. */
+/* Children of vfork that allocate and free beside busy threads, in the parent's memory. No block
+   may be handed out twice. */
 #include "must.h"
 
 static volatile int stop;

@@ -1,4 +1,5 @@
-/* What every program here shares: it tells the addresses that the report must name, and ends well if it gets so far. */
+/* What every program here shares: it tells the addresses that the report must name, and ends well
+   if it gets so far. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -104,7 +104,7 @@ pub(crate) fn create_raw(
 
 fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule, CreateError> {
     let min_order = args.min_order.unwrap_or(rule.min_order);
-    // Who asks only for the smallest order need not know the engine's largest.
+    // A caller that asks for the smallest order alone need not know the engine's largest.
     let max_order = args.max_order.unwrap_or(rule.max_order.max(min_order));
     if max_order > 9 {
         return Err(CreateError::Option("max_order: expected 0 to 9"));

@@ -5,7 +5,7 @@
 //! | [`settings`] | the options of the process, and those for a cache of a name |
 //! | [`args`], [`constructor`] | how a cache is to be made |
 //! | [`create`] | from arguments and options to a cache |
-//! | [`registry`] | all caches, and the memory of those that are gone |
+//! | [`registry`] | all caches, and the memory of destroyed ones |
 //! | [`alias`], [`merge`] | caches of like objects that are one, and their names |
 //! | [`info`] | what a cache looks like from outside |
 //! | [`tune`] | what can be changed at run time |

@@ -1,4 +1,4 @@
-//! The registry: every cache of the process, and the memory of those that are gone.
+//! The registry: every cache of the process, and the memory of destroyed ones.
 //!
 //! Lock: the *registry lock* (the kernel's slab_mutex), before all others. Creation, destruction
 //! and walks over all caches hold it; allocation paths only ever try it, when the zone is about to
@@ -21,7 +21,7 @@ struct Registry {
     next_serial: u32,
     /// What the keys of free links are made from; 0 before the first.
     key: u64,
-    /// The names of merged caches, the youngest first, and the records of those that were given up.
+    /// The names of merged caches, the youngest first, and the records that were given up.
     aliases: *mut Alias,
     free_aliases: *mut Alias,
 }
@@ -63,7 +63,7 @@ impl Registry {
             self.free_aliases = unsafe { (*place).next.load(Ordering::Relaxed) };
             place
         };
-        // SAFETY: memory for a record that nobody refers to.
+        // SAFETY: memory for a record that nothing refers to.
         let alias = unsafe {
             place.write(Alias::new(new.name, cache, new.geometry.object_size, self.aliases));
             &*place
@@ -125,7 +125,7 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
     }
     let slot = new.slot.or_else(|| PERCPU.claim_slot()).ok_or(CreateError::TooManyCaches)?;
     let (place, mut state) = match free {
-        // SAFETY: as above; nobody uses a destroyed cache.
+        // SAFETY: as above; no thread uses a destroyed cache.
         Some(place) => (Some(place), unsafe { (*place).state }),
         None => {
             let place = META.alloc(size_of::<RawCache>(), align_of::<RawCache>().max(64));
@@ -235,7 +235,7 @@ pub(crate) fn with_lock<R>(look: impl FnOnce() -> R) -> R {
     look()
 }
 
-/// As [`for_each`], if nobody holds the lock; false, and nothing done, otherwise. For allocation
+/// As [`for_each`], if no thread holds the lock; false, and nothing done, otherwise. For allocation
 /// paths, which may run inside something that holds it.
 pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
     fn one_for_all(each: &mut dyn FnMut(&'static RawCache)) -> bool {

@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | `cpu_partial` | `slub-bulk` | partial slabs of CPUs go to their nodes |
 //! | `min_partial` | all but `slab`, `slob` | lowered: empty slabs go back |
-//! | `sheaf_capacity` | `ashlar` | all sheaves go home; new ones have the new capacity |
+//! | `sheaf_capacity` | `ashlar` | all sheaves are emptied; new ones have the new capacity |
 //! | `remote_node_defrag_ratio` | `ashlar`, the stages of SLUB | nothing |
 //! | `limit`, `batchcount`, `shared` | `slab` | arrays grow or give objects back |
 //!
 //! No change stops anybody for longer than a drain. What a thread has in hand meanwhile is settled
-//! when it comes back: a sheaf of the old capacity goes home instead of into a barn or a slot
-//! (`engine::sheaves::set_sheaf_capacity`), and a slab that was kept by the old number is counted
-//! by the new one at the next free that empties a slab.
+//! when it comes back: a sheaf of the old capacity is emptied instead of going into a barn or a
+//! slot (`engine::sheaves::set_sheaf_capacity`), and a slab that was kept by the old number is
+//! counted by the new one at the next free that empties a slab.
 //!
 //! Merged caches have the tunables of one: a change by any name is one for all.
 
@@ -34,7 +34,8 @@ pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
     })
 }
 
-/// Changes a tunable, at any time, whoever uses the cache; for all names of merged caches.
+/// Changes a tunable, at any time, also while other threads use the cache; for all names of merged
+/// caches.
 ///
 /// # Errors
 /// See [`TuneError`]: nothing has changed then.

@@ -43,6 +43,7 @@ pub struct Counts {
     /// Zone locks taken. They belong to no single cache, so only [`crate::total_counts`] has them.
     pub zone_locks: u64,
     /// Search lengths of the engine `slob`; zero for all others, which do not search.
+    #[doc(hidden)]
     pub search: Search,
 }
 

@@ -15,8 +15,8 @@ use super::kmalloc::{self, KMALLOC_MAX_CACHE_SIZE, kfree, kmalloc_aligned, kzall
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ashlar;
 
-// SAFETY: kmalloc returns null or memory of the size and alignment asked for, which nobody else has
-// until it is freed; nothing unwinds.
+// SAFETY: kmalloc returns null or memory of the size and alignment asked for, which no other thread
+// has until it is freed; nothing unwinds.
 unsafe impl GlobalAlloc for Ashlar {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

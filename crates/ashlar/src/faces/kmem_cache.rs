@@ -202,8 +202,8 @@ impl KmemCache {
     /// Gives an object back (`kmem_cache_free`).
     ///
     /// # Safety
-    /// The object was allocated from this cache, was not freed since, and nobody uses it any more.
-    /// With a constructor it is in constructed state.
+    /// The object was allocated from this cache, was not freed since, and no thread uses it any
+    /// more. With a constructor it is in constructed state.
     #[inline(always)]
     #[expect(unsafe_code, reason = "an object may be freed only once")]
     pub unsafe fn free(&self, object: NonNull<u8>) {
@@ -268,8 +268,8 @@ impl KmemCache {
     }
 
     /// Ends the cache (`kmem_cache_destroy`). Where caches are merged only this handle and its name
-    /// go, and whatever objects they have stay as they are: nobody can tell whose each is. The last
-    /// handle ends the cache.
+    /// go, and whatever objects they have stay as they are: it is not known which of them each
+    /// object is from. The last handle ends the cache.
     ///
     /// # Errors
     /// With live objects nothing is lost: a line on standard error reports them and the handle

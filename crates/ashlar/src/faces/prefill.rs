@@ -131,7 +131,7 @@ impl<'a> PrefilledSheaf<'a> {
             let new = new_block(self.head().cache, size)?;
             let old = core::mem::replace(&mut self.head, new);
             // SAFETY: the new block has room for more than `len` objects, which are behind the old
-            // head; the old block is freed once, and nobody knows it any more.
+            // head; the old block is freed once, and no reference to it is left.
             unsafe {
                 self.objects().copy_from_nonoverlapping(old.as_ptr().add(1).cast(), len);
                 self.head.as_mut().len = len;
@@ -172,7 +172,7 @@ impl<'a> PrefilledSheaf<'a> {
 impl Drop for PrefilledSheaf<'_> {
     /// `kmem_cache_return_sheaf`.
     fn drop(&mut self) {
-        // SAFETY: the objects were allocated from this cache and nobody has them; those of a
+        // SAFETY: the objects were allocated from this cache, and no caller has them; those of a
         // constructed cache were not touched since. The block is freed once.
         unsafe {
             self.cache().free_bulk(core::slice::from_raw_parts(self.objects(), self.len()));

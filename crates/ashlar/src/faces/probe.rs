@@ -1,6 +1,6 @@
 //! How long locks are held, seen from outside.
 //!
-//! A lock that reads the clock would cost every program something. So nobody tells: an observer on
+//! A lock that reads the clock would cost every program something. So no lock tells: an observer on
 //! another CPU looks now and then, and the share of its looks that find a lock held, times the time
 //! that passed, is the time that the lock was held. Divided by the number of times that it was
 //! taken ([`crate::Counts`]) this is the mean hold time. Each look takes the lock's cache line from

@@ -1,4 +1,5 @@
-//! `ArenaSource`: pages from one fixed range, for `no_std` programs, tests and fault injection.
+//! `ArenaSource`: a page source over one fixed range, for `no_std` programs, tests and fault
+//! injection.
 #![allow(unsafe_code, reason = "implements the page source contract over raw memory")]
 
 use core::ptr::NonNull;
@@ -9,9 +10,9 @@ use crate::base::units::{NodeId, checked_align_up};
 
 /// A page source over a fixed range of memory.
 ///
-/// The range is handed out from its start: first the zone (about eight tenths), then the
-/// allocator's own tables. Nothing goes back to anywhere. The `n`-th request can be made to fail,
-/// to test what happens then.
+/// The range is carved from its start: first the zone (about eight tenths), then the allocator's
+/// own tables. No memory is returned to the range. The `n`-th request can be made to fail, for
+/// tests of out of memory.
 #[derive(Debug)]
 pub struct ArenaSource {
     start: NonNull<u8>,
@@ -22,24 +23,24 @@ pub struct ArenaSource {
     fail_at: AtomicUsize,
 }
 
-// SAFETY: the source owns its range by the constructor's contract and hands it out through an
-// atomic counter.
+// SAFETY: the source owns its range by the constructor's contract, and carves it by an atomic
+// counter.
 unsafe impl Send for ArenaSource {}
 // SAFETY: as above.
 unsafe impl Sync for ArenaSource {}
 
 impl ArenaSource {
-    /// A source over `bytes` bytes from `start`, in system pages of 4 KiB.
+    /// Creates a source over `bytes` bytes from `start`, in system pages of 4 KiB.
     ///
     /// # Safety
-    /// The range is valid, writable, zeroed, and used by nobody else for as long as the source or
-    /// anything allocated from it is in use.
+    /// The range is valid, writable and zeroed. Nothing else uses it as long as the source, or
+    /// memory from it, is in use.
     pub const unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
-        // SAFETY: the same contract, handed on.
+        // SAFETY: the caller keeps the same contract.
         unsafe { Self::with_page_size(start, bytes, 4096) }
     }
 
-    /// As [`new`](Self::new), pretending a system page size.
+    /// As [`new`](Self::new), with a pretended system page size.
     ///
     /// # Safety
     /// As for [`new`](Self::new), and `page_size` is a power of two of at least 4096.
@@ -54,13 +55,13 @@ impl ArenaSource {
         }
     }
 
-    /// Makes the `n`-th request for memory from now (0 is the next) and all later ones fail.
+    /// Makes the `n`-th request for memory from now on (0 is the next one) and all later ones fail.
     pub fn fail_from(&self, n: usize) {
         self.requests.store(0, Ordering::Relaxed);
         self.fail_at.store(n, Ordering::Relaxed);
     }
 
-    /// Requests for memory (reserve, commit, direct mapping) so far.
+    /// Returns the number of requests for memory so far (reserve, commit, direct mapping).
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
@@ -89,8 +90,8 @@ impl ArenaSource {
     }
 }
 
-// SAFETY: `carve` moves one counter forward by compare-and-swap, so ranges never overlap; the
-// constructor's contract makes all of it valid, writable and zeroed; nothing is ever released or
+// SAFETY: `carve` advances one counter by compare-and-swap, so ranges never overlap. By the
+// constructor's contract all memory is valid, writable and zeroed. Nothing is ever released or
 // unmapped.
 unsafe impl PageSource for ArenaSource {
     fn page_size(&self) -> usize {

@@ -1,23 +1,26 @@
-//! One 2 MiB block of pages: which of its 512 pages are free, and which of the free ones hold
-//! memory.
+//! State of one 2 MiB block: which of its 512 pages are free, and which free pages may be resident.
 //!
-//! This is the buddy rule kept as a bitmap: a run of order k starts at a multiple of 2^k pages, and
-//! two free buddies are one free run simply because their bits stand side by side; nothing is ever
-//! merged. `word_order` caches, for each 64-page word, the largest run inside it, so that a search
-//! reads eight bytes.
+//! This is a buddy allocator kept as a bitmap. A run of order k starts at a multiple of 2^k pages.
+//! Two free buddies form one free run because their bits are adjacent, so nothing is merged.
+//! `word_order` caches the largest run inside each 64-page word, so that a search reads eight
+//! bytes.
 //!
-//! Invariants: `free_count` is the number of set bits of `free`; `dirty` is a subset of `free` (a
-//! *dirty* page is free and may be resident; a free page that is not dirty reads as zeros), and
-//! `aged` one of `dirty` (pages that were dirty when [`Block::age`] was called last); `dirty_count`
-//! is the number of set bits of `dirty`; `word_order[i]` is 0 for no free page in word i, else one
-//! more than the order of its largest free run.
+//! Invariants, which every function of [`Block`] restores before it returns:
+//! * `free_count` is the number of set bits of `free`, and `dirty_count` that of `dirty`.
+//! * `dirty` is a subset of `free`. A *dirty* page is free and may be resident. A free page that is
+//!   not dirty reads as zeros.
+//! * `aged` is a subset of `dirty`: pages that were dirty at the last [`Block::age`].
+//! * `word_order[i]` is 0 if word i has no free page, else one more than the order of its largest
+//!   run.
+//!
+//! Lock: the zone lock of the block's node.
 
 use crate::base::units::{BLOCK_PAGES, PageIndex};
 
 const WORDS: usize = BLOCK_PAGES / 64;
-/// One in every byte of a word.
+/// A word with 1 in every byte.
 const EACH_BYTE: u64 = u64::from_ne_bytes([1; 8]);
-/// Bits at multiples of 2^k, for k of 0 to 6: where a run of order k may start inside a word.
+/// Bits at multiples of 2^k for k from 0 to 6, where a run of order k may start inside a word.
 static STARTS: [u64; 7] = [
     !0,
     0x5555_5555_5555_5555,
@@ -27,7 +30,7 @@ static STARTS: [u64; 7] = [
     0x0000_0001_0000_0001,
     1,
 ];
-/// Levels of fullness that the zone tells apart; level 0 is the fullest.
+/// Number of fullness levels; level 0 is the fullest.
 pub(crate) const LEVELS: usize = 8;
 
 /// State of one block; see the module's invariants.
@@ -38,15 +41,15 @@ pub(crate) struct Block {
     word_order: [u8; WORDS],
     free_count: u16,
     dirty_count: u16,
-    /// One more than the order of the largest free run; 0 when the block is full.
+    /// One more than the order of the largest free run; 0 if the block is full.
     pub(crate) max_order: u8,
-    /// Which list of the zone the block stands on, by fullness.
+    /// The fullness level of the zone's list that holds the block.
     pub(crate) level: u8,
-    /// Whether the zone's table of empty blocks has this one.
+    /// Whether the zone's table of empty blocks includes this block.
     pub(crate) in_empties: bool,
-    /// Whether the block stands on its node's list of blocks with dirty pages.
+    /// Whether the block is on its node's list of blocks with dirty pages.
     pub(crate) in_dirty: bool,
-    /// Reaper tick when the block came onto that list, or was aged.
+    /// The reaper tick at which the block was put on that list or was aged.
     pub(crate) stamp: u32,
     pub(crate) next: u32,
     pub(crate) prev: u32,
@@ -55,15 +58,15 @@ pub(crate) struct Block {
     pub(crate) younger: u32,
 }
 
-/// Which dirty pages.
+/// Selects dirty pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dirty {
     All,
-    /// Those that were dirty when the block was aged.
+    /// Pages that were dirty when the block was aged.
     Aged,
 }
 
-/// Positions in `word` where a run of 2^order set bits starts, aligned.
+/// Returns the positions in `word` where an aligned run of 2^order set bits starts.
 #[inline]
 fn run_starts(word: u64, order: u8) -> u64 {
     let mut w = word;
@@ -73,7 +76,7 @@ fn run_starts(word: u64, order: u8) -> u64 {
     w
 }
 
-/// One more than the largest order of a run inside `word`, 0 if it has no set bit.
+/// Returns one more than the largest order of a run inside `word`, 0 if it has no set bit.
 #[inline]
 fn largest_run(word: u64) -> u8 {
     let mut w = word;
@@ -92,7 +95,7 @@ fn largest_run(word: u64) -> u8 {
 pub(crate) const BLOCK_STATE_BYTES: usize = size_of::<Block>();
 
 impl Block {
-    /// A block without a page.
+    /// A block without free pages.
     #[cfg(test)]
     pub(crate) const EMPTY: Block = Block {
         free: [0; WORDS],
@@ -112,10 +115,10 @@ impl Block {
         younger: PageIndex::NONE.0,
     };
 
-    /// Makes all pages of `range` free, and the others never to be handed out.
+    /// Frees all pages of `range`. The other pages are never allocated.
     pub(crate) fn init(&mut self, range: core::ops::Range<usize>) {
-        // One by one: a copy of an empty block is read from where messages lie, which are not to
-        // become resident for it.
+        // Assigned field by field. A copy of an empty block would be read from the pages of the
+        // messages, and make them resident.
         let Block { free, dirty, aged, word_order, .. } = self;
         (*free, *dirty, *aged, *word_order) = ([0; WORDS], [0; WORDS], [0; WORDS], [0; WORDS]);
         (self.dirty_count, self.max_order, self.level, self.stamp) = (0, 0, 0, 0);
@@ -127,35 +130,35 @@ impl Block {
         self.refresh(0, WORDS - 1);
     }
 
-    /// Free pages.
+    /// Returns the number of free pages.
     pub(crate) fn free_count(&self) -> usize {
         usize::from(self.free_count)
     }
 
-    /// Free pages that may be resident.
+    /// Returns the number of free pages that may be resident.
     pub(crate) fn dirty_count(&self) -> usize {
         usize::from(self.dirty_count)
     }
 
-    /// Whether all pages of a whole block are free.
+    /// Returns whether all 512 pages are free.
     pub(crate) fn is_empty(&self) -> bool {
         self.free_count() == BLOCK_PAGES
     }
 
-    /// Remembers which pages are dirty now.
+    /// Records which pages are dirty now.
     pub(crate) fn age(&mut self) {
         self.aged = self.dirty;
     }
 
-    /// Fullness level: 0 for nearly full, `LEVELS - 1` for nearly empty.
+    /// Returns the fullness level: 0 for nearly full, `LEVELS - 1` for nearly empty.
     pub(crate) fn fullness_level(&self) -> u8 {
         ((self.free_count() * LEVELS).saturating_sub(1) / BLOCK_PAGES) as u8
     }
 
-    /// The first page of a free run of 2^order pages, `None` if there is none.
+    /// Returns the first page of a free run of 2^order pages; `None` if there is none.
     pub(crate) fn find(&self, order: u8) -> Option<usize> {
         if order <= 6 {
-            // Best fit among words: the smallest run that is large enough keeps large runs whole.
+            // Best fit among the words: the smallest run that suffices leaves large runs whole.
             let mut best: Option<(u8, usize)> = None;
             for (i, &has) in self.word_order.iter().enumerate() {
                 if has > order && best.is_none_or(|(b, _)| has < b) {
@@ -180,7 +183,7 @@ impl Block {
         (starts != 0).then(|| starts.trailing_zeros() as usize * 64)
     }
 
-    /// The shortest run of at least `count` free pages among `within`, wherever it starts: its
+    /// Returns the shortest run of at least `count` free pages in `within`, at any start: its
     /// length and its first page.
     pub(crate) fn find_run(&self, count: usize, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
         if count <= 64 {
@@ -199,11 +202,11 @@ impl Block {
         best
     }
 
-    /// As [`Self::find_run`], for at most 64 pages: of the runs of a block in use, most of which
-    /// are shorter, only those are visited that are long enough.
+    /// As [`Self::find_run`], for at most 64 pages. Visits only the runs that are long enough,
+    /// because most runs of a block in use are shorter.
     fn find_short_run(&self, count: usize, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
         let mut best: Option<(usize, usize)> = None;
-        // Up to here all runs are known.
+        // All runs before this page are examined.
         let mut seen = within.start;
         while seen < within.end {
             let (word, skip) = (seen / 64, seen % 64);
@@ -222,8 +225,8 @@ impl Block {
         best
     }
 
-    /// Pages of a word, as bits, from which on `count` pages are free, 64 at most: they may reach
-    /// into the next word.
+    /// Returns the pages of a word, as bits, at which `count` free pages start. `count` is at most
+    /// 64, and the pages may extend into the next word.
     fn starts(&self, word: usize, count: usize) -> u64 {
         let next = self.free.get(word + 1).copied().unwrap_or(0);
         let mut free = u128::from(self.free[word]) | u128::from(next) << 64;
@@ -236,7 +239,7 @@ impl Block {
         free as u64
     }
 
-    /// Free pages at the start and at the end of the block.
+    /// Returns the number of free pages at the start and at the end of the block.
     pub(crate) fn edges(&self) -> (usize, usize) {
         let head = self.same_from(0, true);
         let mut tail = 0;
@@ -249,7 +252,7 @@ impl Block {
         (head, tail)
     }
 
-    /// Pages from `from` on that are all free, or all in use.
+    /// Returns the number of pages from `from` on that are all free, or all in use.
     fn same_from(&self, from: usize, free: bool) -> usize {
         let mut at = from;
         while at < BLOCK_PAGES {
@@ -264,22 +267,21 @@ impl Block {
         at - from
     }
 
-    /// The first run of dirty pages among `within`: first page, pages.
+    /// Returns the first run of dirty pages in `within`: its first page and its length.
     pub(crate) fn dirty_among(&self, within: core::ops::Range<usize>) -> Option<(usize, usize)> {
         let is_dirty = |page: &usize| self.dirty[page / 64] >> (page % 64) & 1 != 0;
         let first = within.clone().find(is_dirty)?;
         Some((first, (first..within.end).take_while(is_dirty).count()))
     }
 
-    /// True if `count` pages from `first` are all free.
+    /// Returns whether `count` pages from `first` are all free.
     pub(crate) fn is_free(&self, first: usize, count: usize) -> bool {
         let mut all = true;
         each_word(first, count, |word, mask| all &= self.free[word] & mask == mask);
         all
     }
 
-    /// Takes `count` free pages from `first`; how many of them were dirty. With 0 all read as
-    /// zeros.
+    /// Takes `count` free pages from `first`. Returns how many were dirty; if 0, all read as zeros.
     pub(crate) fn take(&mut self, first: usize, count: usize) -> usize {
         let mut was_dirty = 0;
         each_word(first, count, |word, mask| {
@@ -295,7 +297,7 @@ impl Block {
         was_dirty
     }
 
-    /// Gives `count` pages from `first` back; `dirty` says whether they may be resident.
+    /// Frees `count` pages from `first`. `dirty` is whether they may be resident.
     pub(crate) fn put(&mut self, first: usize, count: usize, dirty: bool) {
         each_word(first, count, |word, mask| {
             debug_assert_eq!(self.free[word] & mask, 0, "pages freed twice");
@@ -311,8 +313,8 @@ impl Block {
         self.refresh(first / 64, (first + count - 1) / 64);
     }
 
-    /// The next run of such dirty pages at or after `from` that covers whole units of `granule`
-    /// pages (the system's page size over ours), as (first, count).
+    /// Returns the next run of such dirty pages at or after `from`, as (first, count). The run
+    /// covers whole units of `granule` pages, which is the system's page size in our pages.
     pub(crate) fn dirty_run(&self, from: usize, granule: usize, which: Dirty) -> Option<(usize, usize)> {
         let dirty = if which == Dirty::All { &self.dirty } else { &self.aged };
         let whole = |unit: usize| {
@@ -337,9 +339,9 @@ impl Block {
         (unit > first).then_some((first * granule, (unit - first) * granule))
     }
 
-    /// The words that are wholly free, as bits.
+    /// Returns the words that are entirely free, as bits.
     fn full_words(&self) -> u8 {
-        // No order is above 7, so that one more has the bit of 8 in full words only; the product
+        // An entry is at most 7, so after adding one, bit 3 is set for full words only. The product
         // gathers these bits.
         let full = (u64::from_le_bytes(self.word_order) + EACH_BYTE) >> 3 & EACH_BYTE;
         (full.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
@@ -430,10 +432,10 @@ mod tests {
         assert_eq!(b.dirty_run(0, 1, Dirty::Aged), None);
         b.age();
         b.put(20, 4, true);
-        assert_eq!(b.dirty_run(0, 1, Dirty::Aged), Some((10, 4)), "what came later is young");
+        assert_eq!(b.dirty_run(0, 1, Dirty::Aged), Some((10, 4)), "pages freed after the ageing are young");
         assert_eq!(b.take(12, 2), 2);
         b.put(12, 2, true);
-        assert_eq!(b.dirty_run(0, 1, Dirty::Aged), Some((10, 2)), "what was used meanwhile too");
+        assert_eq!(b.dirty_run(0, 1, Dirty::Aged), Some((10, 2)), "pages reused since are young too");
         assert_eq!(b.dirty_run(0, 1, Dirty::All), Some((10, 4)));
         assert_eq!(b.dirty_count(), 8);
     }
@@ -441,7 +443,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_shortest_run_that_is_long_enough_is_found(words in any::<[u64; WORDS]>(), fill in any::<[u8; WORDS]>(), count in prop_oneof![1usize..=64, 1usize..=BLOCK_PAGES]) {
-            // Long runs too: some words are all free or all in use.
+            // Includes long runs: some words are all free or all in use.
             let mut b = empty();
             for (place, (word, fill)) in b.free.iter_mut().zip(words.into_iter().zip(fill)) {
                 *place = match fill % 4 { 0 => 0, 1 => word, _ => !0 };

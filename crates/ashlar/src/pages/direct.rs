@@ -173,7 +173,7 @@ pub(crate) fn map(bytes: usize, align: usize, fill: Fill) -> Option<NonNull<u8>>
         }
         return Some(object);
     }
-    // SAFETY: mapped just above and known to nobody.
+    // SAFETY: mapped just above and known to no other thread.
     unsafe { source.unmap_direct(mapping, bytes + room) };
     None
 }
@@ -181,7 +181,7 @@ pub(crate) fn map(bytes: usize, align: usize, fill: Fill) -> Option<NonNull<u8>>
 /// Unmaps the mapping that starts at `at`; its size, or `None` when there is none.
 ///
 /// # Safety
-/// If `at` starts a direct mapping, nobody uses it any more.
+/// If `at` starts a direct mapping, no thread uses it any more.
 pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
     let (bytes, skipped) = {
         let mut table = TABLE.lock();
@@ -201,7 +201,7 @@ pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
 /// Changes the size of a direct mapping, moving it if need be; `None` leaves it alone.
 ///
 /// # Safety
-/// Nobody else uses the mapping during the call; on success the old address is dead.
+/// No other thread uses the mapping during the call; on success the old address is dead.
 #[inline(never)]
 #[place(background)]
 pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<u8>> {

@@ -1,8 +1,8 @@
 //! Where the allocator's own ranges of addresses lie.
 //!
 //! ```text
-//!  open:      heads | class words | blocks | owners | empties | per-CPU areas | metadata | zone ........
-//!  reserved:  zone | heads | class words | blocks | owners | empties      per-CPU areas      metadata
+//! open:     heads | class words | blocks | owners | empties | per-CPU areas | metadata | zone ...
+//! reserved: zone | heads | class words | blocks | owners | empties     per-CPU areas     metadata
 //! ```
 //!
 //! *Open* is what Linux has: addresses are chosen and not reserved, and memory comes to them in

@@ -112,7 +112,7 @@ mod tests {
     /// A metadata arena of its own, which is never given up.
     fn meta(bytes: usize) -> Meta {
         let memory = std::vec![0u8; bytes + 4096].leak();
-        // SAFETY: leaked zeros that nobody else knows.
+        // SAFETY: leaked zeros that no other code knows.
         let source = unsafe { ArenaSource::new(NonNull::from(&mut *memory).cast(), memory.len()) };
         let meta = Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, supply: None }));
         let start = source.reserve(bytes, 4096).expect("room").as_ptr() as usize;

@@ -183,11 +183,23 @@ impl Sheaf {
     }
 
     /// Sets the length: the last `len` words of the room are the objects.
+    ///
+    /// # Safety
+    /// `len` is at most the capacity. Each of these words is an object that the sheaf owns from now
+    /// on, and is on no other sheaf.
     #[inline]
-    pub(crate) fn set_len(&mut self, len: usize) {
+    pub(crate) unsafe fn set_len(&mut self, len: usize) {
+        debug_assert!(len <= self.capacity(), "more objects than the sheaf has room for");
         let top = self.base().wrapping_add(1 + self.capacity() - len);
-        // SAFETY: the address lies inside the sheaf.
+        // SAFETY: the address lies inside the sheaf, by the caller's promise.
         self.0 = unsafe { NonNull::new_unchecked(top) };
+    }
+
+    /// Forgets the objects, which the caller has taken over.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        // SAFETY: no word becomes an object.
+        unsafe { self.set_len(0) };
     }
 
     #[inline]
@@ -244,7 +256,8 @@ impl Sheaf {
         let (len, capacity) = (self.len(), self.capacity());
         self.room().copy_within(capacity - len.., 0);
         self.set_capacity(len);
-        self.set_len(len);
+        // SAFETY: the same objects, moved to where the smaller room begins.
+        unsafe { self.set_len(len) };
     }
 
     /// Changes the capacity of an empty sheaf that is in no list, to 1 up to [`SheafSize::most`].
@@ -254,7 +267,7 @@ impl Sheaf {
         self.info().store(info_of(capacity) | size, Relaxed);
         // SAFETY: the word behind the room belongs to the sheaf, which `&mut self` owns.
         unsafe { self.base().add(1 + capacity).write(0) };
-        self.set_len(0);
+        self.clear();
     }
 }
 
@@ -473,7 +486,8 @@ mod tests {
             for capacity in [1, 2, size.most() / 2, size.most(), 3] {
                 sheaf.set_capacity(capacity);
                 sheaf.room().fill(32);
-                sheaf.set_len(capacity);
+                // SAFETY: the room was filled just above.
+                unsafe { sheaf.set_len(capacity) };
                 assert_eq!((sheaf.len(), sheaf.free(), sheaf.size()), (capacity, 0, size));
                 assert!(super::super::is_full(sheaf.0.as_ptr() as usize));
                 while sheaf.pop().is_some() {}
@@ -499,14 +513,14 @@ mod tests {
                 let (mut sheaf, objects) = list.pop_full().unwrap();
                 assert_eq!((sheaf.base() as usize, objects, sheaf.capacity()), (base, capacity, capacity));
                 assert!(sheaf.objects().iter().all(|&object| object == 64 * (round + 1)));
-                sheaf.set_len(0);
+                sheaf.clear();
                 retire_sheaf(sheaf);
             }
             assert_eq!(list.len(), model.len());
         }
         let mut empty = SheafList::new();
         while let Some((mut sheaf, _)) = list.pop_full() {
-            sheaf.set_len(0);
+            sheaf.clear();
             empty.push(sheaf);
         }
         for (base, capacity, _) in model {

@@ -12,7 +12,7 @@
 //! entries would be between theirs and never used, on the same pages. So the entries for each MiB
 //! of the zone, a *stretch* of 64 KiB of the map, are sorted into four *planes* of 16 KiB, by bits
 //! 4 and 5 of the address: a class of multiples of 64 uses the first plane only, one of odd
-//! multiples of 32 every other, and pages of planes that nobody uses stay without memory. A page of
+//! multiples of 32 every other, and pages of planes without use stay without memory. A page of
 //! the map stands for 256 KiB of objects then, and a cache line for one page of them: no two slabs
 //! share a line of the map.
 //!
@@ -36,9 +36,9 @@
 //! uses caches and kmalloc only has none. It is the *shadow* of the zone
 //! ([`crate::pages::shadow`]), which commits its memory as the zone grows.
 //!
-//! Writers: whoever owns the object, that is `malloc` before it hands the object out, `free` before
-//! it puts the object on a sheaf. Two threads that free the same object at the same moment may both
-//! find it live; everything later is caught.
+//! Writers: the thread that owns the object, in `malloc` before it hands the object out, `free`
+//! before it puts the object on a sheaf. Two threads that free the same object at the same moment
+//! may both find it live; everything later is caught.
 #![allow(unsafe_code, reason = "indexes a raw array over the zone")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 

@@ -1,4 +1,4 @@
-//! The one look-up of addresses: what lies there, and whose it is.
+//! The one look-up of addresses: what lies there, and its owner.
 //!
 //! `kfree`, `free`, `krealloc`, `realloc`, `ksize`, `malloc_usable_size` and their reports all ask
 //! [`identify`]. It answers with an [`Owner`] where an allocation starts, and with a [`Misuse`]

@@ -13,7 +13,7 @@ pub(crate) const LINK_BYTES: usize = 8;
 
 /// Limits of the order rule, named as the kernel's boot parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrderRule {
+pub(crate) struct OrderRule {
     /// `slab_min_order`: the smallest order of a slab (0 to 9).
     pub min_order: u8,
     /// `slab_max_order`: the largest order of a slab, unless one object needs more (0 to 9).
@@ -24,7 +24,7 @@ pub struct OrderRule {
 
 impl OrderRule {
     /// The kernel's defaults.
-    pub const DEFAULT: OrderRule = OrderRule { min_order: 0, max_order: 3, min_objects: 0 };
+    pub(crate) const DEFAULT: OrderRule = OrderRule { min_order: 0, max_order: 3, min_objects: 0 };
 }
 
 /// Returns the order of slabs for objects of `size` bytes on a machine with `cpus` CPUs.

@@ -35,4 +35,6 @@ pub(crate) mod return_objects;
 pub(crate) mod state;
 
 #[cfg(not(ashlar_loom))]
-pub use geometry::{IndexArray, MAX_OBJECT_SIZE, OrderRule};
+pub(crate) use geometry::OrderRule;
+#[cfg(not(ashlar_loom))]
+pub use geometry::{IndexArray, MAX_OBJECT_SIZE};

@@ -22,7 +22,7 @@ pub(crate) fn after_fork_in_child() {
 pub(crate) fn before_growth(need: Need) -> bool {
     let last = need == Need::Last;
     if BUSY.swap(1, Ordering::Acquire) != 0 {
-        // Another thread is at it. Who would be refused otherwise waits for what that brings.
+        // Another thread is doing this. A request that would fail otherwise waits for the outcome.
         return last && sync::wait_while(|| BUSY.load(Ordering::Acquire) != 0);
     }
     let found = match need {
@@ -69,7 +69,7 @@ fn evict_from_caches(committed: usize) -> bool {
     came
 }
 
-/// Bytes of free objects in stores of all caches, as far as nobody holds the registry lock.
+/// Bytes of free objects in stores of all caches, 0 if another thread holds the registry lock.
 pub(super) fn held_bytes() -> usize {
     let mut held = 0;
     registry::try_for_each(|cache| held += engine::held_bytes(cache));

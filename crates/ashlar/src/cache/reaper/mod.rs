@@ -75,8 +75,8 @@ fn tick() -> bool {
     more
 }
 
-/// Calls `each` for every cache, if nobody holds the registry lock: for rounds that engines make on
-/// slow paths.
+/// Calls `each` for every cache, if no thread holds the registry lock: for rounds that engines make
+/// on slow paths.
 #[ashlar_macros::place(cold)]
 pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
     registry::try_for_each(each);

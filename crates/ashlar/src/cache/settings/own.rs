@@ -44,7 +44,7 @@ impl Setting {
             "max_order" => Setting::MaxOrder(max_order(value)?),
             "min_objects" => Setting::MinObjects(min_objects(value)?),
             "nomerge" => no_value(value).map(|()| Setting::NoMerge)?,
-            // Who made the cache may count on its slabs being its own: that is not to be undone.
+            // The maker of the cache may count on slabs of its own, so no option undoes that.
             "merge" if value == "off" => Setting::NoMerge,
             "merge" => return Err("merge=off, of a single cache"),
             _ => {

@@ -88,7 +88,8 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     if got < wanted {
         place.copy_within(..got, wanted - got);
     }
-    sheaf.set_len(got);
+    // SAFETY: the refill wrote this many objects, which end at the end of the room now.
+    unsafe { sheaf.set_len(got) };
     let Some(object) = sheaf.pop() else {
         put_empty(node, view.cpu, sheaf);
         return use_spare(cache, view).unwrap_or(Refreshed::OutOfMemory);
@@ -96,7 +97,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     if let Err(mut sheaf) = install(cache, node, view, sheaf) {
         // The thread migrated, or the slot changed: this CPU has objects of its own.
         return_objects(&cache.slabs, sheaf.objects());
-        sheaf.set_len(0);
+        sheaf.clear();
         put_empty(node, view.cpu, sheaf);
     }
     Refreshed::Object(object)

@@ -76,7 +76,7 @@ fn many(cache: &'static RawCache, out: &mut [usize]) -> usize {
         let had = full.len().min(out.len());
         out[..had].copy_from_slice(&full.objects()[..had]);
         return_objects(&cache.slabs, &full.objects()[had..]);
-        full.set_len(0);
+        full.clear();
         put_empty(node, cpu, full);
         return had;
     }
@@ -127,7 +127,8 @@ fn whole_sheaf(cache: &'static RawCache, objects: &[usize]) -> usize {
     let room = sheaf.room();
     let held = room.len();
     room.copy_from_slice(&objects[..held]);
-    sheaf.set_len(held);
+    // SAFETY: the caller gives these objects up; each was copied to one word of the room.
+    unsafe { sheaf.set_len(held) };
     store_full(cache, node, cpu, sheaf, FreedFor::ThisCpu);
     held
 }

@@ -43,7 +43,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId,
         }
         Err(mut full) => {
             return_objects(&cache.slabs, full.objects());
-            full.set_len(0);
+            full.clear();
             put_empty(node, cpu, full);
         }
     }
@@ -161,6 +161,6 @@ pub(super) fn put_empty(node: &SheafNode, cpu: CpuId, sheaf: Sheaf) {
 /// Returns the objects of a sheaf to their slabs, and the sheaf to the pool.
 pub(super) fn return_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
     return_objects(&cache.slabs, sheaf.objects());
-    sheaf.set_len(0);
+    sheaf.clear();
     retire_sheaf(sheaf);
 }

@@ -135,7 +135,7 @@ mod fast {
     /// reported and ends the program. Source: the kernel's `kfree`.
     ///
     /// # Safety
-    /// `ptr` was allocated here, was not freed since, and nobody uses it any more.
+    /// `ptr` was allocated here, was not freed since, and no thread uses it any more.
     #[unsafe(naked)]
     pub unsafe extern "C" fn kfree(ptr: *mut u8) {
         crate::kfree_fast_path!(kfree_slow)
@@ -192,7 +192,7 @@ mod fast {
     /// Gives an object back; see the x86-64 version.
     ///
     /// # Safety
-    /// `ptr` was allocated here, was not freed since, and nobody uses it any more.
+    /// `ptr` was allocated here, was not freed since, and no thread uses it any more.
     pub unsafe extern "C" fn kfree(ptr: *mut u8) {
         unsafe { kfree_slow(ptr) };
     }

@@ -6,10 +6,10 @@
 //! misuse is caught in every build. In return `malloc` writes the object's entry and `free` clears
 //! it.
 //!
-//! The section of `free` clears the entry right before its commit, so whoever finds the object on
-//! the sheaf finds it cleared. An abort between the two puts the entry back: what leaves for the
-//! slow path is live. And what is no live object, and so has the entry 0, needs no test: the slot
-//! that 0 leads to has no room.
+//! The section of `free` clears the entry right before its commit, so a thread that finds the
+//! object on the sheaf finds it cleared. An abort between the two puts the entry back: what leaves
+//! for the slow path is live. And what is no live object, and so has the entry 0, needs no test:
+//! the slot that 0 leads to has no room.
 //!
 //! # Sides
 //! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs
@@ -33,7 +33,7 @@
 //!
 //! # Whose name they have
 //! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the
-//! paths are macros, and whoever gives them a name of the linker's has them stand there:
+//! paths are macros, and the crate that gives them a name for the linker has their text there:
 //! `malloc_fast_path!`, `free_fast_path!`.
 #![allow(unsafe_code, reason = "naked functions")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
@@ -213,7 +213,7 @@ pub extern "C" fn malloc(size: usize) -> *mut u8 {
 /// program.
 ///
 /// # Safety
-/// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
+/// `ptr` is null or was allocated here, was not freed since, and no thread uses it any more.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn free(ptr: *mut u8) {
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn free(ptr: *mut u8) {
 /// Gives memory back; see the x86-64 version.
 ///
 /// # Safety
-/// `ptr` is null or was allocated here, was not freed since, and nobody uses it any more.
+/// `ptr` is null or was allocated here, was not freed since, and no thread uses it any more.
 #[cfg(not(all(target_arch = "x86_64", feature = "os")))]
 pub unsafe extern "C" fn free(ptr: *mut u8) {
     // SAFETY: passed on.

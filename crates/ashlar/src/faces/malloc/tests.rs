@@ -59,7 +59,7 @@ fn each_cpu_has_the_entries_of_its_side() {
         let table = PERCPU.slot(cpu, SIZE_ENTRIES as u16).cast::<u8>();
         let side = PerCpu::side_of(cpu);
         for (steps, code) in SIZE_CODE.iter().enumerate() {
-            // SAFETY: in the committed area of the CPU; nobody writes it any more.
+            // SAFETY: in the committed area of the CPU; no thread writes it any more.
             assert_eq!(unsafe { table.add(steps).read() }, code | side, "{cpu:?}, {} bytes", steps * STEP);
         }
     }

@@ -74,7 +74,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Nobody is left to take a cache that could not be ended.
+        // There is no caller to return a cache to that could not be ended.
         let _ = self.0.again().destroy();
     }
 }
@@ -158,8 +158,8 @@ impl<T> Cache<T> {
     ///
     /// # Safety
     /// The memory came from this cache (also by [`CacheBox::into_raw`]), was not given back since,
-    /// and nobody uses it any more. If [`constructed`](Cache::constructed) made the cache, it holds
-    /// a valid `T`, which [`get`](Cache::get) will hand out.
+    /// and no thread uses it any more. If [`constructed`](Cache::constructed) made the cache, it
+    /// holds a valid `T`, which [`get`](Cache::get) will hand out.
     #[inline(always)]
     pub unsafe fn free_uninit(&self, object: NonNull<MaybeUninit<T>>) {
         // SAFETY: the caller's promise is that of `KmemCache::free`.

@@ -1,22 +1,23 @@
-//! The table of empty blocks: a bit for each block of which all pages are free.
+//! The table of empty blocks: one bit for each block, set if all its pages are free.
 //!
-//! A search for several whole blocks reads 64 of them at a time, so it costs little in a zone of
-//! many GiB. The bits of one word belong to blocks of one node: nodes get their numbers in
-//! multiples of 64.
+//! A search for several whole blocks reads 64 of them at a time, so it is cheap in a zone of many
+//! GiB. The bits of one word belong to blocks of one node, because nodes get block numbers in
+//! multiples of
+//! 64. The zone lock of that node guards them, so plain loads and stores suffice.
 
 use super::extents::Stretch;
 use super::{Table, Zone};
 use crate::base::sync::{AtomicU64, Ordering};
 
 impl Zone {
-    /// The word that has a block's bit.
+    /// Returns the word with the bit of a block.
     fn empties(&self, number: u32) -> &AtomicU64 {
         let table = self.tables[Table::Empties as usize].load(Ordering::Relaxed) as *const AtomicU64;
-        // SAFETY: the table is committed for every block that a node has.
+        // SAFETY: the table is committed for every block of a node.
         unsafe { &*table.add(number as usize / 64) }
     }
 
-    /// Notes that a block is empty now, or is no more. The caller holds the zone lock.
+    /// Records whether a block is empty. The caller holds the zone lock.
     pub(super) fn note_empty(&self, number: u32, empty: bool) {
         let word = self.empties(number);
         let bit = 1 << (number % 64);
@@ -24,7 +25,8 @@ impl Zone {
         word.store(if empty { bits | bit } else { bits & !bit }, Ordering::Relaxed);
     }
 
-    /// The runs of empty blocks in a stretch, by rising numbers. The caller holds the zone lock.
+    /// Returns the runs of empty blocks in a stretch, in ascending order. The caller holds the zone
+    /// lock.
     pub(super) fn empty_runs(&self, stretch: Stretch) -> impl Iterator<Item = Stretch> + '_ {
         let mut at = stretch.start;
         core::iter::from_fn(move || {
@@ -35,7 +37,7 @@ impl Zone {
         })
     }
 
-    /// How many blocks at the end of a stretch are empty. The caller holds the zone lock.
+    /// Returns the number of empty blocks at the end of a stretch. The caller holds the zone lock.
     pub(super) fn empty_at_end(&self, stretch: Stretch) -> u32 {
         let mut end = stretch.end;
         while end > stretch.start {
@@ -50,7 +52,7 @@ impl Zone {
         stretch.end - end.max(stretch.start)
     }
 
-    /// The first block in `from..to` that is empty, or the first that is not.
+    /// Returns the first block in `from..to` whose bit equals `empty`.
     fn next_with(&self, from: u32, to: u32, empty: bool) -> Option<u32> {
         let mut at = from;
         while at < to {

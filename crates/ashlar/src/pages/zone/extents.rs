@@ -1,11 +1,11 @@
-//! Which blocks a node has: stretches of numbers, in order.
+//! The blocks of a node, as an ascending list of stretches of block numbers.
 //!
-//! A zone of one node has one stretch, unless another mapping stood in the way of its growth. Nodes
-//! that grow by turns have a stretch for each time; stretches that meet become one.
+//! The zone of one node has one stretch, unless another mapping blocked its growth. Nodes that grow
+//! in turn have one stretch for each growth. Adjacent stretches are merged.
 
 use crate::pages::meta::META;
 
-/// Blocks whose numbers follow each other.
+/// Blocks with consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) start: u32,
@@ -22,21 +22,21 @@ impl Stretch {
     }
 }
 
-/// See the module. The array is metadata memory, which is never given back.
+/// The stretches of a node; see the module. The array is metadata memory, which is never freed.
 pub(super) struct Extents {
-    /// Room for stretches; none at first.
+    /// The array of stretches; `None` at first.
     room: Option<&'static mut [Stretch]>,
     count: usize,
     blocks: u32,
 }
 
-/// Room for stretches that a node begins with.
+/// The first capacity of a node's array.
 const LEAST: usize = 8;
 
 impl Extents {
     pub(super) const NONE: Extents = Extents { room: None, count: 0, blocks: 0 };
 
-    /// Blocks in all.
+    /// Returns the number of blocks.
     pub(super) fn blocks(&self) -> u32 {
         self.blocks
     }
@@ -45,29 +45,30 @@ impl Extents {
         self.room.as_deref().map_or(&[], |room| &room[..self.count])
     }
 
-    /// The stretches, by rising numbers.
+    /// Returns the stretches in ascending order.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Stretch> + '_ {
         self.all().iter().copied()
     }
 
-    /// The numbers of all blocks, rising.
+    /// Returns the numbers of all blocks in ascending order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.iter().flat_map(Stretch::numbers)
     }
 
-    /// The stretch that a block lies in.
+    /// Returns the stretch that contains a block.
     pub(super) fn around(&self, number: u32) -> Option<Stretch> {
         let at = self.all().partition_point(|stretch| stretch.end <= number);
         self.all().get(at).copied().filter(|stretch| stretch.start <= number)
     }
 
-    /// How many stretches more [`Self::add`] needs room for first; 0 if there is room for one.
+    /// Returns the capacity that the array needs before [`Self::add`]; 0 if there is room for one
+    /// more.
     pub(super) fn room_wanted(&self) -> usize {
         let room = self.room.as_deref().map_or(0, <[Stretch]>::len);
         if self.count < room { 0 } else { (2 * self.count).max(LEAST) }
     }
 
-    /// Takes over a larger array.
+    /// Moves the stretches to a larger array.
     #[cold]
     #[inline(never)]
     #[place(background)]
@@ -78,7 +79,7 @@ impl Extents {
         }
     }
 
-    /// Adds blocks whose numbers are above all others. There is room for a stretch.
+    /// Adds blocks whose numbers are above all others. The caller has made room for a stretch.
     pub(super) fn add(&mut self, more: Stretch) {
         let Some(room) = self.room.as_deref_mut() else { return };
         self.blocks += more.len();
@@ -92,14 +93,15 @@ impl Extents {
     }
 }
 
-/// Memory for `count` stretches.
+/// Allocates memory for `count` stretches.
 #[cold]
 #[inline(never)]
 #[place(background)]
 pub(super) fn array(count: usize) -> Option<&'static mut [Stretch]> {
     let place = META.alloc(count * size_of::<Stretch>(), align_of::<Stretch>())?.cast::<Stretch>();
     #[expect(unsafe_code, reason = "makes an array of metadata memory")]
-    // SAFETY: fresh zeroed memory of that size and alignment, for ever; zeros are stretches.
+    // SAFETY: fresh zeroed memory of this size and alignment, which is never freed; zeros are valid
+    // stretches.
     Some(unsafe { core::slice::from_raw_parts_mut(place.as_ptr(), count) })
 }
 

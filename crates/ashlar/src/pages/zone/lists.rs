@@ -1,24 +1,23 @@
-//! The lists of a node's blocks: by largest free run and fullness, and those with dirty pages by
-//! age.
+//! The lists of a node's blocks: one by largest free run and fullness, one of blocks with dirty
+//! pages, by age. The zone lock of the node guards both.
 
 use super::{NO_BLOCK, NodeBlocks, Zone};
 use crate::base::units::{BLOCK_ORDER, BLOCK_PAGES};
 use crate::pages::block::LEVELS;
 
 impl NodeBlocks {
-    /// The fullest block that has a free run of `order`.
+    /// Returns the fullest block that has a free run of `order`.
     pub(super) fn pick(&self, order: u8) -> Option<u32> {
         let long_enough = !0 << (order + 1);
         let (level, runs) = self.nonempty.iter().enumerate().find(|(_, runs)| *runs & long_enough != 0)?;
         Some(self.lists[(runs & long_enough).trailing_zeros() as usize][level])
     }
 
-    /// A block and the first page in it of a run of `pages` free pages, wherever such a run starts.
-    /// Looks at the fullest blocks that may have one, and at a few only: who asks can do with any
-    /// large enough run that is aligned.
+    /// Returns a block, and the first page in it of `pages` free pages at any start. Examines the
+    /// fullest blocks first, and only a few, because the caller can fall back to an aligned run.
     pub(super) fn pick_run(&self, zone: &Zone, pages: usize) -> Option<(u32, usize)> {
         const TRIES: usize = 16;
-        // Any run of so many pages has an aligned one inside that is a quarter as long, or longer.
+        // Any run of `pages` pages contains an aligned run at least a quarter as long.
         let least = (pages.ilog2() as usize).saturating_sub(1) + 1;
         let mut tries = 0;
         for level in 0..LEVELS {
@@ -69,7 +68,7 @@ impl NodeBlocks {
         }
     }
 
-    /// Puts a block at the young end of the list of blocks with dirty pages.
+    /// Adds a block at the young end of the list of blocks with dirty pages.
     pub(super) fn link_youngest(&mut self, zone: &Zone, number: u32) {
         self.dirty_blocks += 1;
         let youngest = self.youngest;
@@ -85,7 +84,7 @@ impl NodeBlocks {
         self.youngest = number;
     }
 
-    /// Takes a block off that list.
+    /// Removes a block from that list.
     pub(super) fn unlink_dirty(&mut self, zone: &Zone, number: u32) {
         self.dirty_blocks -= 1;
         let (older, younger) = {

@@ -3,7 +3,7 @@
 //! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has
 //! a run large enough, so that others drain and become empty; a long run goes where it fits most
 //! closely, across blocks; one that has to start at a block takes whole blocks; one above
-//! [`DIRECT_BYTES`] is no business of the zone and goes to the page source directly (see
+//! [`DIRECT_BYTES`] does not come from the zone, but goes to the page source directly (see
 //! [`super::direct`]).
 //!
 //! The zone grows at its end, block by block. Where the addresses are open (see [`super::layout`])
@@ -135,7 +135,7 @@ pub(crate) enum RunAlign {
 pub struct ZoneStats {
     /// Pages committed: backed by address space that may be touched.
     pub committed: usize,
-    /// Committed pages that nobody uses.
+    /// Committed pages that are free.
     pub free: usize,
     /// Free pages that may still be resident and go back to the system after the decay time.
     pub dirty: usize,

@@ -354,6 +354,7 @@ pub struct QueueInfo {
     /// The tunables in force.
     pub tunables: QueueTunables,
     /// The place of the index arrays of slabs.
+    #[doc(hidden)]
     pub array: IndexArray,
     /// Different offsets of the first object in a slab.
     pub colours: usize,
