@@ -38,9 +38,9 @@ pub(crate) fn profile_under_cargo(dir: &Path) -> Option<&str> {
 }
 
 /// Builds `package` as this program was built, if Cargo started it: `cargo run` and `cargo test` of
-/// one package build that package alone. `file` is what the build makes beside this program. (Were
-/// the library a dependency, Cargo would build it twice under one name: tests unwind and programs do
-/// not.)
+/// one package build that package alone. `file` is what the build makes beside this program. (If
+/// the library were a dependency, Cargo would build it twice under one name: tests unwind and
+/// programs do not.)
 ///
 /// # Errors
 /// The build failed.

@@ -50,7 +50,7 @@ fn owned(pointer: *mut libc::c_void, size: usize) -> Block {
 pub(crate) fn pair(size: usize) {
     // SAFETY: malloc takes any size.
     let block = owned(unsafe { libc::malloc(size) }, size);
-    // SAFETY: just allocated, and known to nobody else.
+    // SAFETY: just allocated, and known to no other code.
     unsafe { libc::free(block.start.as_ptr().cast()) };
 }
 

@@ -144,7 +144,7 @@ fn send(to: &Mail, parcel: Vec<Block>) -> Vec<Block> {
     Vec::new()
 }
 
-/// Frees what nobody fetched.
+/// Frees what no thread fetched.
 fn free_rest(mail: [Mail; 2], sum: u64) -> u64 {
     let left = mail.into_iter().flat_map(|mail| mail.into_inner().unwrap_or_else(PoisonError::into_inner));
     free_all(left.flatten(), sum)

@@ -2,7 +2,7 @@
 //! `bench bulk`, `bench memory` and `hackbench` start for each system and round.
 //!
 //! The children of the tests A to F live through a run and wait for requests (`parent`). A child
-//! that ends is simpler, and begins with an allocator that nobody has used: for memory and for a
+//! that ends is simpler, and begins with an allocator that was not used yet: for memory and for a
 //! whole program's time that is the point.
 
 use std::io::BufReader;

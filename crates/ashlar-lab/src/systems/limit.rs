@@ -262,7 +262,8 @@ extern "C" fn limit_malloc(size: usize) -> *mut u8 {
 /// Pushes an object on this thread's stack for its page; an address outside the zone is ignored.
 ///
 /// # Safety
-/// An `object` inside the zone is live, came from [`limit_malloc`], and the calling thread is one of the pool.
+/// An `object` inside the zone is live, came from [`limit_malloc`], and the calling thread is one
+/// of the pool.
 #[inline(never)]
 unsafe extern "C" fn limit_free(object: *mut u8) {
     let at = (object as usize).wrapping_sub(ZONE.load(Ordering::Relaxed));

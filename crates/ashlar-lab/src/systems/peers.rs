@@ -157,7 +157,7 @@ mod tcmalloc {
     /// Which caches are in force in this process.
     pub(crate) fn mode() -> String {
         // The mode is decided by the first allocation.
-        // SAFETY: malloc and the matching free, on an object that nobody else has seen.
+        // SAFETY: malloc and the matching free, on an object that no other code has seen.
         unsafe { TCMallocInternalFree(TCMallocInternalMalloc(8)) };
         // SAFETY: takes nothing, reads a flag of the initialised library.
         match unsafe { MallocExtension_Internal_GetPerCpuCachesActive() } {
@@ -219,7 +219,8 @@ fn mimalloc_version() -> String {
 /// Reads a value of jemalloc's control tree.
 ///
 /// # Safety
-/// `T` is the type that jemalloc's manual gives for `name`, and every bit pattern jemalloc may write is a `T`.
+/// `T` is the type that jemalloc's manual gives for `name`, and every bit pattern jemalloc may
+/// write is a `T`.
 #[cfg(feature = "peer-jemalloc")]
 unsafe fn mallctl<T: Copy>(name: &core::ffi::CStr, initial: T) -> Option<T> {
     let mut value = initial;

@@ -1,6 +1,6 @@
 //! The trace: what is allocated and freed, in which order, the same for every system.
 //!
-//! It is made from a seed while it runs, so that it takes no memory that somebody would count as
+//! It is made from a seed while it runs, so that it takes no memory that would be counted as
 //! the allocator's; each operation goes into a hash, which all systems must agree on.
 //!
 //! `mixed` is a kernel at work: named caches and kmalloc sizes with weights. The heap grows, is

@@ -59,7 +59,8 @@ pub(crate) trait Handle {
     /// Gives an object back.
     ///
     /// # Safety
-    /// `object` is live and came from `alloc` of a handle of the same system and size, on whatever thread.
+    /// `object` is live and came from `alloc` of a handle of the same system and size, on any
+    /// thread.
     unsafe fn free(&mut self, object: *mut u8);
 
     /// Whether there are calls for many objects at a time.

@@ -120,7 +120,7 @@ impl Shared {
         while self.turn.load(Ordering::Acquire) != me {
             core::hint::spin_loop();
             looks = looks.wrapping_add(1);
-            // The other thread's CPU may be at somebody else's service.
+            // The other thread's CPU may be running another process.
             if looks.is_multiple_of(10_000) {
                 std::thread::yield_now();
             }
@@ -134,7 +134,7 @@ impl Shared {
         }
         self.step.wait();
         let more = self.more.load(Ordering::Relaxed);
-        // Nobody decides anew before both have read.
+        // No thread decides again before both have read.
         self.step.wait();
         more
     }

@@ -95,8 +95,8 @@ impl Completions {
         }
     }
 
-    /// Hands a sent packet over; waits while the ring is full, which nobody meets who looks at
-    /// [`room`](Self::room).
+    /// Hands a sent packet over. Waits while the ring is full, which a caller that checks
+    /// [`room`](Self::room) never meets.
     #[inline]
     pub(crate) fn push(&mut self, skb: Skb) {
         match self {

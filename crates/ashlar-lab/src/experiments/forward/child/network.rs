@@ -97,7 +97,8 @@ impl Network {
     /// Builds all of it; this thread is then in the forwarder's namespace.
     ///
     /// # Errors
-    /// Which step failed, why, and what was expected. What had been built is gone when the process ends.
+    /// Which step failed, why, and what was expected. What had been built is gone when the process
+    /// ends.
     pub(crate) fn build() -> Result<Self, String> {
         let source = Step::Source.run(first_namespace)?;
         let sink = Step::Sink.run(new_namespace)?;

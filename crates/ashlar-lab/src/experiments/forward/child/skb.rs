@@ -51,12 +51,12 @@ impl Skb {
     pub(crate) fn new<P: Pool>(pool: &P, size: usize) -> Option<Self> {
         let head = NonNull::new(pool.head().cast::<Head>())?;
         let Some(data) = NonNull::new(pool.data(data_size(size))) else {
-            // SAFETY: the head was allocated just above, and nobody else knows it.
+            // SAFETY: the head was allocated just above, and no other code has it.
             unsafe { pool.free_head(head.as_ptr().cast()) };
             return None;
         };
         // SAFETY: `head` is `HEAD` fresh bytes, aligned to 8 as every object of the allocators is:
-        // a `Head` fits, and nobody else has it. All bits zero is one. Behind the room for the
+        // a `Head` fits, and no other code has it. All bits zero is one. Behind the room for the
         // frame the buffer has `SHARED_INFO` bytes, by `data_size`.
         unsafe {
             head.write_bytes(0, 1);

@@ -36,7 +36,7 @@ pub(crate) struct Batch {
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: the pointers are written before each call and not used after it; nobody follows them in
+// SAFETY: the pointers are written before each call and not used after it; no code follows them in
 // between.
 unsafe impl Send for Batch {}
 
@@ -79,7 +79,7 @@ impl PacketSocket {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was opened just above, and nobody else knows it.
+        // SAFETY: the descriptor was opened just above, and no other code has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
             // Root of the machine gets what it wants, others at most what the system's limit
@@ -146,7 +146,7 @@ impl PacketSocket {
     /// each.
     ///
     /// # Safety
-    /// Each pointer is that of as many writable bytes as it says, which nobody else uses.
+    /// Each pointer is that of as many writable bytes as it says, which no other code uses.
     pub(crate) unsafe fn receive(
         &self,
         batch: &mut Batch,

@@ -1,7 +1,7 @@
 //! What the generator sends, and how the other side sees that it arrived: a trace of frames that
 //! repeats.
 //!
-//! Each frame carries its place in the trace, so whoever receives one can compare it byte by byte
+//! Each frame carries its place in the trace, so its receiver can compare it byte by byte
 //! with what was sent. A share of the frames can be bad, each for one of the reasons for which a
 //! router drops; of those the trace knows that they must not arrive.
 

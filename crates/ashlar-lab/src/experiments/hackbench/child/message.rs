@@ -122,7 +122,7 @@ impl Message {
     /// Copies the message out, frees it, and tells which one it was; `None` if its bytes are not
     /// those that were sent.
     pub(crate) fn take(self, heap: &impl Heap, sizes: &[usize], buffer: &mut [u8]) -> Option<Tag> {
-        // SAFETY: `new` wrote the head, and nobody has freed it: this is the only handle, and it is
+        // SAFETY: `new` wrote the head, and it was not freed: this is the only handle, and it is
         // used up here.
         let head = unsafe { self.0.read() };
         let bytes = &mut buffer[..sizes[head.size]];

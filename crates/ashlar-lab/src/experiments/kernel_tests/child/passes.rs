@@ -126,7 +126,7 @@ fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ti
         Group::Remote | Group::Pairs | Group::ConcurrentPairs => {}
     }
     let phase2 = ticks() - start;
-    // Nobody goes on while another thread is still timed.
+    // No thread goes on while another one is still timed.
     pass.barrier.wait();
     complete &= wanted > 0;
     Ticks { phase1, phase2, passes: 1, complete }
@@ -154,8 +154,8 @@ fn fill<H: Handle>(handle: &mut H, slots: &Slots, touch: u8) -> bool {
 /// Touches and frees what `fill` stored, in the same order.
 ///
 /// # Safety
-/// The slots were filled through a handle of the same system and size, that filling happens before this call,
-/// and nobody else takes from them.
+/// The slots were filled through a handle of the same system and size, that filling happens before
+/// this call, and no other thread takes from them.
 #[inline(never)]
 unsafe fn drain<H: Handle>(handle: &mut H, slots: &Slots, touch: u8) {
     let filled = slots.filled.load(Ordering::Relaxed);

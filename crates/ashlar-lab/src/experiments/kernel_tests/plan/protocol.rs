@@ -21,8 +21,8 @@ impl Group {
     pub(crate) const ALL: [Self; 5] =
         [Self::AllocFree, Self::Pairs, Self::Concurrent, Self::ConcurrentPairs, Self::Remote];
 
-    /// Threads that take part when the run is for `cpus` CPUs. A remote free needs somebody to be
-    /// remote.
+    /// Threads that take part when the run is for `cpus` CPUs. A remote free needs a second
+    /// one.
     pub(crate) fn threads(self, cpus: usize) -> usize {
         match self {
             Self::AllocFree | Self::Pairs => 1,

@@ -62,8 +62,8 @@ pub(crate) fn wait(child: Child, start: Instant) -> Result<Usage, String> {
     let mut status = 0;
     // SAFETY: `rusage` is made of integers, for which all bits zero is a value.
     let mut rusage: libc::rusage = unsafe { core::mem::zeroed() };
-    // SAFETY: both places are live; the process is our child, and nobody else waits for it: `child`
-    // is ours.
+    // SAFETY: both places are live; the process is our child, and no other thread waits for it:
+    // `child` is ours.
     while unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut rusage) } != pid {
         let error = std::io::Error::last_os_error();
         if error.kind() != std::io::ErrorKind::Interrupted {

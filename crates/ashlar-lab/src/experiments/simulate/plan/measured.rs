@@ -16,7 +16,7 @@ pub(crate) struct Plan {
 /// What was measured of one kind of operation, for one operation. Times are in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Operation {
-    /// On one CPU, nobody else at work.
+    /// On one CPU, while the others are idle.
     pub(crate) alone: f64,
     /// The same, measured again when everything else was.
     pub(crate) alone_again: f64,

@@ -3,10 +3,10 @@
 //! A CPU does its operations one after the other; now and then one of them takes a lock. Between
 //! two takings it works for itself. Who finds a lock taken waits. A taking costs its hold time; the
 //! cost of the lines that come along when another CPU was there before; and, when it was waited for
-//! or somebody waits meanwhile, one line more, because the waiters' looks took the lock's line from
-//! the holder. These are spin locks and no queues: that one is free the waiters see when its line
-//! has come to them, and who released it and wants it again before that has it again, with all the
-//! lines where they are.
+//! or another CPU waits meanwhile, one line more, because the waiters' looks took the lock's line
+//! from the holder. These are spin locks and no queues: that one is free the waiters see when its
+//! line has come to them, and who released it and wants it again before that has it again, with all
+//! the lines where they are.
 //!
 //! Time goes on from event to event: a heap for each lock holds for each CPU the moment at which it
 //! wants that lock next, and the earliest is served, unless it waits and the last holder comes back
@@ -202,7 +202,7 @@ enum Next {
     Ends { each: f64 },
 }
 
-/// The lock that somebody wants first.
+/// The lock that a CPU requests first.
 fn earliest(locks: &[State]) -> Option<usize> {
     let firsts = locks.iter().enumerate().filter_map(|(lock, state)| Some((lock, state.first()?)));
     firsts.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(lock, _)| lock)
@@ -256,7 +256,7 @@ mod tests {
             seed in any::<u64>(),
         ) {
             let mut model = model(local, every, hold, SPREAD);
-            // Lines move only between CPUs, and nobody waits for itself.
+            // Lines move only between CPUs, and no CPU waits for itself.
             model.locks[0].moved = 1e6;
             model.handover = 1e6;
             model.locks.push(SharedLock { every: second, hold: 30.0, moved: 1e6 });

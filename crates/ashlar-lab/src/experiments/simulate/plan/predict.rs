@@ -5,7 +5,7 @@
 //! CPUs, slabs and barns, where no two meet in this test. Nodes have locks of their own, so CPUs of
 //! different nodes do not wait for each other.
 //!
-//! **Test F**: one CPU frees, so nobody waits; what a free costs depends on where the object is
+//! **Test F**: one CPU frees, so no CPU waits; what a free costs depends on where the object is
 //! from. Objects of CPUs of the same node cost what was measured between two CPUs of one node;
 //! those of other nodes what was measured with two fake nodes, and for each line that moves the
 //! difference between a far and a near line. That difference is the one number which this machine
