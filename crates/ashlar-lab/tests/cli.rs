@@ -10,7 +10,7 @@ use common::{ASHLAR, ashlar, command, refused, scratch, text};
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
-        (&["--sizes", "0"], "--sizes"),
+        (&["--sizes", "0"], "ashlar-lab: --sizes: `0` is out of range: expected a number of bytes from 1 to 1048576"),
         (&["--sizes", "eight"], "`eight` is not a size"),
         (&["--sizes", "99999999"], "--sizes"),
         (&["--sizes", "64..8"], "LOW <= HIGH"),
@@ -39,7 +39,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--published", "--style", "kernel"], "--published"),
         (&["--style", "fancy"], "--style"),
         (&["--by", "max"], "--by"),
-        (&["G"], "expected one of A, B, C, D, E, F"),
+        (&["G"], "ashlar-lab: TEST: `G` is no test: expected one of A, B, C, D, E, F"),
         (&["--systems", "nosuch"], "--systems: unknown system `nosuch`"),
         (&["--systems", ""], "--systems: unknown system ``"),
         (&["--json", "/no/such/directory/out.json"], "--json: cannot write"),

@@ -19,7 +19,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
     let expected = format!("expected a number of bytes from 1 to {MAX_SIZE}");
     match text.trim().parse::<usize>() {
         Ok(size) if (1..=MAX_SIZE).contains(&size) => Ok(size),
-        Ok(size) => Err(format!("size {size} is out of range: {expected}")),
+        Ok(size) => Err(format!("`{size}` is out of range: {expected}")),
         Err(_) => Err(format!("`{}` is not a size: {expected}", text.trim())),
     }
 }

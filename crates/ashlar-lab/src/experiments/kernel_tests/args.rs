@@ -122,5 +122,5 @@ pub(crate) enum Style {
 }
 
 pub(crate) fn parse_test(text: &str) -> Result<Test, String> {
-    Test::parse(text).ok_or_else(|| "expected one of A, B, C, D, E, F".to_owned())
+    Test::parse(text).ok_or_else(|| format!("`{text}` is no test: expected one of A, B, C, D, E, F"))
 }
