@@ -14,10 +14,11 @@ const HEAD: &str = "\
 /*
  * The Linux slab allocators for C programs: caches, kmalloc, prefilled sheaves.
  *
- * Names, arguments and promises are the kernel's (https://docs.kernel.org/core-api/mm-api.html). A failure is a
- * null pointer, or a negative number, and errno; after a success errno means nothing. Every function may be called
- * from any thread, and from the handlers of a fork, but from no signal handler. Invalid use that is found is
- * reported in one line on standard error, and ends the program (the option on_error says otherwise).
+ * Names, arguments and promises are the kernel's (https://docs.kernel.org/core-api/mm-api.html).
+ * A failure is a null pointer, or a negative number, and errno; after a success errno means
+ * nothing. Every function may be called from any thread, and from the handlers of a fork, but not from a
+ * signal handler. Invalid use that is found is reported in one line on standard error, and ends the
+ * program (the option on_error says otherwise).
  *
  * Link with -lashlar. Kernel code that includes <linux/slab.h> finds one beside this file.
  *
@@ -53,7 +54,7 @@ fn generated() -> String {
         sys_includes: vec!["stdbool.h".to_owned(), "stddef.h".to_owned(), "stdint.h".to_owned()],
         usize_is_size_t: true,
         style: Style::Tag,
-        documentation_style: DocumentationStyle::C99,
+        documentation_style: DocumentationStyle::C,
         line_endings: LineEndingStyle::LF,
         line_length: 110,
         tab_width: 4,
@@ -70,17 +71,49 @@ fn generated() -> String {
     polish(&String::from_utf8(text).expect("cbindgen writes UTF-8"))
 }
 
+/// Writes a comment of the kernel's form, in one line where that is enough. C89 has no `//`.
+fn comment(indent: &str, lines: &[&str], out: &mut String) {
+    match lines {
+        [line] if indent.len() + line.len() <= 94 => out.push_str(&format!("{indent}/* {line} */\n")),
+        _ => {
+            out.push_str(&format!("{indent}/*\n"));
+            for line in lines {
+                out.push_str(format!("{indent} * {line}").trim_end());
+                out.push('\n');
+            }
+            out.push_str(&format!("{indent} */\n"));
+        }
+    }
+}
+
 /// Rust's headings and quotes are not C's; declarations that are too long are broken after a comma.
 fn polish(text: &str) -> String {
     let mut out = String::new();
-    for line in text.lines() {
-        let line = line.replace("// # Safety", "// The caller promises:").replace('`', "");
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "/*" {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let inside: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != "*/").collect();
+            let inside: Vec<String> = inside
+                .iter()
+                .map(|line| line.trim().trim_start_matches('*').trim().replace("# Safety", "The caller promises:"))
+                .map(|line| line.replace('`', ""))
+                .collect();
+            comment(indent, &inside.iter().map(String::as_str).collect::<Vec<_>>(), &mut out);
+            continue;
+        }
+        let line = line.replace('`', "");
+        // C89 has no comments of one line.
+        let line = match line.split_once(" // ") {
+            Some((code, comment)) => format!("{} /* {comment} */", code.trim_end()),
+            None => line,
+        };
         let mut rest = line.trim_end();
         if rest.is_empty() && out.ends_with("\n\n") {
             continue;
         }
         // Lines of comments are as long as their authors want them.
-        while rest.len() > 110 && !rest.contains("//") && !rest.starts_with(" *") {
+        while rest.len() > 110 && !rest.trim_start().starts_with('*') {
             let at = rest[..110].rfind(", ").map_or(rest.len(), |comma| comma + 1);
             out.push_str(&rest[..at]);
             rest = rest[at..].trim_start();

@@ -33,6 +33,14 @@ fn each_header_stands_alone() {
     }
 }
 
+/// `<linux/slab.h>` has macros with any number of arguments, as the kernel's, and so needs C99.
+#[test]
+fn the_own_header_is_c89() {
+    for language in ["c89", "c90", "gnu89"] {
+        compiles(language, "#include <ashlar.h>\nint main(void) { return ashlar_mode() == 0; }\n");
+    }
+}
+
 #[test]
 fn headers_stand_twice_in_any_order_and_beside_the_systems() {
     let mut all = headers();

@@ -96,9 +96,13 @@ fn squeezed(text: &str) -> String {
 /// What the header declares: name and whole declaration.
 fn declared() -> BTreeMap<String, String> {
     let header = read("include/ashlar.h");
-    let code = header.lines().filter(|line| !line.starts_with('#'));
-    let code: Vec<&str> = code.map(|line| line.split("//").next().unwrap_or("")).collect();
-    let functions = code.join(" ");
+    let code: Vec<&str> = header.lines().filter(|line| !line.starts_with('#')).collect();
+    // Without comments.
+    let code = code.join(" ");
+    let mut functions = String::new();
+    for (at, part) in code.split("/*").enumerate() {
+        functions.push_str(if at == 0 { part } else { part.split_once("*/").expect("a comment ends").1 });
+    }
     let functions = functions.split("extern \"C\" {").nth(1).expect("the header declares functions");
     let declarations = functions.split(';').filter(|declaration| declaration.contains('('));
     declarations

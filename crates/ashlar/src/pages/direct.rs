@@ -1,14 +1,13 @@
-//! Direct mappings: objects too large for the zone, one mapping of the page source each.
+//! Direct mappings: objects too large for the zone, each in a mapping of the page source.
 //!
-//! They lie outside the zone, so a small table finds them by address. It is an open hash of nodes
-//! taken from [`super::meta`]; mappings this large are rare and cost a system call each, so one
-//! lock is enough. Lock: the *direct lock*; the meta lock is taken under it, and the page source is
-//! called under it when a mapping moves, so that no other thread maps the vacated addresses before
-//! the table knows.
+//! A hash table with chained nodes from [`super::meta`] finds them by address. Mappings this large
+//! are rare and cost a system call each, so one lock is enough. Lock: the *direct lock*. The meta
+//! lock is taken under it. A mapping is also moved under it, so that no other thread maps the
+//! vacated addresses before the table is updated.
 //!
-//! One look goes without the lock, for threads that must not wait for a fork:
-//! [`size_without_lock`]. It walks a bucket and asks [`CHANGES`] whether the table was changed
-//! meanwhile. So what it reads are atomics, and nodes are never given back.
+//! [`size_without_lock`] reads the table without the lock, for threads that must not wait for a
+//! fork. It walks a bucket, and [`CHANGES`] shows whether the table was changed meanwhile. For its
+//! sake, the fields of nodes are atomics, and nodes are never freed.
 #![allow(unsafe_code, reason = "nodes are raw metadata memory")]
 
 use core::ptr::NonNull;
@@ -19,13 +18,12 @@ use crate::base::report;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit, fence, relax};
 use crate::base::units::checked_align_up;
 
-/// What the caller of an allocation said of the contents.
+/// The contents that the caller of an allocation requires.
 ///
-/// Memory of any contents has to be written before it is read: a buffer or an array, which programs
-/// fill from an end on. Huge pages spare it page faults and misses of the TLB, and cost it what of
-/// the last one is not filled: 2 MiB at an end, of a mapping above [`DIRECT_BYTES`]. Memory that
-/// was asked to be zero may be a table of which words here and there are ever written, and there
-/// each of them would cost 2 MiB.
+/// Memory with any contents is written before it is read. It is a buffer or an array that the
+/// program fills from one end on, so huge pages spare page faults and TLB misses. They waste at
+/// most the rest of the last one: 2 MiB of a mapping above [`DIRECT_BYTES`]. Zeroed memory may be a
+/// sparse table, where each scattered word would cost a huge page of 2 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     Any,
@@ -36,19 +34,19 @@ const BUCKETS: usize = 256;
 
 struct Node {
     next: AtomicPtr<Node>,
-    /// Where the object starts; the mapping starts `skipped` bytes before, for alignments above the
-    /// source's.
+    /// The start of the object. If its alignment exceeds the source's, the mapping starts `skipped`
+    /// bytes earlier.
     start: AtomicUsize,
     skipped: AtomicUsize,
     /// Bytes from `start` to the end of the mapping.
     bytes: AtomicUsize,
 }
 
-/// Freed mappings that are remembered, so that a second free can be told from a foreign address.
+/// The number of freed mappings that are remembered, to tell a double free from a foreign address.
 const REMEMBERED: usize = 64;
 
 static HEADS: [AtomicPtr<Node>; BUCKETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; BUCKETS];
-/// Odd while the table is changed; another number after each change.
+/// Odd while the table is being changed; incremented before and after each change.
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
 struct Table {
@@ -59,7 +57,8 @@ struct Table {
     next_freed: usize,
 }
 
-// SAFETY: the nodes belong to the table alone and are reached only under its lock.
+// SAFETY: `spare` points to nodes that only the table owns; they are taken and added only under its
+// lock.
 unsafe impl Send for Table {}
 
 #[place(large_bss)]
@@ -70,24 +69,25 @@ fn bucket(start: usize) -> usize {
     (start >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize) >> (usize::BITS - 8)
 }
 
-/// The nodes of the bucket that a start belongs to.
+/// Returns the nodes of the bucket of a start address.
 fn nodes_of(start: usize) -> impl Iterator<Item = &'static Node> {
     nodes_from(&HEADS[bucket(start)])
 }
 
 fn nodes_from(head: &AtomicPtr<Node>) -> impl Iterator<Item = &'static Node> {
-    // SAFETY: null, or a node, which is never given back; its fields are atomics.
+    // SAFETY: the pointer is null or points to a node. Nodes are never freed, and their fields are
+    // atomics.
     let node = |at: *mut Node| unsafe { at.as_ref() };
     core::iter::successors(node(head.load(Ordering::Acquire)), move |n| node(n.next.load(Ordering::Acquire)))
 }
 
-/// Marks a change of the table, which the caller holds; its end is the end of the mark.
+/// Marks a change of the table from `begin` to the drop. The caller holds the direct lock.
 struct Changing;
 
 impl Changing {
     fn begin() -> Changing {
         CHANGES.store(CHANGES.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        // What follows must not be seen before the mark is.
+        // No reader may see the change before it can see the mark.
         fence(Ordering::Release);
         Changing
     }
@@ -107,8 +107,8 @@ impl Table {
             let Some(fresh) = META.alloc(size_of::<Node>(), align_of::<Node>()) else { return false };
             place = fresh.as_ptr().cast();
         }
-        // SAFETY: metadata memory of a node's size and alignment, zeroed or of a node before; its
-        // fields are atomics.
+        // SAFETY: the memory has a node's size and alignment, and is zeroed or was a node before.
+        // Its fields are atomics.
         let node = unsafe { &*place };
         if place == self.spare {
             self.spare = node.next.load(Ordering::Relaxed);
@@ -123,19 +123,19 @@ impl Table {
         true
     }
 
-    /// Remembers that a mapping is gone.
+    /// Remembers the start of a freed mapping.
     fn remember(&mut self, start: usize) {
         self.freed[self.next_freed % REMEMBERED] = start;
         self.next_freed = self.next_freed.wrapping_add(1);
     }
 
-    /// The bytes of an object, and those before it in its mapping.
+    /// Returns the bytes of an object, and the bytes before it in its mapping.
     fn find(&self, start: usize) -> Option<(usize, usize)> {
         let node = nodes_of(start).find(|node| node.start.load(Ordering::Relaxed) == start)?;
         Some((node.bytes.load(Ordering::Relaxed), node.skipped.load(Ordering::Relaxed)))
     }
 
-    /// Forgets an object; what [`Self::find`] says of it.
+    /// Removes an object. Returns the same as [`Self::find`].
     fn remove(&mut self, start: usize) -> Option<(usize, usize)> {
         let _changing = Changing::begin();
         let mut link = &HEADS[bucket(start)];
@@ -154,13 +154,13 @@ impl Table {
     }
 }
 
-/// Maps `bytes`, rounded up to system pages, at a multiple of `align`, a power of two. Zeroed,
-/// whatever `fill` says.
+/// Maps `bytes`, rounded up to system pages, at a multiple of `align`, a power of two. The memory
+/// is zeroed for both values of `fill`.
 pub(crate) fn map(bytes: usize, align: usize, fill: Fill) -> Option<NonNull<u8>> {
     let source = ZONE.source()?;
     let bytes = checked_align_up(bytes, source.page_size())?;
-    // The source aligns to its pages. For more, map more and start inside: the pages before and
-    // after the object are never touched.
+    // The source aligns to its pages. For a larger alignment, the mapping is larger and the object
+    // starts inside it. The pages before and after the object are never touched.
     let room = if align > source.page_size() { align } else { 0 };
     let mapping = source.map_direct(bytes.checked_add(room)?)?;
     let base = mapping.as_ptr() as usize;
@@ -168,20 +168,20 @@ pub(crate) fn map(bytes: usize, align: usize, fill: Fill) -> Option<NonNull<u8>>
     if TABLE.lock().insert(start, base + bytes + room - start, start - base) {
         let object = NonNull::new(start as *mut u8)?;
         if fill == Fill::Any && bytes > DIRECT_BYTES {
-            // SAFETY: inside the mapping just made.
+            // SAFETY: the range lies inside the mapping just made.
             unsafe { source.will_fill(object, bytes) };
         }
         return Some(object);
     }
-    // SAFETY: mapped just above and known to no other thread.
+    // SAFETY: this call mapped the range and published it nowhere.
     unsafe { source.unmap_direct(mapping, bytes + room) };
     None
 }
 
-/// Unmaps the mapping that starts at `at`; its size, or `None` when there is none.
+/// Unmaps the mapping that starts at `at`. Returns its size, or `None` if there is none.
 ///
 /// # Safety
-/// If `at` starts a direct mapping, no thread uses it any more.
+/// If a direct mapping starts at `at`, no thread uses it any more.
 pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
     let (bytes, skipped) = {
         let mut table = TABLE.lock();
@@ -192,16 +192,16 @@ pub(crate) unsafe fn unmap(at: NonNull<u8>) -> Option<usize> {
     if let Some(source) = ZONE.source()
         && let Some(base) = NonNull::new(at.as_ptr().wrapping_sub(skipped))
     {
-        // SAFETY: the table held exactly this mapping; the caller gives it up.
+        // SAFETY: the table held exactly this mapping, and the caller gives it up.
         unsafe { source.unmap_direct(base, skipped + bytes) };
     }
     Some(bytes)
 }
 
-/// Changes the size of a direct mapping, moving it if need be; `None` leaves it alone.
+/// Resizes a direct mapping, and may move it. `None` means that it is unchanged.
 ///
 /// # Safety
-/// No other thread uses the mapping during the call; on success the old address is dead.
+/// No other thread uses the mapping during the call. After success, the old address is invalid.
 #[inline(never)]
 #[place(background)]
 pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<u8>> {
@@ -213,9 +213,9 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
     }
     let (old, _) = table.remove(at.as_ptr() as usize)?;
     // The node just freed guarantees that the insert below finds one. The lock is held across the
-    // system call: otherwise another thread could map the vacated addresses before the table knows
-    // of the move.
-    // SAFETY: the table held exactly this mapping and the caller lets it move.
+    // system call, because otherwise another thread could map the vacated addresses before the
+    // table is updated.
+    // SAFETY: the table held exactly this mapping, and the caller expects it to move.
     let moved = unsafe { source.remap_direct(at, old, new_bytes) };
     let (start, bytes) = moved.map_or((at, old), |m| (m, new_bytes));
     table.insert(start.as_ptr() as usize, bytes, 0);
@@ -225,8 +225,8 @@ pub(crate) unsafe fn remap(at: NonNull<u8>, new_bytes: usize) -> Option<NonNull<
     moved
 }
 
-/// Reports an address that `function` was given, and that neither the zone holds nor a mapping
-/// starts at. Walks the whole table: misuse is rare, and most programs end with its first report.
+/// Reports an address passed to `function` that lies outside the zone and starts no mapping. Walks
+/// the whole table, because misuse is rare and most programs end at the first report.
 #[cold]
 #[inline(never)]
 #[place(cold)]
@@ -237,7 +237,7 @@ pub(crate) fn report_stray(function: &str, address: usize) {
         (start..start + bytes).contains(&address).then_some(start)
     });
     let freed = table.freed.contains(&address);
-    // The report may end the program by a handler of SIGABRT that allocates.
+    // The lock is released first, because the report may run a handler of SIGABRT that allocates.
     drop(table);
     match around {
         Some(start) => report::inside_large(function, address, start),
@@ -246,15 +246,15 @@ pub(crate) fn report_stray(function: &str, address: usize) {
     }
 }
 
-/// Bytes of the mapping that starts at `address`.
+/// Returns the bytes of the object that starts at `address`, if it is mapped directly.
 pub(crate) fn size_of_mapping(address: usize) -> Option<usize> {
     TABLE.lock().find(address).map(|(bytes, _)| bytes)
 }
 
-/// As [`size_of_mapping`], without the lock: the thread that holds it for a fork may be waiting for
-/// this one.
+/// As [`size_of_mapping`], without the lock, because the thread that holds it for a fork may be
+/// waiting for the calling thread.
 pub(crate) fn size_without_lock(address: usize) -> Option<usize> {
-    /// More nodes than a bucket has, unless nodes change places meanwhile.
+    /// More nodes than a bucket has. It bounds a walk that concurrent changes turn into a circle.
     const STEPS: usize = 1 << 16;
     let mut waited = 0;
     loop {
@@ -270,7 +270,7 @@ pub(crate) fn size_without_lock(address: usize) -> Option<usize> {
     }
 }
 
-/// Bytes in direct mappings.
+/// Returns the bytes in direct mappings.
 pub(crate) fn total_bytes() -> usize {
     TABLE.lock().bytes
 }

@@ -4,15 +4,15 @@ use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::base::units::PageIndex;
 
 const LISTED: u32 = 1;
-/// Where the colour starts in `listed`, and what its unit is: 8 bytes.
+/// The shift of the colour in `listed`. Its unit is 8 bytes.
 const COLOUR: u32 = 14;
-/// Where the number of evicted objects starts in `listed`, and all of its bits; the colour of a
-/// slab of 2 MiB fits above.
+/// The shift of the number of evicted objects in `listed`, and its mask. The colour of a slab of 2
+/// MiB fits above.
 const EVICTED: u32 = 1;
 const EVICTED_BITS: u32 = (1 << COLOUR) - (1 << EVICTED);
 const COLOUR_SHIFT: u32 = 3;
 
-/// Metadata of one slab or one large object, 32 bytes, kept apart from the memory it describes.
+/// The metadata of one slab or one large object: 32 bytes, apart from the memory that it describes.
 ///
 /// | field | written by | when |
 /// |---|---|---|
@@ -22,21 +22,21 @@ const COLOUR_SHIFT: u32 = 3;
 /// | `shape` | owner of the run | as `owner` |
 #[repr(C)]
 pub(crate) struct PageHead {
-    /// The slab's packed state word; pages of a large object.
+    /// The packed state word of a slab, or the number of pages of a large object.
     pub(crate) state: AtomicU64,
     next: AtomicU32,
     prev: AtomicU32,
-    /// Address of the cache.
+    /// The address of the cache.
     owner: AtomicU64,
     /// Objects (bits 0..16), order (16..24), node (24..32).
     shape: AtomicU32,
-    /// Bit 0: the slab stands on a list of its node; bits 1..14: how many of its objects are
-    /// evicted, of the default engine; both guarded by list_lock. Above: the colour, constant like
+    /// Bit 0: the slab is on a list of its node. Bits 1..14: the number of its evicted objects, in
+    /// the default engine. Both are guarded by list_lock. Bits 14..32: the colour, constant like
     /// `shape`.
     listed: AtomicU32,
 }
 
-/// Bytes of the page heads of a block.
+/// The bytes of the page heads of a block.
 #[cfg(not(ashlar_loom))]
 pub(crate) const BLOCK_HEADS_BYTES: usize = crate::base::units::BLOCK_PAGES * size_of::<PageHead>();
 
@@ -53,7 +53,7 @@ impl PageHead {
         }
     }
 
-    /// Fills the entry of a fresh run.
+    /// Initialises the entry of a fresh run.
     pub(crate) fn init(&self, owner: usize, objects: u16, order: u8, node: u8) {
         self.owner.store(owner as u64, Ordering::Relaxed);
         let shape = u32::from(objects) | u32::from(order) << 16 | u32::from(node) << 24;
@@ -112,19 +112,19 @@ impl PageHead {
         self.listed.store(rest | u32::from(listed), Ordering::Relaxed);
     }
 
-    /// Objects that are evicted; read under list_lock.
+    /// Returns the number of evicted objects. Read under list_lock.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn evicted(&self) -> usize {
         ((self.listed.load(Ordering::Relaxed) & EVICTED_BITS) >> EVICTED) as usize
     }
 
-    /// Counts `count` more evicted objects, under list_lock.
+    /// Adds `count` evicted objects, under list_lock.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn add_evicted(&self, count: usize) {
         self.set_evicted(self.evicted() + count);
     }
 
-    /// Counts `count` fewer.
+    /// Subtracts `count` evicted objects, under list_lock.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn remove_evicted(&self, count: usize) {
         debug_assert!(count <= self.evicted(), "more objects leave than are evicted");
@@ -137,7 +137,7 @@ impl PageHead {
         self.listed.store(rest | (count as u32) << EVICTED, Ordering::Relaxed);
     }
 
-    /// Bytes before the first object: of engines that colour their slabs, else 0.
+    /// Returns the bytes before the first object; 0 unless the engine colours its slabs.
     #[inline]
     #[cfg_attr(ashlar_loom, expect(dead_code, reason = "models have no objects"))]
     pub(crate) fn colour(&self) -> usize {

@@ -1,17 +1,17 @@
-//! Where the allocator's own ranges of addresses lie.
+//! Chooses the addresses of the allocator's own ranges.
 //!
 //! ```text
 //! open:     heads | class words | blocks | owners | empties | per-CPU areas | metadata | zone ...
 //! reserved: zone | heads | class words | blocks | owners | empties     per-CPU areas     metadata
 //! ```
 //!
-//! *Open* is what Linux has: addresses are chosen and not reserved, and memory comes to them in
-//! steps. So what counts against `RLIMIT_AS`, `mlockall` and a core file is what is used. All parts
-//! lie close together, for few pages of page tables. Where such a choice fails (an emulator with
-//! few addresses, 39 bits of them) or is not offered (a fixed arena), the ranges are reserved at
-//! the start, and the zone is as large as that.
+//! Linux has *open* ranges: their addresses are chosen without a reservation, and memory is mapped
+//! there in steps. So only used memory counts for `RLIMIT_AS`, `mlockall` and core files. All parts
+//! lie close together, so that they need few page-table pages. If no addresses are free (an
+//! emulator with 39 bits of them) or the source proposes none (a fixed arena), the ranges are
+//! *reserved* at the start, and the zone never exceeds its reservation.
 //!
-//! The tables have an entry for each block of the zone; they grow with it.
+//! The tables have an entry for each block of the zone, and grow with it.
 #![allow(unsafe_code, reason = "commits ranges of the page source")]
 
 use core::ops::Range;
@@ -20,23 +20,23 @@ use core::ptr::NonNull;
 use crate::base::source::{PageSource, Refusal};
 use crate::base::units::{BLOCK_SIZE, MAX_ZONE_BYTES, align_up};
 
-/// Most bytes of metadata.
+/// The most bytes of metadata.
 const META_BYTES: usize = 16 << 30;
-/// Proposals that are tried before ranges are reserved.
+/// The number of proposals that are tried before ranges are reserved.
 const PROPOSALS: usize = 8;
-/// Below this a zone is not worth having: 64 KiB.
+/// The smallest useful zone: 64 KiB.
 const SMALLEST_ZONE: usize = 64 << 10;
 
-/// The tables of the zone, with the bytes of each for so many blocks.
+/// The tables of the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Table {
     /// Page heads.
     Heads,
     /// Class words.
     Class,
-    /// States of blocks.
+    /// The states of blocks.
     Blocks,
-    /// The node of each block, a byte.
+    /// The node of each block, in a byte.
     Owners,
     /// A bit for each block that is wholly free.
     Empties,
@@ -45,7 +45,7 @@ pub(crate) enum Table {
 impl Table {
     pub(crate) const ALL: [Table; 5] = [Table::Heads, Table::Class, Table::Blocks, Table::Owners, Table::Empties];
 
-    /// Bytes of the table for `blocks` blocks.
+    /// Returns the bytes of the table for `blocks` blocks.
     pub(crate) fn bytes(self, blocks: usize) -> usize {
         use super::block::BLOCK_STATE_BYTES;
         use super::head::BLOCK_HEADS_BYTES;
@@ -59,11 +59,11 @@ impl Table {
     }
 }
 
-/// How memory comes to the ranges.
+/// Commits memory in the ranges.
 #[derive(Clone, Copy)]
 pub(crate) struct Supply {
     source: &'static dyn PageSource,
-    /// The ranges are reserved; else they are open.
+    /// Whether the ranges are reserved; otherwise they are open.
     reserved: bool,
 }
 
@@ -71,13 +71,14 @@ impl Supply {
     /// Commits the addresses `from..to`, multiples of the page size.
     ///
     /// # Safety
-    /// They lie in a range of the layout. If the ranges are open, they were not committed before.
+    /// The addresses lie in a range of the layout. If ranges are open, these were not committed
+    /// before.
     pub(crate) unsafe fn commit(&self, from: usize, to: usize) -> Result<(), Refusal> {
         let Some(at) = NonNull::new(from as *mut u8) else { return Err(Refusal::NoMemory) };
         if !self.reserved {
             return self.source.commit_open(at, to - from);
         }
-        // SAFETY: the caller's range, which is reserved.
+        // SAFETY: the range is the caller's, and is reserved.
         if unsafe { self.source.commit(at, to - from) } { Ok(()) } else { Err(Refusal::NoMemory) }
     }
 
@@ -95,23 +96,23 @@ impl Supply {
     }
 }
 
-/// Where everything lies.
+/// The addresses of all ranges.
 #[derive(Clone)]
 pub(crate) struct Layout {
     pub(crate) supply: Supply,
-    /// Addresses of slab space. Reserved ranges need not begin or end at a block.
+    /// The addresses of slab space. A reserved zone need not start or end at a block.
     pub(crate) zone: Range<usize>,
-    /// Starts of the tables, in the order of [`Table::ALL`].
+    /// The starts of the tables, in the order of [`Table::ALL`].
     pub(crate) tables: [usize; 5],
-    /// Start of the per-CPU areas, which are committed.
+    /// The start of the per-CPU areas, which are committed.
     pub(crate) percpu: usize,
-    /// Addresses of metadata.
+    /// The addresses of metadata.
     pub(crate) meta: Range<usize>,
 }
 
 impl Layout {
-    /// Lays everything out, with `percpu` bytes of per-CPU areas and a zone of at most `most`
-    /// bytes, for all nodes. `None` when not even the smallest zone can be had.
+    /// Chooses all addresses, for `percpu` bytes of per-CPU areas and a zone of at most `most`
+    /// bytes over all nodes. Returns `None` if not even the smallest zone fits.
     pub(crate) fn new(source: &'static dyn PageSource, percpu: usize, most: usize) -> Option<Layout> {
         let percpu = align_up(percpu, source.page_size());
         Layout::open(source, percpu, most).or_else(|| Layout::reserved(source, percpu, most))
@@ -125,7 +126,8 @@ impl Layout {
         }
         let blocks = zone_bytes / BLOCK_SIZE;
         let page = source.page_size();
-        // Each begins at a page; what is large comes first, so that all others lie near the zone.
+        // Each range starts at a page. Large ranges come first, so that all others lie near the
+        // zone.
         let mut bytes = 0;
         let mut take = |range: usize| {
             let start = bytes;
@@ -138,7 +140,7 @@ impl Layout {
         let zone = align_up(bytes, BLOCK_SIZE);
         for _ in 0..PROPOSALS {
             let base = source.propose(zone + zone_bytes, BLOCK_SIZE)?;
-            // SAFETY: in the range that was just proposed, where nothing was committed.
+            // SAFETY: the addresses lie in the range just proposed, where nothing was committed.
             match unsafe { supply.commit(base + areas, base + areas + percpu) } {
                 Ok(()) => {
                     return Some(Layout {
@@ -166,7 +168,7 @@ impl Layout {
             }
             match Layout::reserve_zone(source, zone_bytes) {
                 Some(found) => break found,
-                // Whole blocks as long as there are some; an arena may be smaller than one.
+                // The zone is cut to whole blocks; an arena may be smaller than one block.
                 None => {
                     let unit = if zone_bytes > 2 * BLOCK_SIZE { BLOCK_SIZE } else { page };
                     zone_bytes = (zone_bytes / 2) & !(unit - 1);
@@ -174,17 +176,17 @@ impl Layout {
             }
         };
         let areas = source.reserve(percpu, page)?.as_ptr() as usize;
-        // SAFETY: the whole range was just reserved.
+        // SAFETY: this call reserved the whole range.
         unsafe { supply.commit(areas, areas + percpu) }.ok()?;
         let meta_bytes = align_up((zone_bytes / 32).clamp(64 << 10, META_BYTES), page);
         let meta = source.reserve(meta_bytes, page)?.as_ptr() as usize;
         Some(Layout { supply, zone, tables, percpu: areas, meta: meta..meta + meta_bytes })
     }
 
-    /// One reservation for the zone and its tables, so that a refusal leaves nothing behind.
+    /// Reserves the zone and its tables at once, so that a refusal leaves no reservation behind.
     fn reserve_zone(source: &dyn PageSource, bytes: usize) -> Option<(Range<usize>, [usize; 5])> {
         let page = source.page_size();
-        // One block more than fits: an arena need neither start nor end on a block.
+        // One block more, because an arena need neither start nor end at a block.
         let blocks = bytes.div_ceil(BLOCK_SIZE) + 1;
         let sizes = Table::ALL.map(|table| align_up(table.bytes(blocks), page));
         let align = if bytes.is_multiple_of(BLOCK_SIZE) { BLOCK_SIZE } else { page };
@@ -205,15 +207,15 @@ mod tests {
     use crate::base::units::{NodeId, PAGE_SIZE};
     use std::prelude::rust_2024::*;
 
-    /// A source that has addresses and no memory: what it commits must not be touched.
+    /// A source with addresses and no memory, so committed ranges must not be touched.
     struct Addresses {
-        /// Times that a proposal turns out to be taken.
+        /// The number of proposals that turn out to be taken.
         taken: AtomicUsize,
         proposes: bool,
         most: usize,
     }
 
-    // SAFETY: nothing is ever touched.
+    // SAFETY: the tests touch no memory of this source.
     unsafe impl PageSource for Addresses {
         fn page_size(&self) -> usize {
             4096
@@ -251,7 +253,7 @@ mod tests {
         Layout::new(Box::leak(Box::new(Addresses { taken: AtomicUsize::new(taken), proposes, most })), 3 << 16, wanted)
     }
 
-    /// All ranges, with the tables for a whole zone.
+    /// Returns all ranges, with the tables for a whole zone.
     fn ranges(layout: &Layout) -> Vec<Range<usize>> {
         let blocks = (layout.zone.end - layout.zone.start) / BLOCK_SIZE;
         let tables = Table::ALL.into_iter().zip(layout.tables).map(|(table, at)| at..at + table.bytes(blocks));

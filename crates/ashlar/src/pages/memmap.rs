@@ -1,9 +1,9 @@
 //! `memmap`: the user-space `struct page` array, found from an address by a subtraction and a
 //! shift.
 //!
-//! Two arrays run in parallel over the zone's pages. The *class words*, 4 bytes a page, answer
-//! "which cache" with one load and are what a free by address reads. The *page heads*, 32 bytes a
-//! page, hold the rest; only the head page of a slab or of a large object uses its entry, the
+//! Two arrays run in parallel over the zone's pages. The *class words*, 4 bytes per page, give the
+//! cache of a page with one load; a free by address reads them. The *page heads*, 32 bytes per
+//! page, hold the rest. Only the head page of a slab or of a large object uses its entry; the
 //! others are never touched.
 //!
 //! ## Class word
@@ -14,13 +14,13 @@
 //! | 16..25 | back | pages from here back to the head page |
 //! | 25..28 | kind | what the page is: see [`PageKind`] |
 //!
-//! A slot of 0 is given to pages that are no slab pages, and to slabs whose frees must look further
-//! (a machine with several nodes, an engine without sheaves): slot 0 of every per-CPU area is both
-//! empty and full for ever, so the fast path needs no test for it.
+//! The slot is 0 on pages outside slabs, and on slabs whose frees need the slow path (on a machine
+//! with several nodes, or in an engine without sheaves). Slot 0 of each per-CPU area is always both
+//! empty and full, so the fast path needs no test for it.
 //!
-//! Writers: only the owner of a run of pages (between allocation from the zone and giving it back)
-//! writes its class words, so they are plain relaxed stores; an object's address travels from the
-//! allocating thread to others by the program's own synchronisation, and the class word with it.
+//! Only the owner of a run writes its class words, between allocating the run from the zone and
+//! freeing it. Relaxed stores suffice, because the program's own synchronisation that passes an
+//! object's address to another thread also orders the class word.
 #![allow(unsafe_code, reason = "indexes raw arrays over the zone")]
 #![allow(unreachable_pub, reason = "macros of the build without checks name the memmap")]
 
@@ -31,13 +31,13 @@ use crate::base::units::{PAGE_SHIFT, PageIndex};
 /// What a page of the zone holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageKind {
-    /// Nothing: free, or never used.
+    /// No object: the page is free, or was never used.
     Free,
     /// Objects of a cache.
     Slab,
-    /// The first page of a large object; its later pages read as `Free`.
+    /// The first page of a large object. Its later pages read as `Free`.
     LargeHead,
-    /// Objects of many caches and sizes: of the engine `slob`.
+    /// Objects of many caches and sizes, in the engine `slob`.
     Slob,
 }
 
@@ -72,19 +72,19 @@ impl ClassWord {
     }
 }
 
-/// What the fast path of a free by address reads, in one cache line. All zero until the zone is up:
-/// then no address is inside, and every call takes the slow path; so it stays where the process's
-/// engine has no use for the fast path.
+/// The words that the fast path of a free by address reads, in one cache line. While they are 0, no
+/// address is inside, and every call takes the slow path. They are 0 until the zone exists.
+/// `fast_pages` stays 0 if the engine of the process does not use the fast path.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct MemMap {
-    /// Address of page 0.
+    /// The address of page 0.
     pub(crate) zone_base: AtomicUsize,
-    /// Pages in the zone so far.
+    /// The number of pages in the zone so far.
     pub(crate) nr_pages: AtomicUsize,
     /// The class words.
     pub(crate) class: AtomicPtr<AtomicU32>,
-    /// Pages whose objects the fast path of a free by address may take: all of the zone, or none.
+    /// The number of pages whose objects the fast path of a free by address may take: all, or 0.
     pub(crate) fast_pages: AtomicUsize,
     /// The page heads.
     heads: AtomicPtr<PageHead>,
@@ -102,16 +102,15 @@ pub static MEMMAP: MemMap = MemMap {
 };
 
 impl MemMap {
-    /// Publishes where the arrays are; called once, by the boot. There are no pages yet.
+    /// Publishes the arrays. Start-up calls it once, before there are pages.
     pub(crate) fn publish(&self, base: usize, class: usize, heads: usize) {
         self.zone_base.store(base, Ordering::Relaxed);
         self.class.store(class as *mut AtomicU32, Ordering::Relaxed);
         self.heads.store(heads as *mut PageHead, Ordering::Relaxed);
     }
 
-    /// Lets everybody know of the zone's first `pages` pages. A thread that has the address of an
-    /// object was handed it after that, so it sees this number or a larger one. Called under the
-    /// growth lock.
+    /// Publishes the zone's first `pages` pages. A thread receives the address of an object only
+    /// after that, so it sees this number or a larger one. Called under the growth lock.
     pub(crate) fn grow_to(&self, pages: usize) {
         self.nr_pages.store(pages, Ordering::Release);
         if self.fast_path_open.load(Ordering::Relaxed) != 0 {
@@ -119,20 +118,20 @@ impl MemMap {
         }
     }
 
-    /// Lets the fast path of a free by address take objects. Called while the zone does not grow.
+    /// Opens the fast path of a free by address. Called while the zone does not grow.
     pub(crate) fn open_fast_path(&self) {
         self.fast_path_open.store(1, Ordering::Relaxed);
         self.fast_pages.store(self.nr_pages.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// The page that holds `address`, or `None` for an address outside the zone.
+    /// Returns the page that holds `address`, or `None` for an address outside the zone.
     #[inline]
     pub(crate) fn page_of(&self, address: usize) -> Option<PageIndex> {
         let page = address.wrapping_sub(self.zone_base.load(Ordering::Relaxed)) >> PAGE_SHIFT;
         (page < self.nr_pages.load(Ordering::Relaxed)).then_some(PageIndex(page as u32))
     }
 
-    /// The address of a page.
+    /// Returns the address of a page.
     #[inline]
     pub(crate) fn address_of(&self, page: PageIndex) -> usize {
         self.zone_base.load(Ordering::Relaxed) + ((page.0 as usize) << PAGE_SHIFT)
@@ -140,19 +139,19 @@ impl MemMap {
 
     #[inline]
     fn class_cell(&self, page: PageIndex) -> &AtomicU32 {
-        // SAFETY: `publish` stored the start of an array of class words, which is committed for
-        // nr_pages before that number is raised; every PageIndex in circulation comes from
-        // `page_of` or from the zone, both below it.
+        // SAFETY: `publish` stored the start of an array of class words, which is committed before
+        // `nr_pages` is raised. Every `PageIndex` in circulation comes from `page_of` or from the
+        // zone, so it is below that number.
         unsafe { &*self.class.load(Ordering::Relaxed).add(page.0 as usize) }
     }
 
-    /// The class word of a page.
+    /// Returns the class word of a page.
     #[inline]
     pub(crate) fn class_of(&self, page: PageIndex) -> ClassWord {
         ClassWord(self.class_cell(page).load(Ordering::Relaxed))
     }
 
-    /// Writes the class words of a run: its head page as `head`, each later page as `tail(back)`.
+    /// Writes the class words of a run: `head` for its head page, `tail(back)` for each later page.
     pub(crate) fn set_class(&self, first: PageIndex, pages: usize, head: ClassWord, tail: impl Fn(usize) -> ClassWord) {
         self.class_cell(first).store(head.0, Ordering::Relaxed);
         for i in 1..pages {
@@ -160,18 +159,17 @@ impl MemMap {
         }
     }
 
-    /// Where the head entry of a page is, for a prefetch: any page may be asked for.
+    /// Returns the address of the head entry of any page, for a prefetch.
     #[inline]
     pub(crate) fn address_of_head(&self, page: PageIndex) -> usize {
         self.heads.load(Ordering::Relaxed).wrapping_add(page.0 as usize) as usize
     }
 
-    /// The head entry of a page that heads a slab or a large object.
+    /// Returns the head entry of the first page of a slab or of a large object.
     #[inline]
     pub(crate) fn head(&self, page: PageIndex) -> &'static PageHead {
-        // SAFETY: `publish` stored the start of an array of heads; the part that covers a page is
-        // committed before the zone hands the page out, and is never unmapped. All fields are
-        // atomic.
+        // SAFETY: `publish` stored the start of an array of heads. The part for a page is committed
+        // before the zone hands the page out, and is never unmapped. All fields are atomic.
         unsafe { &*self.heads.load(Ordering::Relaxed).add(page.0 as usize) }
     }
 }

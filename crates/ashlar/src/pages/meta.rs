@@ -1,10 +1,9 @@
-//! Metadata memory: caches, sheaves and table nodes, kept apart from the objects of the program.
+//! Metadata memory: caches, sheaves and table nodes, apart from the objects of the program.
 //!
-//! A bump allocator over one range of addresses that is committed 64 KiB at a time. Nothing is ever
-//! given back to it: each kind of structure keeps a list of its own spares, so that a stale pointer
-//! to a sheaf can only ever meet another sheaf. What a large alignment leaves free before it is
-//! kept for what is smaller: caches, which are made when they are first used, stand between
-//! sheaves. Lock: the *meta lock*, a leaf.
+//! A bump allocator over one range of addresses, committed in steps of 64 KiB. Its memory is never
+//! freed. Each kind of structure keeps a list of its own spares, so a stale pointer to a sheaf can
+//! only point to another sheaf. The gap before an aligned structure is kept for smaller ones, so
+//! caches lie between sheaves. Lock: the *meta lock*, a leaf.
 #![allow(unsafe_code, reason = "hands out raw memory")]
 
 use core::ptr::NonNull;
@@ -20,13 +19,13 @@ struct Range {
     next: usize,
     committed: usize,
     end: usize,
-    /// The longest stretch that an alignment left free.
+    /// The longest stretch that an alignment left unused.
     gap: core::ops::Range<usize>,
     supply: Option<Supply>,
 }
 
 impl Range {
-    /// `bytes` at a multiple of `align` from the gap.
+    /// Takes `bytes` at a multiple of `align` from the gap.
     fn take_from_gap(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let start = checked_align_up(self.gap.start, align)?;
         let end = start.checked_add(bytes).filter(|&end| end <= self.gap.end)?;
@@ -35,7 +34,7 @@ impl Range {
     }
 }
 
-/// See the module.
+/// The metadata allocator; see the module.
 pub(crate) struct Meta(SpinLock<Range>);
 
 /// The one metadata arena of the process.
@@ -43,13 +42,13 @@ pub(crate) static META: Meta =
     Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, supply: None }));
 
 impl Meta {
-    /// Takes over its addresses. Called once, by the boot; commits nothing.
+    /// Takes over its addresses. Start-up calls it once. Commits nothing.
     pub(crate) fn init(&self, supply: Supply, addresses: core::ops::Range<usize>) {
         let core::ops::Range { start, end } = addresses;
         *self.0.lock() = Range { start, next: start, committed: start, end, gap: start..start, supply: Some(supply) };
     }
 
-    /// `bytes` of zeroed memory at a multiple of `align`, for ever.
+    /// Allocates `bytes` of zeroed memory at a multiple of `align`, for ever.
     pub(crate) fn alloc(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let mut range = self.0.lock();
         if let Some(start) = range.take_from_gap(bytes, align) {
@@ -66,7 +65,7 @@ impl Meta {
             let [good, need] = [COMMIT_STEP, page].map(|step| align_up(end - range.committed, step.max(page)));
             let from = range.committed;
             let step = [good, need].map(|step| step.min(range.end - from)).into_iter().find(|step| {
-                // SAFETY: metadata's own addresses, behind what is committed.
+                // SAFETY: the addresses are the metadata's own, behind the committed part.
                 unsafe { supply.commit(from, from + step) }.is_ok()
             })?;
             range.committed += step;
@@ -78,7 +77,7 @@ impl Meta {
         NonNull::new(start as *mut u8)
     }
 
-    /// Bytes handed out.
+    /// Returns the bytes handed out.
     pub(crate) fn used(&self) -> usize {
         let range = self.0.lock();
         range.next - range.start
@@ -90,14 +89,14 @@ impl Meta {
     }
 }
 
-/// Metadata memory for `count` values, filled by `make`; never given back.
+/// Allocates metadata memory for `count` values, filled by `make`. It is never freed.
 pub(crate) fn meta_slice<T>(count: usize, mut make: impl FnMut() -> Option<T>) -> Option<&'static [T]> {
     let memory = META.alloc(count * size_of::<T>(), align_of::<T>().max(128))?.as_ptr().cast::<T>();
     for i in 0..count {
-        // SAFETY: fresh memory for `count` values, aligned for them.
+        // SAFETY: the memory is fresh, has room for `count` values, and is aligned for them.
         unsafe { memory.add(i).write(make()?) };
     }
-    // SAFETY: all values were just initialised and the memory is never given back.
+    // SAFETY: all values were just initialised, and the memory is never freed.
     Some(unsafe { core::slice::from_raw_parts(memory, count) })
 }
 
@@ -109,10 +108,10 @@ mod tests {
     use proptest::prelude::*;
     use std::prelude::rust_2024::*;
 
-    /// A metadata arena of its own, which is never given up.
+    /// Returns a metadata arena of its own, which is leaked.
     fn meta(bytes: usize) -> Meta {
         let memory = std::vec![0u8; bytes + 4096].leak();
-        // SAFETY: leaked zeros that no other code knows.
+        // SAFETY: the memory is leaked, zeroed, and used by no other code.
         let source = unsafe { ArenaSource::new(NonNull::from(&mut *memory).cast(), memory.len()) };
         let meta = Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, supply: None }));
         let start = source.reserve(bytes, 4096).expect("room").as_ptr() as usize;

@@ -1,10 +1,10 @@
-//! Layer 1, pages: where slab space comes from.
+//! Layer 1, pages: the supply of slab space.
 //!
-//! * [`layout`] chooses where everything lies.
+//! * [`layout`] chooses the addresses of all ranges.
 //! * [`zone`] cuts one range into nodes and 2 MiB blocks and hands out runs of pages.
-//! * [`memmap`] answers "which cache" for every page of the zone; [`head`] is one entry of it.
+//! * [`memmap`] gives the cache of every page of the zone; [`head`] is one entry of it.
 //! * [`direct`] keeps the few objects that are too large for the zone.
-//! * [`shadow`] is the contract of a table beside the zone, which a layer above keeps.
+//! * [`shadow`] is the contract for a table beside the zone, which a layer above keeps.
 //! * [`meta`] is the memory of the allocator's own structures.
 //! * [`arena`] is a page source over a fixed range, for machines without an operating system and
 //!   for tests.

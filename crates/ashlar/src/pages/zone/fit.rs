@@ -1,28 +1,27 @@
-//! Where long runs go: into the shortest stretch of free pages that holds them, whichever blocks it
-//! lies in.
+//! Places long runs: each in the shortest stretch of free pages that holds it, across blocks.
 //!
-//! The lists of [`super::lists`] know a block by the largest run inside it, so what they find never
-//! crosses the border of a block. For slabs and short runs that is right: they are many, and keep
-//! to the fullest blocks. A large object that keeps to one block, though, leaves a rest at its end
-//! which the next cannot use, and memory grows by a quarter. So the blocks themselves are looked at
-//! here, from the lowest address on. That costs some nanoseconds a block, beside the filling of 64
-//! KiB and more. In a zone of many blocks only some are looked at: the first ones, those that the
-//! lists offer, and the ends of runs of empty blocks.
+//! The lists of [`super::lists`] sort blocks by the largest run inside one, so no run that they
+//! yield crosses the border of a block. That suits slabs and short runs, which are many and keep to
+//! the fullest blocks. A large object, however, would leave a rest at the end of its block that the
+//! next object cannot use, and memory would grow by a quarter. So this module scans the blocks
+//! themselves, from the lowest address on. The scan costs a few nanoseconds per block, far less
+//! than to fill 64 KiB. In a zone of many blocks it is bounded: it covers the first blocks, those
+//! that the lists offer, and the ends of runs of empty blocks.
 //!
-//! The stretch at the end comes last, however well it fits: most of it was never used, and what is
-//! taken from it is memory that was not resident before.
+//! The stretch at the end of the zone is used last, even if it fits best, because most of its pages
+//! were never resident.
 
 use super::extents::Stretch;
 use super::{NodeBlocks, Zone};
 use crate::base::units::BLOCK_PAGES;
 use crate::pages::block::Block;
 
-/// Blocks that are looked at one by one.
+/// The number of blocks that are scanned one by one.
 const MOST_BLOCKS: u32 = 256;
-/// Ends of runs of empty blocks that are looked at.
+/// The number of ends of runs of empty blocks that are examined.
 const MOST_ENDS: usize = 64;
 
-/// The shortest of the stretches of at least `pages` pages that it is told of.
+/// The shortest of the offered stretches of at least `pages` pages.
 struct Shortest {
     pages: usize,
     best: Option<(usize, usize)>,
@@ -44,13 +43,13 @@ impl Shortest {
     }
 }
 
-/// The first page of the shortest stretch of free pages that holds `pages` pages, in these blocks,
-/// with rising numbers; the stretch up to the end of the last one if there is no other.
+/// Returns the first page of the shortest stretch of at least `pages` free pages. The blocks come
+/// in rising order. The stretch up to the end of the last block is used only if there is no other.
 fn shortest<'a>(blocks: impl Iterator<Item = (u32, &'a Block)>, pages: usize) -> Option<usize> {
-    // Any run of so many pages has an aligned one inside that is a quarter as long, or longer.
+    // Any run of `pages` pages contains an aligned run at least a quarter as long.
     let least = (pages.ilog2() as u8).saturating_sub(1) + 1;
     let mut found = Shortest::of(pages);
-    // The stretch that reaches up to `end`, the end of the block before the one in hand.
+    // The stretch that reaches up to `end`, the end of the previous block.
     let (mut open, mut end) = (0, 0);
     for (number, block) in blocks {
         let start = number as usize * BLOCK_PAGES;
@@ -77,7 +76,7 @@ fn shortest<'a>(blocks: impl Iterator<Item = (u32, &'a Block)>, pages: usize) ->
 }
 
 impl Zone {
-    /// The first page of the shortest stretch of free pages that holds `pages` of them.
+    /// Returns the first page of the shortest stretch of at least `pages` free pages.
     pub(super) fn fit(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         if blocks.extents.blocks() > MOST_BLOCKS {
             return self.fit_in_many(blocks, pages);
@@ -85,7 +84,7 @@ impl Zone {
         self.shortest(blocks, pages)
     }
 
-    /// [`Self::fit`] in more blocks than it would look at.
+    /// [`Self::fit`] for a node with more blocks than are scanned.
     #[cold]
     #[inline(never)]
     #[place(background)]
@@ -101,15 +100,15 @@ impl Zone {
         found.or_else(|| self.fit_at_end(blocks, pages))
     }
 
-    /// [`shortest`] of the node's first [`MOST_BLOCKS`].
+    /// Applies [`shortest`] to the node's first [`MOST_BLOCKS`] blocks.
     #[inline(never)]
     fn shortest(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let some = blocks.extents.numbers().take(MOST_BLOCKS as usize).map(|number| (number, &*self.block(number)));
         shortest(some, pages)
     }
 
-    /// [`Self::fit`] for more than a block, by runs of empty blocks and what is free before and
-    /// behind them.
+    /// [`Self::fit`] for more than a block: examines runs of empty blocks, and the free pages
+    /// before and behind each.
     fn fit_around_empties(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let mut found = Shortest::of(pages);
         let end = blocks.extents.iter().next_back()?.end;
@@ -125,15 +124,15 @@ impl Zone {
         found.first()
     }
 
-    /// The first page of the free pages at the end of the node's last stretch, if there are so
-    /// many.
+    /// Returns the first of the free pages at the end of the node's last stretch, if there are
+    /// `pages`.
     fn fit_at_end(&self, blocks: &NodeBlocks, pages: usize) -> Option<usize> {
         let free = self.free_at_end(blocks);
         let end = blocks.extents.iter().next_back()?.end as usize * BLOCK_PAGES;
         (free >= pages).then(|| end - free)
     }
 
-    /// Free pages at the end of the node's last stretch.
+    /// Returns the number of free pages at the end of the node's last stretch.
     pub(super) fn free_at_end(&self, blocks: &NodeBlocks) -> usize {
         let Some(last) = blocks.extents.iter().next_back() else { return 0 };
         let empty = self.empty_at_end(last);
@@ -142,7 +141,7 @@ impl Zone {
         empty as usize * BLOCK_PAGES + before
     }
 
-    /// The first page of `pages` free pages, more than a block has, from a block's start on.
+    /// Returns the first page of `pages` free pages that start at a block; `pages` exceeds a block.
     #[cold]
     #[inline(never)]
     #[place(background)]
@@ -153,8 +152,8 @@ impl Zone {
         let holds = |stretch: Stretch, run: Stretch| {
             run.len() > whole || rest == 0 || (run.end < stretch.end && self.block(run.end).edges().0 >= rest)
         };
-        // Most runs that are long enough are longer: looks at what is behind the others are
-        // bounded.
+        // Most runs that are long enough are longer, so only a bounded number of others is
+        // examined.
         let mut looks = 0;
         for (stretch, run) in long {
             if holds(stretch, run) {
@@ -178,7 +177,7 @@ mod tests {
     use std::prelude::rust_2024::*;
 
     proptest! {
-        /// Against a look at every page.
+        /// Compares the result with a scan of every page.
         #[test]
         fn the_shortest_stretch_is_found_across_blocks(
             taken in proptest::collection::vec(proptest::collection::vec((0..BLOCK_PAGES, 1..BLOCK_PAGES), 0..5), 1..7),
@@ -213,7 +212,7 @@ mod tests {
                 at += run.len();
             }
             let found = shortest((first..).zip(&blocks), pages);
-            // Of two inside one block that are as long the first is taken, as here.
+            // Of two equally long stretches inside one block, both searches take the first.
             prop_assert_eq!(found, best.map(|(_, at)| at).or(last));
         }
     }

@@ -1,4 +1,4 @@
-//! The end of the zone, and what is committed of the tables beside it.
+//! The end of the zone, and the committed ends of the tables beside it.
 #![allow(unsafe_code, reason = "commits ranges of the page source")]
 
 use super::Table;
@@ -6,20 +6,21 @@ use super::extents::Stretch;
 use crate::base::units::{MAX_NODES, align_up};
 use crate::pages::layout::Supply;
 
-/// Tables are committed for multiples of this many blocks, where the system has that much memory.
+/// Tables are committed for multiples of this many blocks, if the system has the memory.
 pub(super) const TABLE_BLOCKS: usize = 4;
 
 /// The end of the zone. Guarded by the growth lock.
 pub(super) struct Frontier {
-    /// Blocks with lower numbers belong to a node, or lie in the way.
+    /// The first block number not used yet. Lower blocks belong to a node, or other mappings occupy
+    /// them.
     pub(super) next: u32,
     /// Blocks that there can be.
     pub(super) limit: u32,
-    /// Up to where each table is committed.
+    /// The committed end of each table.
     pub(super) committed: [usize; Table::ALL.len()],
-    /// The same of the shadow.
+    /// The committed end of the shadow.
     pub(super) shadow_committed: usize,
-    /// The numbers that each node has set aside, where there are several nodes.
+    /// The block numbers that each node has set aside, if there are several nodes.
     pub(super) set_aside: [Stretch; MAX_NODES],
 }
 
@@ -32,7 +33,7 @@ impl Frontier {
         set_aside: [Stretch { start: 0, end: 0 }; MAX_NODES],
     };
 
-    /// Blocks that tables must have entries for.
+    /// Returns the number of blocks that tables must have entries for.
     pub(super) fn blocks(&self) -> usize {
         self.next as usize
     }
@@ -43,11 +44,11 @@ impl Frontier {
     }
 }
 
-/// Commits a table that starts at `start` and is committed up to `done` up to `need` bytes, or
-/// rather `good`.
+/// Commits a table further: from `done` up to `good` bytes after `start`, or up to `need` if that
+/// is refused.
 ///
 /// # Safety
-/// As for [`Supply::commit`], of the range behind `done`.
+/// As for [`Supply::commit`], for the range behind `done`.
 #[inline(never)]
 pub(super) unsafe fn commit_up_to(
     supply: Supply,
@@ -61,7 +62,7 @@ pub(super) unsafe fn commit_up_to(
     if need <= *done {
         return Some(());
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller keeps the same contract.
     let reached = [good, need].into_iter().find(|&end| unsafe { supply.commit(*done, end) }.is_ok())?;
     *done = reached;
     Some(())

@@ -1,4 +1,4 @@
-//! How the zone comes to its blocks: see [`super::super::layout`] for where.
+//! Adds blocks to the zone and publishes them. [`super::super::layout`] chooses the addresses.
 
 use core::ptr::NonNull;
 
@@ -10,22 +10,20 @@ use crate::base::sync::Ordering;
 use crate::base::units::{BLOCK_PAGES, BLOCK_SIZE, NodeId, PAGE_SIZE};
 use crate::pages::layout::{Layout, Supply};
 
-/// A node commits at most this many blocks at once without need.
+/// The most blocks that a node commits at once beyond a request's need.
 const MAX_COMMIT_BLOCKS: u32 = 32;
-/// Numbers of blocks that a node of several gets at a time come in multiples of this: see
-/// [`super::empties`].
+/// With several nodes, block numbers are set aside in multiples of this; see [`super::empties`].
 const NUMBERS_AT_ONCE: u32 = 64;
-/// Times that the zone goes around a mapping in its way, further each time, before a request does
-/// without growth.
+/// The number of steps past a mapping in the zone's way, each longer, before growth fails.
 const DETOURS: u32 = 24;
-/// The furthest that it goes in one step: 1 GiB.
+/// The longest step: 1 GiB.
 const FURTHEST: u32 = 512;
 impl Zone {
-    /// Takes over its part of the layout, for `nodes` nodes. Called once, by the boot; commits no
-    /// pages.
+    /// Takes over the zone's part of the layout, for `nodes` nodes. Start-up calls it once. Commits
+    /// no pages.
     pub(crate) fn init(&self, layout: &Layout, nodes: usize) {
         let base = layout.zone.start & !(BLOCK_SIZE - 1);
-        // SAFETY: the boot runs once, and no other thread knows of the zone yet.
+        // SAFETY: start-up runs once, and no other thread uses the zone yet.
         unsafe { self.supply.set(layout.supply) };
         self.usable_from.store(layout.zone.start, Ordering::Relaxed);
         self.usable_to.store(layout.zone.end, Ordering::Relaxed);
@@ -38,7 +36,7 @@ impl Zone {
         self.nodes.store(nodes as u32, Ordering::Relaxed);
         for node in &self.node[..nodes] {
             let mut blocks = node.lock();
-            // Where there is no memory for it now, the first growth tries again.
+            // If there is no memory for the array now, the first growth tries again.
             if let Some(array) = extents::array(blocks.extents.room_wanted()) {
                 blocks.extents.move_to(array);
             }
@@ -47,8 +45,8 @@ impl Zone {
         MEMMAP.publish(base, class, heads);
     }
 
-    /// Gives the node `want` more blocks or some more, unless it has other than `seen` by now: then
-    /// another thread grew it. Returns its blocks with the zone lock held; `None` when there is no
+    /// Adds at least `want` blocks to the node, unless it no longer has `seen` blocks, because then
+    /// another thread grew it. Returns its blocks with the zone lock held; `None` if there is no
     /// memory.
     pub(super) fn grow(&self, node: NodeId, want: usize, seen: u32) -> Option<Guard<'_, NodeBlocks>> {
         let supply = self.supply.get()?;
@@ -62,7 +60,7 @@ impl Zone {
             blocks.extents.room_wanted()
         };
         let array = if array > 0 { Some(extents::array(array)?) } else { None };
-        // Grow by an eighth at a time: few system calls, and few pages charged under strict
+        // Growth by an eighth needs few system calls, and charges few unused pages under strict
         // overcommit.
         let want = u32::try_from(want).ok()?;
         let step = want.max((seen / 8).min(MAX_COMMIT_BLOCKS));
@@ -89,8 +87,8 @@ impl Zone {
         Some(blocks)
     }
 
-    /// Commits `count` blocks for a node, with what tables they need, and publishes their pages;
-    /// which they are.
+    /// Commits `count` blocks for a node with the tables for them, and publishes their pages.
+    /// Returns the blocks.
     #[inline(never)]
     fn commit(&self, frontier: &mut Frontier, supply: Supply, node: NodeId, count: u32) -> Option<Stretch> {
         let nodes = self.nodes();
@@ -98,13 +96,13 @@ impl Zone {
         for _ in 0..DETOURS {
             let start = if nodes == 1 { frontier.next } else { self.numbers_for(frontier, node, count)? };
             let more = Stretch { start, end: start.checked_add(count).filter(|&end| end <= frontier.limit)? };
-            // The tables first: entries without a block do no harm.
+            // The tables come first, because entries without a block do no harm.
             self.commit_tables(frontier, supply, more.end.max(frontier.next))?;
             let refusal = self.commit_pages(supply, node, more);
             let passed = match refusal {
                 Ok(()) => more.end,
-                // Something else is there. Behind it, or behind the next piece of it, the zone goes
-                // on.
+                // Another mapping is there. The next attempt starts behind it, or behind the next
+                // part of it.
                 Err(Refusal::Taken) => more.start.saturating_add(detour).min(frontier.limit),
                 Err(Refusal::NoMemory) => return None,
             };
@@ -123,8 +121,8 @@ impl Zone {
         None
     }
 
-    /// The first of `count` block numbers that are set aside for a node of several, of fresh ones
-    /// if need be.
+    /// Returns the first of `count` block numbers set aside for one of several nodes. Sets more
+    /// aside if needed.
     #[cold]
     #[inline(never)]
     #[place(background)]
@@ -133,7 +131,7 @@ impl Zone {
         if aside.len() >= count {
             return Some(aside.start);
         }
-        // More for nodes that have much, so that stretches stay few. The rest of the old ones is
+        // Large nodes set more aside, so that stretches stay few. The rest of the old stretch stays
         // addresses without memory.
         let seen = self.node[usize::from(node.0)].lock().extents.blocks();
         let fresh = count.max(seen / 8).checked_next_multiple_of(NUMBERS_AT_ONCE)?;
@@ -153,7 +151,7 @@ impl Zone {
         Some(aside.start)
     }
 
-    /// Commits the tables for the blocks below `end`, and the shadow if there is one.
+    /// Commits the tables, and the shadow if there is one, for the blocks below `end`.
     fn commit_tables(&self, frontier: &mut Frontier, supply: Supply, end: u32) -> Option<()> {
         let blocks = end as usize;
         for (table, start) in Table::ALL.into_iter().zip(&self.tables) {
@@ -165,7 +163,7 @@ impl Zone {
             let most = table.bytes(frontier.limit as usize);
             let good = blocks.next_multiple_of(TABLE_BLOCKS);
             let [need, good] = [blocks, good].map(|blocks| table.bytes(blocks).min(most));
-            // SAFETY: the range is the part of the table behind what is committed.
+            // SAFETY: the range is the part of the table behind the committed part.
             unsafe { commit_up_to(supply, start, done, need, good)? };
         }
         self.commit_shadow(frontier, supply, blocks)
@@ -178,18 +176,18 @@ impl Zone {
         if from >= to {
             return Ok(());
         }
-        // SAFETY: blocks behind the end of the zone, so nothing was committed there.
+        // SAFETY: the blocks lie behind the end of the zone, so nothing was committed there.
         unsafe { supply.commit(from, to)? };
         if self.nodes() > 1
             && let Some(at) = NonNull::new(from as *mut u8)
         {
-            // SAFETY: the zone's own range, just committed.
+            // SAFETY: the range is the zone's own, and was just committed.
             unsafe { supply.source().bind(at, to - from, node) };
         }
         Ok(())
     }
 
-    /// Lets all layers know of the pages of the zone up to its end.
+    /// Publishes the pages of the zone up to its end to all layers.
     pub(super) fn publish(&self, frontier: &Frontier) {
         let pages = frontier.next as usize * BLOCK_PAGES;
         MEMMAP.grow_to(pages);

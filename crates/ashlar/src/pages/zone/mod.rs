@@ -1,21 +1,21 @@
 //! The zone: one range of addresses, cut into 2 MiB blocks, each of which belongs to a node.
 //!
 //! Owns every page of slab space. A slab, or a short run, is served from the fullest block that has
-//! a run large enough, so that others drain and become empty; a long run goes where it fits most
-//! closely, across blocks; one that has to start at a block takes whole blocks; one above
-//! [`DIRECT_BYTES`] does not come from the zone, but goes to the page source directly (see
+//! a large enough free run, so that the other blocks drain. A long run goes into the shortest
+//! stretch of free pages that holds it, across blocks. A run that must start at a block takes whole
+//! blocks. A request above [`DIRECT_BYTES`] goes to the page source directly (see
 //! [`super::direct`]).
 //!
-//! The zone grows at its end, block by block. Where the addresses are open (see [`super::layout`])
-//! another mapping may stand in the way: then the zone goes on behind it, and the blocks between
-//! belong to no node. With several nodes each node has a stretch of block numbers set aside at a
-//! time.
+//! The zone grows at its end, block by block. Where its addresses are open (see [`super::layout`]),
+//! another mapping may lie in its way. Then the zone continues behind the mapping, and the blocks
+//! between belong to no node. With several nodes, each node sets aside a stretch of block numbers
+//! at a time.
 //!
 //! ## Locks
 //! *Growth lock*: one, taken before any zone lock, by threads that need blocks. System calls that
-//! commit memory are made under it. *Zone lock*: one a node. It is the innermost lock of the
-//! allocator but for that of metadata. It covers the node's blocks and lists, and no system call is
-//! made under it. The reaper takes pages out of their block, releases them, and puts them back.
+//! commit memory are made under it. *Zone lock*: one per node. It covers the node's blocks and
+//! lists. Only the meta lock may be taken under it, and no system call is made under it. The reaper
+//! takes pages out of their block, releases them, and puts them back.
 //!
 //! ## States of a page
 //!
@@ -26,9 +26,10 @@
 //! | in use | 0 | 0 | kind != 0 on slab pages and heads |
 //!
 //! ## Files
-//! [`grow`]: where blocks come from; [`frontier`]: the end of the zone; [`lists`]: blocks by
-//! fullness; [`fit`]: long runs; [`empties`]: blocks that are wholly free; [`purge`]: giving memory
-//! back; [`shadow`]: a table beside the zone, for a layer above; here: handing out and taking back.
+//! [`grow`]: commits new blocks; [`frontier`]: the end of the zone; [`lists`]: blocks by fullness;
+//! [`fit`]: places for long runs; [`empties`]: blocks that are wholly free; [`purge`]: returns
+//! memory to the system; [`shadow`]: a table beside the zone for a layer above. This file allocates
+//! and frees runs.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
 mod empties;
@@ -53,10 +54,10 @@ pub(crate) use purge::Purge;
 
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
-/// Runs of so many pages and more are long: 64 KiB.
+/// Runs of at least this many pages are long: 64 KiB.
 const LONG_RUN: usize = 16;
 const NO_BLOCK: u32 = u32::MAX;
-/// How often memory is asked for again before a request fails.
+/// The number of attempts before a request fails.
 const ATTEMPTS: usize = 8;
 /// Free resident pages above which the reaper is woken: 2 MiB.
 const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;
@@ -65,13 +66,12 @@ const DIRTY_WORTH_REAPING: usize = BLOCK_PAGES;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageRun {
     pub(crate) first: PageIndex,
-    /// Every byte reads as zero.
+    /// Whether every byte reads as zero.
     pub(crate) zeroed: bool,
 }
 
-/// Pages of a run that may not read as zeros, as ranges of pages counted from its start. Where
-/// there are more ranges than have a place here, the last one reaches to the end of the last of
-/// them.
+/// The pages of a run that may not read as zeros, as ranges of pages counted from its start. If
+/// there are more ranges than the array holds, its last entry covers all that remain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DirtyParts {
     ranges: [(u32, u32); 16],
@@ -79,7 +79,7 @@ pub(crate) struct DirtyParts {
 }
 
 impl DirtyParts {
-    /// All of a run.
+    /// Returns the whole of a run of `pages` pages.
     pub(crate) fn all(pages: usize) -> DirtyParts {
         let mut parts = DirtyParts::default();
         parts.add(0, pages);
@@ -107,13 +107,13 @@ impl DirtyParts {
 
 /// The blocks of one node.
 struct NodeBlocks {
-    /// Which they are.
+    /// The block numbers.
     extents: Extents,
-    /// Lists of blocks by largest free run (one more than its order) and fullness.
+    /// Lists of blocks by fullness and by the order of the largest free run, plus one.
     lists: [[u32; LEVELS]; 11],
-    /// For each level, a bit for each largest run whose list is not empty.
+    /// For each level of fullness, a bit for each list that is not empty.
     nonempty: [u16; LEVELS],
-    /// The blocks with dirty pages, in order of their stamps, and how many they are.
+    /// The ends of the list of blocks with dirty pages, in order of their stamps, and its length.
     oldest: u32,
     youngest: u32,
     dirty_blocks: usize,
@@ -124,9 +124,9 @@ struct NodeBlocks {
 /// Where a run of pages may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunAlign {
-    /// At a multiple of its size rounded up to a power of two, of 2 MiB at most.
+    /// At a multiple of its size, rounded up to a power of two; of 2 MiB at most.
     Aligned,
-    /// At any page: packed closely, for large objects that ask for no alignment.
+    /// At any page. Large objects that need no alignment are packed closely this way.
     Anywhere,
 }
 
@@ -137,7 +137,7 @@ pub struct ZoneStats {
     pub committed: usize,
     /// Committed pages that are free.
     pub free: usize,
-    /// Free pages that may still be resident and go back to the system after the decay time.
+    /// Free pages that may still be resident; they are returned to the system after the decay time.
     pub dirty: usize,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Zone {
     nodes: AtomicU32,
     /// Starts of the tables, in the order of [`Table::ALL`].
     tables: [AtomicUsize; Table::ALL.len()],
-    /// The table of the layer above, and its address, which is 0 while there is no table.
+    /// The table of the layer above, and its address; 0 while there is no table.
     shadow: SetOnce<&'static Shadow>,
     shadow_at: AtomicUsize,
     /// First usable byte and end of a zone that does not start or end on a block.
@@ -155,28 +155,29 @@ pub(crate) struct Zone {
     usable_to: AtomicUsize,
     frontier: SpinLock<Frontier>,
     node: [SpinLock<NodeBlocks>; MAX_NODES],
-    /// Runs that purges have in hand at this moment: see [`Zone::take_after_all`].
+    /// Runs that purges have taken out of their blocks at this moment; see
+    /// [`Zone::take_after_all`].
     in_hand: AtomicU32,
-    /// Free pages that may be resident, over all nodes; a look at one moment, without a lock.
+    /// Free pages that may be resident, over all nodes. Read without a lock, so it may be stale.
     dirty: AtomicUsize,
     /// Pages handed out so far that were not resident; wraps around.
     cold_taken: AtomicUsize,
     /// Reaper ticks so far; stamps blocks.
     pub(crate) tick: AtomicU32,
-    /// What to ask for memory before fresh memory is taken: a [`BeforeGrowth`], or 0.
+    /// The function that frees memory before the zone grows: a [`BeforeGrowth`], or 0.
     before_growth: AtomicUsize,
 }
 
-/// Why the layers above are asked for memory they could do without.
+/// The reason why the layers above are asked to free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Only fresh memory would do, beside so many bytes that the node has.
+    /// The node must grow; it has this many bytes.
     Growth(usize),
-    /// A request is about to fail. The thread that asks holds no lock.
+    /// A request is about to fail. The calling thread holds no lock.
     Last,
 }
 
-/// Makes memory free; true if there was some.
+/// Frees memory that the layers above can spare. Returns true if it freed some.
 pub(crate) type BeforeGrowth = fn(Need) -> bool;
 
 /// The one zone of the process.
@@ -214,33 +215,32 @@ impl Zone {
         }
     }
 
-    /// The page source; `None` before `init`.
+    /// Returns the page source; `None` before `init`.
     pub(crate) fn source(&self) -> Option<&'static dyn PageSource> {
         self.supply.get().map(|supply| supply.source())
     }
 
-    /// Nodes of the zone.
+    /// Returns the number of nodes.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.load(Ordering::Relaxed) as usize
     }
 
-    /// Registers what is asked for memory before the zone grows.
+    /// Registers the function that frees memory before the zone grows.
     pub(crate) fn set_before_growth(&self, ask: BeforeGrowth) {
         self.before_growth.store(ask as usize, Ordering::Release);
     }
 
-    /// Asks the layers above for memory they could do without; true when it is worth looking again.
+    /// Asks the layers above to free memory before `node` grows. Returns true if they freed some.
     #[cold]
     fn ask_above(&self, node: NodeId) -> bool {
         let committed = self.node[usize::from(node.0)].lock().extents.blocks() as usize * BLOCK_SIZE;
         self.ask(Need::Growth(committed))
     }
 
-    /// What `take` finds after it found nothing: asks the layers above for everything they could do
-    /// without, waits for what a purge has in hand, and takes again. Once in any case, since what
-    /// others gave back meanwhile is for everybody; then for as long as something comes back, of
-    /// which a thread that was quicker may have taken more than it needs. Before every request
-    /// fails.
+    /// Makes the last attempts of a request that is about to fail. Asks the layers above for all
+    /// memory that they can spare, waits for the runs that purges hold, and calls `take` again.
+    /// `take` runs at least once, because other threads may have freed memory meanwhile. It is
+    /// repeated while more memory is freed, because other threads may take that memory first.
     #[cold]
     #[place(cold)]
     pub(crate) fn take_after_all<T>(&self, mut take: impl FnMut() -> Option<T>) -> Option<T> {
@@ -265,12 +265,12 @@ impl Zone {
         ask(need)
     }
 
-    /// Takes `pages` pages in a run placed as `align` asks.
+    /// Allocates a run of `pages` pages, placed as `align` requires.
     pub(crate) fn alloc(&self, node: NodeId, pages: usize, align: RunAlign) -> Option<PageRun> {
         self.alloc_noting(node, pages, align, None)
     }
 
-    /// As [`Self::alloc`], and notes which pages of the run are dirty.
+    /// As [`Self::alloc`]; also adds the dirty pages of the run to `dirty`.
     pub(crate) fn alloc_noting(
         &self,
         node: NodeId,
@@ -293,8 +293,8 @@ impl Zone {
         run
     }
 
-    /// Calls `take` with the blocks of a node until it is true: after the layers above gave what
-    /// they could do without, and after the node got as many blocks as `wanted` says. False without
+    /// Calls `take` with the blocks of a node until it returns true. In between, asks the layers
+    /// above to free memory, then grows the node by `wanted` blocks. Returns false if there is no
     /// memory.
     #[inline(never)]
     fn take_or_grow(
@@ -307,7 +307,7 @@ impl Zone {
         if take(&mut lock.lock()) || (self.ask_above(node) && take(&mut lock.lock())) {
             return true;
         }
-        // Other threads may be quicker to take what this one's growth brought.
+        // Other threads may take the blocks that this thread added.
         for _ in 0..ATTEMPTS {
             let (want, seen) = {
                 let blocks = lock.lock();
@@ -321,7 +321,7 @@ impl Zone {
         false
     }
 
-    /// Notes the dirty ones of free pages. The caller holds the zone lock.
+    /// Adds the dirty pages among the free pages from `first` on. The caller holds the zone lock.
     fn note_dirty(&self, first: usize, pages: usize, dirty: &mut DirtyParts) {
         for (number, at, count) in parts(first, first + pages) {
             let block = self.block(number);
@@ -334,14 +334,13 @@ impl Zone {
         }
     }
 
-    /// Takes runs of `order` until there are `want` or memory ends, under one lock; returns the
-    /// number taken.
+    /// Allocates up to `want` runs of `order` under one lock. Returns the number allocated.
     #[inline(never)]
     pub(crate) fn alloc_many(&self, node: NodeId, order: Order, want: usize, out: &mut [PageRun]) -> usize {
         let want = want.min(out.len());
         let mut got = 0;
         if want > 0 {
-            // Fresh memory only for a thread that would go away with nothing.
+            // The node grows only if it has no run at all.
             self.take_or_grow(node, &|_| 1, &mut |blocks| {
                 got = self.fill(blocks, order, &mut out[..want]);
                 got > 0
@@ -350,8 +349,7 @@ impl Zone {
         got
     }
 
-    /// Fills `out` from its start with runs of `order`, as far as there are some; returns the
-    /// number.
+    /// Fills `out` from its start with free runs of `order`. Returns the number filled.
     fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [PageRun]) -> usize {
         let mut got = 0;
         for run in out {
@@ -362,7 +360,7 @@ impl Zone {
         got
     }
 
-    /// The first page of a free run placed as `align` asks.
+    /// Returns the first page of a free run, placed as `align` requires.
     fn find(&self, blocks: &NodeBlocks, pages: usize, align: RunAlign) -> Option<usize> {
         if align == RunAlign::Anywhere && pages >= LONG_RUN {
             self.fit(blocks, pages)
@@ -379,7 +377,7 @@ impl Zone {
         }
     }
 
-    /// Blocks that the node must get for a run that it has no place for.
+    /// Returns the number of blocks that the node must add to fit the run.
     fn blocks_wanted(&self, blocks: &NodeBlocks, pages: usize, align: RunAlign) -> usize {
         let pages = if align == RunAlign::Anywhere && pages >= LONG_RUN {
             pages.saturating_sub(self.free_at_end(blocks))
@@ -389,7 +387,7 @@ impl Zone {
         pages.div_ceil(BLOCK_PAGES).max(1)
     }
 
-    /// Takes free pages from `page` on, in as many blocks as they lie in.
+    /// Takes free pages from `page` on, out of every block that they lie in.
     #[inline(never)]
     fn take_run(&self, blocks: &mut NodeBlocks, page: usize, pages: usize) -> PageRun {
         let mut dirty = 0;
@@ -400,7 +398,7 @@ impl Zone {
         PageRun { first: PageIndex(page as u32), zeroed: dirty == 0 }
     }
 
-    /// Takes free pages of one block; returns how many were dirty.
+    /// Takes free pages of one block. Returns the number of dirty ones.
     #[inline(never)]
     fn take_in_block(&self, blocks: &mut NodeBlocks, number: u32, at: usize, count: usize) -> usize {
         let dirty = self.block(number).take(at, count);
@@ -411,7 +409,8 @@ impl Zone {
         dirty
     }
 
-    /// Makes a run of `old` pages from `first` one of `new`, if the pages behind it are free.
+    /// Extends a run from `old` to `new` pages in place. Returns false if the pages behind it are
+    /// in use.
     pub(crate) fn extend(&self, first: PageIndex, old: usize, new: usize) -> bool {
         let Some(lock) = self.node.get(usize::from(self.node_of(first).0)) else { return false };
         let mut blocks = lock.lock();
@@ -428,12 +427,12 @@ impl Zone {
         true
     }
 
-    /// Gives pages back; true when enough free memory is resident to be worth the reaper's while.
+    /// Frees pages. Returns true if enough free memory is resident for the reaper to be woken.
     pub(crate) fn free(&self, first: PageIndex, pages: usize) -> bool {
         self.free_many(&[(first, pages)])
     }
 
-    /// Gives several runs of one node back under one lock; as [`Self::free`].
+    /// Frees several runs of one node under one lock; as [`Self::free`].
     #[inline(never)]
     pub(crate) fn free_many(&self, runs: &[(PageIndex, usize)]) -> bool {
         let Some(&(first, _)) = runs.first() else { return false };
@@ -459,7 +458,7 @@ impl Zone {
         }
     }
 
-    /// The node that owns a page.
+    /// Returns the node that owns a page.
     #[inline]
     pub(crate) fn node_of(&self, page: PageIndex) -> NodeId {
         if self.nodes() <= 1 {
@@ -468,15 +467,15 @@ impl Zone {
         NodeId(self.owner(page.0 / BLOCK_PAGES as u32).load(Ordering::Relaxed))
     }
 
-    /// The table entry that holds the node of a block.
+    /// Returns the table entry that holds the node of a block.
     fn owner(&self, block: u32) -> &AtomicU8 {
         let table = self.tables[Table::Owners as usize].load(Ordering::Relaxed) as *const AtomicU8;
-        // SAFETY: the table is committed for every block whose number is below the end of the zone
-        // as memmap knows it, and pages in circulation lie in such blocks.
+        // SAFETY: the table is committed for every block below the end of the zone that memmap has
+        // published, and pages in circulation lie in such blocks.
         unsafe { &*table.add(block as usize) }
     }
 
-    /// Figures over all nodes.
+    /// Returns the figures summed over all nodes.
     pub(crate) fn stats(&self) -> ZoneStats {
         let mut stats = ZoneStats::default();
         for node in &self.node[..self.nodes()] {
@@ -488,24 +487,24 @@ impl Zone {
         stats
     }
 
-    /// Free pages that may be resident, without a lock.
+    /// Returns the number of free pages that may be resident, without a lock.
     #[cfg(feature = "os")]
     pub(crate) fn dirty_pages(&self) -> usize {
         self.dirty.load(Ordering::Relaxed)
     }
 
-    /// Pages handed out so far that were not resident before; wraps around.
+    /// Returns the number of pages handed out so far that were not resident; wraps around.
     #[cfg(feature = "os")]
     pub(crate) fn cold_pages_taken(&self) -> usize {
         self.cold_taken.load(Ordering::Relaxed)
     }
 
-    /// How often zone locks were taken.
+    /// Returns the number of times that zone locks were taken.
     pub(crate) fn locks_taken(&self) -> usize {
         self.node[..self.nodes()].iter().map(SpinLock::taken).sum()
     }
 
-    /// Whether the lock of any node is held at this moment.
+    /// Returns whether the lock of any node is held at this moment.
     pub(crate) fn lock_held(&self) -> bool {
         self.node[..self.nodes()].iter().any(SpinLock::is_held)
     }
@@ -516,17 +515,17 @@ impl Zone {
         self.node[..self.nodes()].iter().for_each(|node| visit(node.word()));
     }
 
-    /// The state of a block.
+    /// Returns the state of a block.
     #[expect(clippy::mut_from_ref, reason = "the zone lock of the block's node makes the reference unique")]
     fn block(&self, number: u32) -> &mut Block {
         let table = self.tables[Table::Blocks as usize].load(Ordering::Relaxed) as *mut Block;
-        // SAFETY: callers hold the zone lock of the block's node, whose extents have the block, so
-        // its entry is committed and no other reference to it is alive; no caller keeps the
-        // reference across another call of `block` for the same number that it then uses.
+        // SAFETY: callers hold the zone lock of the block's node, and its extents contain the
+        // block. So its entry is committed, and no other thread has a reference to it. No caller
+        // uses a reference after another call of `block` for the same number.
         unsafe { &mut *table.add(number as usize) }
     }
 
-    /// Brings all lists and tables that know of a block up to date after its pages changed.
+    /// Updates all lists and tables that hold a block after its pages changed.
     fn relist(&self, blocks: &mut NodeBlocks, number: u32) {
         let block = self.block(number);
         if block.is_empty() != block.in_empties {
@@ -558,8 +557,7 @@ impl Zone {
     }
 }
 
-/// The parts of the pages `from..to` that lie in one block each: number of the block, first page in
-/// it, pages.
+/// Splits the pages `from..to` at block borders: number of the block, first page in it, pages.
 fn parts(from: usize, to: usize) -> impl Iterator<Item = (u32, usize, usize)> {
     let mut page = from;
     core::iter::from_fn(move || {

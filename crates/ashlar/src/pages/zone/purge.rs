@@ -1,10 +1,10 @@
-//! Giving free memory of the zone back to the system.
+//! Returns free memory of the zone to the system.
 //!
-//! Each node has a list of its blocks with dirty pages, the oldest first: so a purge looks at those
-//! alone that are due. A block is visited each time that its stamp is as old as the caller says.
-//! What was dirty at the visit before, and stayed free, goes back; what is dirty now is remembered
-//! for the next one. So a page goes back after one to two of these times, whatever is freed beside
-//! it meanwhile.
+//! Each node has a list of its blocks with dirty pages, the oldest first, so a purge visits only
+//! blocks that are due. A block is due when its stamp is older than the caller's tick. Pages that
+//! were dirty at the last visit and stayed free are released. Pages that are dirty now are marked
+//! for the next visit. So a page is released after one to two periods, regardless of what is freed
+//! beside it.
 #![allow(unsafe_code, reason = "releases ranges of the page source")]
 
 use core::ptr::NonNull;
@@ -14,23 +14,22 @@ use crate::base::sync::{Ordering, SpinLock};
 use crate::base::units::{BLOCK_PAGES, PAGE_SIZE, PageIndex};
 use crate::pages::block::Dirty;
 
-/// Runs of pages that are released between two times that the zone lock is held.
+/// The number of runs that are released between two holds of the zone lock.
 const AT_ONCE: usize = 16;
 
-/// Which pages a purge wants.
+/// The pages that a purge releases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purge {
-    /// All that are dirty.
+    /// All dirty pages.
     All,
-    /// Those that were dirty already when their block was visited last, of blocks whose stamp is
-    /// below this tick.
+    /// In blocks with a stamp below this tick, the pages that were dirty at the last visit already.
     #[cfg_attr(not(feature = "os"), expect(dead_code, reason = "ticks need a clock"))]
     Before(u32),
 }
 
-/// Where a purge of a node stands.
+/// The progress of a purge of a node.
 struct Walk {
-    /// Blocks that were not visited yet.
+    /// The number of blocks not visited yet.
     left: usize,
     /// The next page in the block at the head of the list.
     from: usize,
@@ -40,8 +39,8 @@ struct Walk {
 type Taken = (PageIndex, usize);
 
 impl Zone {
-    /// Gives free pages back to the system. Returns how many, and how many free pages are still
-    /// resident.
+    /// Returns free pages to the system. Returns the number released, and the number of free pages
+    /// that are still resident.
     #[place(background)]
     pub(crate) fn purge(&self, which: Purge) -> (usize, usize) {
         let Some(source) = self.source() else { return (0, 0) };
@@ -53,13 +52,14 @@ impl Zone {
         (given, left)
     }
 
-    /// Waits until no purge has a run in hand, which is free memory that no other thread finds;
-    /// true if there was one.
+    /// Waits until no purge holds a run, because such runs are free memory that other threads do
+    /// not find. Returns true if a purge held one.
     pub(super) fn wait_for_purge(&self) -> bool {
         crate::base::sync::wait_while(|| self.in_hand.load(Ordering::Acquire) != 0)
     }
 
-    /// In the child of a fork the thread that purged may be gone, and what it had in hand with it.
+    /// Forgets the runs that a purge held. In the child of a fork, the purging thread may not
+    /// exist, and the runs that it held are lost.
     pub(crate) fn after_fork_in_child(&self) {
         self.in_hand.store(0, Ordering::Relaxed);
     }
@@ -88,7 +88,8 @@ impl Zone {
         }
     }
 
-    /// Takes dirty runs out of their blocks, so that no thread can allocate them; returns how many.
+    /// Takes dirty runs out of their blocks, so that no thread can allocate them. Returns their
+    /// number.
     fn take_dirty(
         &self,
         blocks: &mut NodeBlocks,
@@ -105,7 +106,7 @@ impl Zone {
             let pages = match which {
                 Purge::All => Dirty::All,
                 Purge::Before(tick) if block.stamp < tick => Dirty::Aged,
-                // All others are younger.
+                // All other blocks are younger.
                 Purge::Before(_) => break,
             };
             if let Some((at, pages)) = block.dirty_run(walk.from, granule, pages) {
@@ -129,17 +130,17 @@ impl Zone {
             walk.left -= 1;
             walk.from = 0;
         }
-        // Before the lock is released: a thread that finds no memory behind it sees that runs are
-        // away.
+        // Counted before the lock is released, so that a thread that then finds no memory sees that
+        // a purge holds runs.
         self.in_hand.fetch_add(count as u32, Ordering::Relaxed);
         count
     }
 
-    /// Gives the contents of pages back, which the caller holds; true if they read as zeros now.
+    /// Releases the memory of pages that the caller holds. Returns true if they now read as zeros.
     fn release(&self, source: &dyn PageSource, page: PageIndex, pages: usize) -> bool {
         let zero = NonNull::new(MEMMAP.address_of(page) as *mut u8).is_some_and(|at| {
-            // SAFETY: the caller took the pages out of their blocks, so they are committed and
-            // nothing uses them.
+            // SAFETY: the caller took the pages out of their blocks, so they are committed and no
+            // thread uses them.
             unsafe { source.release(at, pages * PAGE_SIZE) }
         });
         if zero {

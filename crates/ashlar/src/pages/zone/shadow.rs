@@ -1,7 +1,7 @@
 //! The memory of the [`Shadow`]: committed as the zone grows, released with the pages that it
-//! stands for.
+//! describes.
 //!
-//! Guarded by the growth lock; only the address of the table is read without it.
+//! Guarded by the growth lock. Only the address of the table is read without it.
 #![allow(unsafe_code, reason = "commits and releases ranges of the page source")]
 
 use core::ptr::NonNull;
@@ -13,15 +13,15 @@ use crate::base::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
 use crate::pages::layout::Supply;
 use crate::pages::shadow::Shadow;
 
-/// Places that are proposed for a table that cannot have its best one.
+/// The number of places proposed for a table whose best place is taken.
 const PROPOSALS: usize = 8;
 
 impl Zone {
-    /// Makes the table of `shadow`, if there is none yet; false when memory for it is refused.
+    /// Creates the table of `shadow` if there is none yet. Returns false if its memory is refused.
     #[place(cold)]
     #[inline(never)]
     pub(crate) fn start_shadow(&self, shadow: &'static Shadow) -> bool {
-        // Under this lock the zone does not grow.
+        // The zone does not grow while this lock is held.
         let mut frontier = self.frontier.lock();
         // SAFETY: the growth lock is held.
         let _ = unsafe { self.shadow.set(shadow) };
@@ -47,7 +47,8 @@ impl Zone {
         Some(())
     }
 
-    /// Commits the table for the blocks that exist, at `at`. Without memory there is no table.
+    /// Commits the table at `at` for the blocks that exist. If memory is refused, there is no
+    /// table.
     fn try_place(&self, frontier: &mut Frontier, supply: Supply, at: usize) -> Option<()> {
         self.shadow_at.store(at, Ordering::Relaxed);
         frontier.shadow_committed = at;
@@ -59,7 +60,7 @@ impl Zone {
         committed
     }
 
-    /// The table and its address; `None` where there is none.
+    /// Returns the table and its address, if there is one.
     pub(super) fn shadow(&self) -> Option<(&'static Shadow, usize)> {
         let at = self.shadow_at.load(Ordering::Relaxed);
         if at == 0 { None } else { self.shadow.get().map(|&shadow| (shadow, at)) }
@@ -75,8 +76,8 @@ impl Zone {
         unsafe { commit_up_to(supply, at, &mut frontier.shadow_committed, need, good) }
     }
 
-    /// Releases the memory of the table that stands for `pages` free pages from `first` alone. The
-    /// caller holds these pages, so their bytes in the table are all 0, and stay so.
+    /// Releases the part of the table that describes only the `pages` free pages from `first` on.
+    /// The caller holds these pages, so their bytes in the table are 0 and stay 0.
     pub(super) fn release_shadow(&self, source: &dyn PageSource, first: PageIndex, pages: usize) {
         let Some((shadow, at)) = self.shadow() else { return };
         let size = source.page_size();
@@ -85,13 +86,13 @@ impl Zone {
         let mut addresses = from..from + pages * PAGE_SIZE;
         while !addresses.is_empty() {
             for bytes in (shadow.take_ranges)(&mut addresses) {
-                // Whole system pages alone.
+                // Only whole system pages.
                 let start = align_up(bytes.start.wrapping_add(bias), size);
                 let end = bytes.end.wrapping_add(bias) & !(size - 1);
                 let Some(at) = NonNull::new(start as *mut u8).filter(|_| start < end) else { continue };
                 // SAFETY: these bytes belong to pages that the caller holds, so no thread writes
-                // them meanwhile, and a stray look-up reads 0 before and after. Where the source
-                // cannot promise zeros they are written.
+                // them meanwhile. A stray look-up reads 0 before and after. If the source cannot
+                // promise zeros, they are written.
                 unsafe {
                     if !source.release(at, end - start) {
                         at.write_bytes(0, end - start);
