@@ -131,7 +131,7 @@ fn every_system_forwards_and_drops_what_is_bad() {
         assert!(figures.len() >= 6, "{figures:?}\n{shown}");
         assert_eq!(figures[0], figures[1..6].iter().sum::<u64>(), "{shown}");
         assert_eq!(figures[0], figures[1] * 4 / 3, "a quarter is bad: {shown}");
-        assert!(shown.contains("(TTL expired)") && shown.contains("(no route)"));
+        assert!(shown.contains(" dropped (TTL expired)") && shown.contains(" dropped (no route)"));
     }
 }
 

@@ -206,7 +206,7 @@ fn conservation(plan: &Plan, outcome: &Outcome) -> String {
     for reason in Reason::ALL {
         let dropped: u64 = outcome.tallies.iter().map(|tally| tally.dropped[reason as usize]).sum();
         if dropped > 0 {
-            text += &format!(", {dropped} dropped ({})", reason.name());
+            text += &format!(",\n  {dropped} dropped ({})", reason.name());
         }
     }
     let known = plan.systems.iter().filter(|system| system.has_caches()).map(|system| system.id);
