@@ -1,15 +1,16 @@
 /*
  * The Linux slab allocators for C programs: caches, kmalloc, prefilled sheaves.
  *
- * Names, arguments and promises are the kernel's (https://docs.kernel.org/core-api/mm-api.html).
- * A failure is a null pointer, or a negative number, and errno; after a success errno means
- * nothing. Every function may be called from any thread, and from the handlers of a fork, but not from a
- * signal handler. Invalid use that is found is reported in one line on standard error, and ends the
- * program (the option on_error says otherwise).
+ * Names, arguments and contracts are the kernel's
+ * (https://docs.kernel.org/core-api/mm-api.html). A function that fails returns a null pointer or a
+ * negative number and sets errno; after a success errno means nothing. Every function may be called
+ * from any thread and from the handlers of a fork, but not from a signal handler. Invalid use that
+ * is found is reported in one line on standard error, and ends the program (unless the option
+ * on_error has another value).
  *
- * Link with -lashlar. Kernel code that includes <linux/slab.h> finds one beside this file.
+ * Link with -lashlar. Kernel code that includes <linux/slab.h> finds that header beside this file.
  *
- * Written from the sources of the crate ashlar-c: do not edit.
+ * Generated from the sources of the crate ashlar-c; do not edit.
  */
 
 #ifndef ASHLAR_H
@@ -34,22 +35,22 @@
 /* Largest size that the fast path of kmalloc serves, in bytes. */
 #define KMALLOC_MAX_CACHE_SIZE 8192
 
-/* Largest size at all, in bytes; larger requests fail. */
+/* Largest size, in bytes; larger requests fail. */
 #define KMALLOC_MAX_SIZE 9223372036821221375
 
 /* Smallest class of kmalloc, in bytes. */
 #define KMALLOC_MIN_SIZE 8
 
 /*
- * Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned
- * to itself, up to 2 MiB.
+ * Least alignment of memory of kmalloc, in bytes. A size that is a power of two is aligned to
+ * itself, up to 2 MiB.
  */
 #define ARCH_KMALLOC_MINALIGN 8
 
-/* Alignment of the objects of all caches, at least, in bytes. */
+/* Least alignment of the objects of all caches, in bytes. */
 #define ARCH_SLAB_MINALIGN 8
 
-/* No wish for a node. */
+/* No preferred node. */
 #define NUMA_NO_NODE -1
 
 /* Bytes of a cache's name in struct ashlar_cache_info, with its end. */
@@ -61,48 +62,44 @@
 /* A cache: objects of one size with a name. */
 struct kmem_cache;
 
-/*
- * A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at
- * a time.
- */
+/* A prefilled sheaf: objects of one cache, reserved for one owner. Used by one thread at a time. */
 struct slab_sheaf;
 
 /*
- * How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
- * Options of the user's for a cache of this name win over what stands here. Members are added at
- * the end, and never without a new SONAME once there is a release: the library reads as many as it
- * has, so a program must be compiled with its header.
+ * The arguments of a cache beyond its name and size. All zeros, or a null pointer, select the
+ * defaults. Options that the user sets for a cache of this name take precedence. New members are
+ * added at the end; after the first release, only with a new SONAME. The library reads all members
+ * that it was built with, so a program must be compiled with the library's header.
  */
 struct kmem_cache_args {
-    /* Alignment of objects in bytes, a power of two up to 4096; 0 for 8. */
+    /* Alignment of objects in bytes, a power of two up to 4096; 0 means 8. */
     unsigned int align;
     /*
-     * Start of the part of an object that may be copied to user space. Checked, and then without
-     * use: nothing here copies to user space.
+     * Start of the part of an object that may be copied to user space. Checked, but not used,
+     * because nothing here copies to user space.
      */
     unsigned int useroffset;
     /* Bytes of that part. A cache with one is not merged. */
     unsigned int usersize;
     /*
-     * Called once for each object when it is first carved from a slab. Objects must come back in
+     * Called once for each object, when it is first carved from a slab. Objects must be freed in
      * the state that it leaves. It must not allocate from its own cache.
      */
     void (*ctor)(void*);
-    /* Objects in a sheaf, 1 to 254; 0: by object size. */
+    /* Objects in a sheaf, 1 to 254; 0: chosen by object size. */
     unsigned int sheaf_capacity;
-    /* The library's own: whether min_partial holds; otherwise by object size. */
+    /* The library's own: whether min_partial is used; otherwise it is chosen by object size. */
     bool use_min_partial;
-    /* The library's own: whether cpu_partial holds; otherwise by object size. */
+    /* The library's own: whether cpu_partial is used; otherwise it is chosen by object size. */
     bool use_cpu_partial;
-    /* The library's own: whether min_order holds; otherwise the option of that name. */
+    /* The library's own: whether min_order is used, instead of the option of that name. */
     bool use_min_order;
-    /* The library's own: whether max_order holds; otherwise the option of that name. */
+    /* The library's own: whether max_order is used, instead of the option of that name. */
     bool use_max_order;
     /* Empty slabs that each node keeps, 0 to 1048576. */
     unsigned int min_partial;
     /*
-     * Free objects that the partial slabs of a CPU may have, 0 to 1048576, of the engine
-     * slub-bulk.
+     * The most free objects on the partial slabs of a CPU, 0 to 1048576, in the engine slub-bulk.
      */
     unsigned int cpu_partial;
     /* Smallest order of slabs, 0 to 9: 2^order pages of 4 KiB. */
@@ -110,37 +107,37 @@ struct kmem_cache_args {
     /* Largest order of slabs, 0 to 9. */
     unsigned int max_order;
     /*
-     * The library's own: id of the engine, a string as the option engine has it; null: that of
-     * the process.
+     * The library's own: id of the engine, as a string like the value of the option engine;
+     * null: the engine of the process.
      */
     const char *engine;
     /*
-     * The library's own: whether remote_node_defrag_ratio holds; otherwise the option of that
+     * The library's own: whether remote_node_defrag_ratio is used, instead of the option of that
      * name.
      */
     bool use_remote_node_defrag_ratio;
     /*
-     * In how many of a hundred cases partial slabs of other nodes are looked at before a slab is
-     * new, 0 to 100, of the engine ashlar and the stages of SLUB.
+     * The percentage of refills that search the partial slabs of other nodes before a new slab is
+     * allocated, 0 to 100, in the engine ashlar and the stages of SLUB.
      */
     unsigned int remote_node_defrag_ratio;
 };
 
 /*
- * How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are
- * refused with EINVAL.
+ * Flags of a cache: a combination of the SLAB_ bits. Bits that are not described below are refused
+ * with EINVAL.
  */
 typedef unsigned int slab_flags_t;
 
 /*
- * How to allocate: a combination of the __GFP_ bits, most often GFP_KERNEL. What is not described
- * below is refused.
+ * Flags of an allocation: a combination of the __GFP_ bits, most often GFP_KERNEL. Bits that are
+ * not described below are refused.
  */
 typedef unsigned int gfp_t;
 
 /*
- * What a cache looks like at one moment. Sums over all nodes; exact while no thread allocates or
- * frees.
+ * The state of a cache at one moment, summed over all nodes. It is exact while no thread allocates
+ * or frees.
  */
 struct ashlar_cache_info {
     /* Name, as a string. */
@@ -148,11 +145,11 @@ struct ashlar_cache_info {
     /* Id of the engine, as a string. */
     char engine[ASHLAR_ENGINE_SIZE];
     /*
-     * Caches that share these slabs and figures; more than 1 where caches were merged.
-     * ashlar_for_each_alias tells their names.
+     * Caches that share these slabs and figures; more than 1 if caches were merged.
+     * ashlar_for_each_alias lists their names.
      */
     size_t refcount;
-    /* Bytes that the user may use. */
+    /* Usable bytes of an object. */
     size_t object_size;
     /* Bytes from one object to the next. */
     size_t stride;
@@ -172,7 +169,7 @@ struct ashlar_cache_info {
     size_t slabs;
     /* Objects that those slabs can hold. */
     size_t objects;
-    /* Objects allocated and not freed, those in prefilled sheaves among them. */
+    /* Objects allocated and not freed, including those in prefilled sheaves. */
     size_t live;
     /* Free objects in the sheaves of CPUs and barns. */
     size_t cached;
@@ -180,13 +177,16 @@ struct ashlar_cache_info {
     size_t bytes;
     /* Slabs on partial lists. */
     size_t partial;
-    /* Full sheaves taken out of barns, since the cache was created; as all that follow. */
+    /*
+     * Full sheaves taken out of barns. This counter and all that follow count from the creation of
+     * the cache.
+     */
     uint64_t barn_get;
-    /* Times that a full sheaf was wanted and a barn had none. */
+    /* Times that a CPU needed a full sheaf and the barn had none. */
     uint64_t barn_get_fail;
     /* Full sheaves put into barns. */
     uint64_t barn_put;
-    /* Full sheaves that a barn had no room for. */
+    /* Full sheaves that a barn could not hold. */
     uint64_t barn_put_fail;
     /* Sheaves that one CPU took out of the barn of another. */
     uint64_t barn_robbed;
@@ -194,27 +194,25 @@ struct ashlar_cache_info {
     uint64_t sheaf_refill;
     /* Flushes to slabs. */
     uint64_t sheaf_flush;
-    /* Slabs made. */
+    /* Slabs allocated. */
     uint64_t alloc_slab;
-    /* Slabs given back. */
+    /* Slabs freed. */
     uint64_t free_slab;
-    /* Slabs of a smaller order than wanted, where pages were short. */
+    /* Slabs of a smaller order than usual, because pages were short. */
     uint64_t order_fallback;
 };
 
-/*
- * A cache without slabs of its own: one that was merged, or whose engine lets caches share pages.
- */
+/* A cache without slabs of its own, because it was merged or its engine lets caches share pages. */
 struct ashlar_alias_info {
     /* Its name, as a string. */
     char name[ASHLAR_NAME_SIZE];
     /* Name of the cache whose slabs serve it. */
     char cache[ASHLAR_NAME_SIZE];
-    /* Bytes of an object that were asked for under this name. */
+    /* The object size that this cache was created with. */
     size_t object_size;
 };
 
-/* Memory for DMA. Accepted; here all memory is alike, as in a kernel without that zone. */
+/* Memory for DMA. Accepted; there is only one kind of memory, as in a kernel without that zone. */
 #define __GFP_DMA (1 << 0)
 
 /* Accepted; no object is ever moved. */
@@ -223,9 +221,7 @@ struct ashlar_alias_info {
 /* Accepted; see SLAB_RECLAIM_ACCOUNT. */
 #define __GFP_RECLAIMABLE (1 << 4)
 
-/*
- * Accepted; there are no emergency reserves. For a reserve of your own: kmem_cache_prefill_sheaf.
- */
+/* Accepted; there are no emergency reserves. kmem_cache_prefill_sheaf creates a private reserve. */
 #define __GFP_HIGH (1 << 5)
 
 /* Accepted; nothing here starts input or output. */
@@ -234,16 +230,16 @@ struct ashlar_alias_info {
 /* Accepted; nothing here calls into a file system. */
 #define __GFP_FS (1 << 7)
 
-/* All bytes of the object are zero. Not for caches with a constructor: NULL with EINVAL. */
+/* All bytes of the object are zero. Refused with EINVAL for caches with a constructor. */
 #define __GFP_ZERO (1 << 8)
 
 /*
- * Accepted; the library never sleeps for memory, but may take a lock for a few instructions
- * whatever the flags.
+ * Accepted; the library never sleeps for memory. It may take a lock for a few instructions with
+ * any flags.
  */
 #define __GFP_DIRECT_RECLAIM (1 << 10)
 
-/* Accepted; the background thread comes and goes by itself. */
+/* Accepted; the background thread works without a request. */
 #define __GFP_KSWAPD_RECLAIM (1 << 11)
 
 /* Accepted; pages have no writers to balance. */
@@ -252,16 +248,13 @@ struct ashlar_alias_info {
 /* Accepted; a failed allocation prints nothing anyway. */
 #define __GFP_NOWARN (1 << 13)
 
-/* Accepted; free memory of other caches is asked for before any request fails. */
+/* Accepted; before any request fails, other caches return their free memory. */
 #define __GFP_RETRY_MAYFAIL (1 << 14)
 
-/*
- * The call does not return without memory: when there is none, the program ends with a line on
- * standard error.
- */
+/* The call never returns NULL. Without memory, the program ends with a line on standard error. */
 #define __GFP_NOFAIL (1 << 15)
 
-/* Accepted; nothing is tried for long. */
+/* Accepted; the library never retries for long. */
 #define __GFP_NORETRY (1 << 16)
 
 /* Accepted; there are no emergency reserves. */
@@ -276,7 +269,10 @@ struct ashlar_alias_info {
 /* Accepted; there are no cpusets. */
 #define __GFP_HARDWALL (1 << 20)
 
-/* With a function that takes a node: memory of that node or NULL. Elsewhere it means nothing. */
+/*
+ * With a function that takes a node: memory of that node, or NULL. Without effect in other
+ * functions.
+ */
 #define __GFP_THISNODE (1 << 21)
 
 /* Accepted; nothing is charged to anybody. */
@@ -297,7 +293,7 @@ struct ashlar_alias_info {
 /* For callers that must not sleep and expect to fail. */
 #define GFP_NOWAIT (__GFP_KSWAPD_RECLAIM | __GFP_NOWARN)
 
-/* For callers inside input and output. */
+/* For callers inside the I/O path. */
 #define GFP_NOIO __GFP_RECLAIM
 
 /* For callers inside a file system. */
@@ -333,7 +329,7 @@ struct ashlar_alias_info {
 /* The other name of SLAB_RECLAIM_ACCOUNT. */
 #define SLAB_TEMPORARY SLAB_RECLAIM_ACCOUNT
 
-/* When the cache cannot be created, the program ends with a line on standard error. */
+/* If the cache cannot be created, the program ends with a line on standard error. */
 #define SLAB_PANIC (1 << 18)
 
 /* Accepted without effect, as in a kernel without slab debugging. */
@@ -342,13 +338,13 @@ struct ashlar_alias_info {
 /* Accepted; nothing tracks objects here. */
 #define SLAB_DEBUG_OBJECTS (1 << 22)
 
-/* Accepted; nothing looks for leaks here. */
+/* Accepted; there is no leak detector here. */
 #define SLAB_NOLEAKTRACE (1 << 23)
 
 /*
- * The cache shares its slabs with no other. Without, caches of objects alike are merged, by the
- * kernel's rules; but for the option merge=off. Of the flags of debugging, and SLAB_NOLEAKTRACE
- * and SLAB_FAILSLAB, each keeps a cache from being merged as well.
+ * The cache shares its slabs with no other cache. Without this flag, caches of similar objects are
+ * merged by the kernel's rules, unless the option is merge=off. Each debugging flag,
+ * SLAB_NOLEAKTRACE and SLAB_FAILSLAB also prevent merging.
  */
 #define SLAB_NO_MERGE (1 << 24)
 
@@ -361,7 +357,7 @@ struct ashlar_alias_info {
 /* Accepted without effect, as in a kernel without KASAN. */
 #define SLAB_KASAN (1 << 27)
 
-/* Accepted; no user gives a cache debug flags. */
+/* Accepted; users cannot set debug flags of a cache. */
 #define SLAB_NO_USER_FLAGS (1 << 28)
 
 /* Accepted without effect, as in a kernel without KFENCE. */
@@ -372,12 +368,12 @@ extern "C" {
 #endif /* __cplusplus */
 
 /*
- * A cache named name (up to 47 bytes, copied) for objects of object_size bytes, 1 to 2 MiB.
- * args may be null. It may share the slabs of another whose objects are alike: see
- * SLAB_NO_MERGE.
+ * Creates a cache named name (up to 47 bytes, copied) for objects of object_size bytes, 1 byte
+ * to 2 MiB. args may be null. The cache may share the slabs of another one with similar objects;
+ * see SLAB_NO_MERGE.
  *
- * Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or
- * ENOMEM; with SLAB_PANIC the program ends instead.
+ * Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or with
+ * ENOMEM. With SLAB_PANIC the program ends instead.
  *
  * The caller promises:
  * name is null or a string, args null or readable; the constructor is one for objects of this
@@ -387,9 +383,9 @@ struct kmem_cache *kmem_cache_create(const char *name, unsigned int object_size,
     const struct kmem_cache_args *args, slab_flags_t flags);
 
 /*
- * Ends a cache; a null pointer is no cache and nothing happens. Where caches were merged only this
- * one's name goes, and the last of them ends all. While objects are in use the cache stays as it
- * is, a line on standard error says so, and errno is EBUSY.
+ * Destroys a cache; does nothing for a null pointer. If caches were merged, only this one's name
+ * is removed, and destroying the last one destroys the shared cache. While objects are in use, the
+ * cache is kept, a line on standard error reports it, and errno is EBUSY.
  *
  * The caller promises:
  * s is null or a cache that no thread uses any more.
@@ -397,8 +393,8 @@ struct kmem_cache *kmem_cache_create(const char *name, unsigned int object_size,
 void kmem_cache_destroy(struct kmem_cache *s);
 
 /*
- * One object. Its contents are those of its last use, or what the constructor left. NULL with
- * errno ENOMEM when memory ends, EINVAL for bad flags.
+ * Allocates one object. It holds the contents of its last use, or the state that the constructor
+ * left. Returns NULL with errno ENOMEM without memory, EINVAL for bad flags.
  *
  * The caller promises:
  * s is a live cache.
@@ -406,7 +402,8 @@ void kmem_cache_destroy(struct kmem_cache *s);
 void *kmem_cache_alloc(struct kmem_cache *s, gfp_t flags);
 
 /*
- * One object, all bytes zero. Not for caches with a constructor: NULL with errno EINVAL.
+ * Allocates one object with all bytes zero. Returns NULL with errno EINVAL for a cache with a
+ * constructor.
  *
  * The caller promises:
  * s is a live cache.
@@ -414,16 +411,16 @@ void *kmem_cache_alloc(struct kmem_cache *s, gfp_t flags);
 void *kmem_cache_zalloc(struct kmem_cache *s, gfp_t flags);
 
 /*
- * Gives an object back. A null object is none and nothing happens.
+ * Frees an object; does nothing for a null pointer.
  *
  * The caller promises:
- * s is a live cache; object is null, or was allocated from it, was not freed since, and no
- * thread uses it any more. With a constructor it is in constructed state.
+ * s is a live cache. object is null, or was allocated from it, was not freed since, and no
+ * thread uses it any more. If the cache has a constructor, the object is in constructed state.
  */
 void kmem_cache_free(struct kmem_cache *s, void *object);
 
 /*
- * Fills p with size objects: all or nothing. Returns size, or 0 with errno ENOMEM, or EINVAL
+ * Fills p with size objects, or with none. Returns size, or 0 with errno ENOMEM, or EINVAL
  * for bad flags, a null array, or a size above INT_MAX.
  *
  * The caller promises:
@@ -432,15 +429,15 @@ void kmem_cache_free(struct kmem_cache *s, void *object);
 int kmem_cache_alloc_bulk(struct kmem_cache *s, gfp_t flags, size_t size, void **p);
 
 /*
- * Gives size objects back. A null cache stands for any caches: then it is kfree_bulk.
+ * Frees size objects. With a null cache, they may be of any caches, as for kfree_bulk.
  *
  * The caller promises:
- * As for kmem_cache_free, for each of them; none occurs twice and none is null.
+ * As for kmem_cache_free, for each object. No object occurs twice, and none is null.
  */
 void kmem_cache_free_bulk(struct kmem_cache *s, size_t size, void **p);
 
 /*
- * Gives free slabs back to the system's side of the library. Returns 0 if no slab is left, else 1.
+ * Returns free slabs to the page allocator of the library. Returns 0 if no slab is left, else 1.
  *
  * The caller promises:
  * s is a live cache.
@@ -448,7 +445,7 @@ void kmem_cache_free_bulk(struct kmem_cache *s, size_t size, void **p);
 int kmem_cache_shrink(struct kmem_cache *s);
 
 /*
- * Bytes of an object that its user may use; of merged caches the most that one of them asked for.
+ * Returns the usable bytes of an object. For merged caches, this is the largest requested size.
  *
  * The caller promises:
  * s is a live cache.
@@ -456,9 +453,9 @@ int kmem_cache_shrink(struct kmem_cache *s);
 unsigned int kmem_cache_size(struct kmem_cache *s);
 
 /*
- * Sets size objects aside: as many calls of kmem_cache_alloc_from_sheaf will succeed, whatever
- * becomes of memory meanwhile. NULL with errno ENOMEM when memory ends, EINVAL for a size of 0 and
- * for bad flags (__GFP_ZERO is one: ask for zeros when you take an object).
+ * Reserves size objects, so that as many calls of kmem_cache_alloc_from_sheaf succeed even
+ * without free memory. Returns NULL with errno ENOMEM without memory, EINVAL for a size of 0 and
+ * for bad flags. __GFP_ZERO is refused; pass it when you take an object.
  *
  * The caller promises:
  * s is a live cache, and lives longer than the sheaf.
@@ -466,8 +463,8 @@ unsigned int kmem_cache_size(struct kmem_cache *s);
 struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *s, gfp_t gfp, unsigned int size);
 
 /*
- * One of the objects that are set aside; NULL only when none is left (errno is ENOMEM) or for bad
- * flags (EINVAL). With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
+ * Takes one of the reserved objects. Returns NULL only if none is left (errno ENOMEM) or for bad
+ * flags (EINVAL). With __GFP_ZERO all its bytes are zero. kmem_cache_free frees it.
  *
  * The caller promises:
  * s is the cache that the sheaf was prefilled from; no other thread uses the sheaf meanwhile.
@@ -475,8 +472,8 @@ struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *s, gfp_t gfp, uns
 void *kmem_cache_alloc_from_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf *sheaf);
 
 /*
- * Sets more objects aside, until there are at least size. The sheaf may move: *sheafp is where
- * it is then. Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
+ * Reserves more objects, until there are at least size. The sheaf may move; then *sheafp is
+ * updated. Returns 0, -ENOMEM or -EINVAL. After a failure the sheaf is unchanged.
  *
  * The caller promises:
  * s is the cache that the sheaf was prefilled from; no other thread uses the sheaf meanwhile.
@@ -484,8 +481,7 @@ void *kmem_cache_alloc_from_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_s
 int kmem_cache_refill_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf **sheafp, unsigned int size);
 
 /*
- * Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing
- * happens.
+ * Returns a sheaf and its remaining objects to the cache. Does nothing for a null sheaf.
  *
  * The caller promises:
  * s is the cache that the sheaf was prefilled from, or null; no thread uses the sheaf any more.
@@ -493,43 +489,46 @@ int kmem_cache_refill_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf *
 void kmem_cache_return_sheaf(struct kmem_cache *s, gfp_t gfp, struct slab_sheaf *sheaf);
 
 /*
- * Objects that are left in a sheaf; 0 for a null pointer.
+ * Returns the number of objects left in a sheaf; 0 for a null pointer.
  *
  * The caller promises:
- * A live sheaf, or null.
+ * sheaf is a live sheaf, or null.
  */
 unsigned int kmem_cache_sheaf_size(struct slab_sheaf *sheaf);
 
 /*
- * Memory of at least size bytes. Sizes up to 64 KiB come from caches, one for each class
- * (kmalloc-64); larger ones are pages; those above 32 MiB are mappings of their own.
+ * Allocates at least size bytes. Sizes up to 64 KiB come from caches, one for each class
+ * (kmalloc-64). Larger ones are runs of pages, and those above 32 MiB have a mapping each.
  */
 void *kmalloc(size_t size, gfp_t flags);
 
 /* As kmalloc, with all bytes zero. */
 void *kzalloc(size_t size, gfp_t flags);
 
-/* Memory for n elements of size bytes; NULL with errno ENOMEM when the product overflows. */
+/*
+ * Allocates memory for n elements of size bytes. Returns NULL with errno ENOMEM if the product
+ * overflows.
+ */
 void *kmalloc_array(size_t n, size_t size, gfp_t flags);
 
 /* As kmalloc_array, with all bytes zero. */
 void *kcalloc(size_t n, size_t size, gfp_t flags);
 
 /*
- * Changes the size of memory, moving it if need be: it stays where it is if new_size is at most
- * its ksize. A null pointer allocates; a new size of 0 frees and returns ZERO_SIZE_PTR.
+ * Changes the size of memory, and moves it if needed. It is not moved if new_size is at most its
+ * ksize. With a null pointer, allocates. With a new size of 0, frees and returns ZERO_SIZE_PTR.
  *
- * With __GFP_ZERO, bytes that are added are zero, if the memory was allocated, and always resized,
- * with that flag.
+ * With __GFP_ZERO, added bytes are zero, if the memory was allocated and always resized with that
+ * flag.
  *
  * The caller promises:
- * As for kfree. On success the old pointer is dead.
+ * As for kfree. After success the old pointer is invalid.
  */
 void *krealloc(const void *p, size_t new_size, gfp_t flags);
 
 /*
- * As krealloc, for new_n elements of new_size bytes; NULL with errno ENOMEM when the product
- * overflows.
+ * As krealloc, for new_n elements of new_size bytes. Returns NULL with errno ENOMEM if the
+ * product overflows.
  *
  * The caller promises:
  * As for krealloc.
@@ -545,15 +544,15 @@ void *krealloc_array(void *p, size_t new_n, size_t new_size, gfp_t flags);
 void kfree(const void *object);
 
 /*
- * As kfree, by a caller that knows the size it asked for: a little faster.
+ * As kfree, but a little faster, for a caller that has the requested size.
  *
  * The caller promises:
- * As for kfree; the memory came from kmalloc or a relative, for exactly size bytes.
+ * As for kfree. The memory was allocated by the kmalloc family for exactly size bytes.
  */
 void kfree_sized(const void *object, size_t size);
 
 /*
- * As kfree, but all bytes are overwritten with zeros before.
+ * As kfree, after all bytes are overwritten with zeros.
  *
  * The caller promises:
  * As for kfree.
@@ -561,28 +560,28 @@ void kfree_sized(const void *object, size_t size);
 void kfree_sensitive(const void *object);
 
 /*
- * Frees size pointers of any caches and sizes; null pointers among them are skipped.
+ * Frees size pointers of any caches and sizes. Skips null pointers.
  *
  * The caller promises:
- * p holds size pointers, each as for kfree; none occurs twice.
+ * p holds size pointers, each as for kfree. None occurs twice.
  */
 void kfree_bulk(size_t size, void **p);
 
 /*
- * Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for NULL and
- * ZERO_SIZE_PTR.
+ * Returns the usable bytes of memory of kmalloc, at least the requested size. Returns 0 for NULL
+ * and ZERO_SIZE_PTR.
  *
  * The caller promises:
- * As for kfree, but it stays live.
+ * object is null, ZERO_SIZE_PTR, or live memory.
  */
 size_t ksize(const void *object);
 
-/* Bytes that kmalloc really sets aside for a request. */
+/* Returns the bytes that kmalloc reserves for a request. */
 size_t kmalloc_size_roundup(size_t size);
 
 /*
- * As kmalloc. The kernel's name for memory that need not be contiguous in physical memory, which
- * is no question here.
+ * As kmalloc. In the kernel, such memory need not be physically contiguous; here there is no
+ * difference.
  */
 void *kvmalloc(size_t size, gfp_t flags);
 
@@ -603,7 +602,7 @@ void *kvrealloc(const void *p, size_t size, gfp_t flags);
 void kvfree(const void *addr);
 
 /*
- * As kvfree, but len bytes are overwritten with zeros before.
+ * As kvfree, after len bytes are overwritten with zeros.
  *
  * The caller promises:
  * As for kfree; len is at most its ksize.
@@ -611,8 +610,8 @@ void kvfree(const void *addr);
 void kvfree_sensitive(const void *addr, size_t len);
 
 /*
- * As kmem_cache_alloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not
- * at all. A node that does not exist is refused with EINVAL.
+ * As kmem_cache_alloc, from a NUMA node if it has memory. With __GFP_THISNODE, other nodes are not
+ * used. A node that does not exist is refused with EINVAL.
  *
  * The caller promises:
  * s is a live cache.
@@ -620,13 +619,14 @@ void kvfree_sensitive(const void *addr, size_t len);
 void *kmem_cache_alloc_node(struct kmem_cache *s, gfp_t flags, int node);
 
 /*
- * As kmalloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A
- * node that does not exist is refused with EINVAL. Above 32 MiB the system decides.
+ * As kmalloc, from a NUMA node if it has memory. With __GFP_THISNODE, other nodes are not used. A
+ * node that does not exist is refused with EINVAL. Above 32 MiB, the system chooses the node.
  */
 void *kmalloc_node(size_t size, gfp_t flags, int node);
 
 /*
- * A copy of len bytes. NULL with errno ENOMEM when memory ends, EINVAL for bad flags.
+ * Returns a copy of len bytes. Returns NULL with errno ENOMEM without memory, EINVAL for bad
+ * flags.
  *
  * The caller promises:
  * src is readable for len bytes.
@@ -634,7 +634,8 @@ void *kmalloc_node(size_t size, gfp_t flags, int node);
 void *kmemdup(const void *src, size_t len, gfp_t gfp);
 
 /*
- * A copy of len bytes with a zero byte behind them; NULL for NULL. Fails as kmemdup.
+ * Returns a copy of len bytes with a zero byte behind them; NULL for NULL. Fails as kmemdup
+ * does.
  *
  * The caller promises:
  * s is null, or readable for len bytes.
@@ -642,7 +643,7 @@ void *kmemdup(const void *src, size_t len, gfp_t gfp);
 char *kmemdup_nul(const char *s, size_t len, gfp_t gfp);
 
 /*
- * A copy of a string; NULL for NULL. Fails as kmemdup.
+ * Returns a copy of a string; NULL for NULL. Fails as kmemdup does.
  *
  * The caller promises:
  * s is null or a string.
@@ -650,8 +651,8 @@ char *kmemdup_nul(const char *s, size_t len, gfp_t gfp);
 char *kstrdup(const char *s, gfp_t gfp);
 
 /*
- * A copy of the first max bytes of a string, or of all of it if it is shorter, with a zero byte
- * behind them; NULL for NULL. Fails as kmemdup.
+ * Returns a copy of the first max bytes of a string, or of the whole string if it is shorter,
+ * with a zero byte behind them; NULL for NULL. Fails as kmemdup does.
  *
  * The caller promises:
  * s is null, a string, or readable for max bytes.
@@ -659,7 +660,7 @@ char *kstrdup(const char *s, gfp_t gfp);
 char *kstrndup(const char *s, size_t max, gfp_t gfp);
 
 /*
- * Shape, tunables and figures of a cache.
+ * Writes the shape, tunables and figures of a cache to info.
  *
  * The caller promises:
  * s is a live cache; info may be written.
@@ -667,11 +668,11 @@ char *kstrndup(const char *s, size_t max, gfp_t gfp);
 void ashlar_cache_info(const struct kmem_cache *s, struct ashlar_cache_info *info);
 
 /*
- * Changes a tunable of a cache, also while threads use it: cpu_partial, min_partial,
- * sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared; for all names of merged
- * caches. Returns 0; -EINVAL, after a line on standard error that names the tunable and what was
- * expected, for an unknown name, a value out of range, or an engine that has no such thing;
- * -ENOMEM. Nothing has changed then.
+ * Changes a tunable of a cache, also while threads use the cache: cpu_partial, min_partial,
+ * sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared. It applies to all names
+ * of merged caches. Returns 0 on success. Returns -EINVAL for an unknown name, a value out of
+ * range, or an engine without this tunable, after a line on standard error that names the tunable
+ * and the expected values. Returns -ENOMEM without memory. After an error, nothing has changed.
  *
  * The caller promises:
  * s is a live cache, name null or a string.
@@ -679,8 +680,8 @@ void ashlar_cache_info(const struct kmem_cache *s, struct ashlar_cache_info *inf
 int ashlar_set_tunable(struct kmem_cache *s, const char *name, size_t value);
 
 /*
- * Writes a tunable of a cache to value. Returns 0; -EINVAL for an unknown name, after a line on
- * standard error, and, without one, where the cache's engine has no such thing.
+ * Writes a tunable of a cache to value. Returns 0 on success. Returns -EINVAL for an unknown
+ * name, after a line on standard error, and for an engine without this tunable, silently.
  *
  * The caller promises:
  * s is a live cache, name null or a string; value may be written.
@@ -688,7 +689,7 @@ int ashlar_set_tunable(struct kmem_cache *s, const char *name, size_t value);
 int ashlar_tunable(const struct kmem_cache *s, const char *name, size_t *value);
 
 /*
- * Calls each for every cache, those of kmalloc among them, with arg. It may allocate, and
+ * Calls each with arg for every cache, including those of kmalloc. each may allocate, and
  * create and destroy caches.
  *
  * The caller promises:
@@ -697,8 +698,8 @@ int ashlar_tunable(const struct kmem_cache *s, const char *name, size_t *value);
 void ashlar_for_each_cache(void (*each)(const struct ashlar_cache_info*, void*), void *arg);
 
 /*
- * Calls each for every cache without slabs of its own, with arg: who was merged with whom. It
- * may allocate, and create and destroy caches.
+ * Calls each with arg for every cache without slabs of its own, which shows the merged caches.
+ * each may allocate, and create and destroy caches.
  *
  * The caller promises:
  * each may be called with arg.
@@ -706,39 +707,40 @@ void ashlar_for_each_cache(void (*each)(const struct ashlar_cache_info*, void*),
 void ashlar_for_each_alias(void (*each)(const struct ashlar_alias_info*, void*), void *arg);
 
 /*
- * Brings every cached object back to its slab and gives all free memory back to the system, at
- * once. Returns the number of 4 KiB pages given back.
+ * Returns all cached objects to their slabs and all free memory to the system, at once. Returns
+ * the number of 4 KiB pages released.
  */
 size_t ashlar_reap(void);
 
 /*
- * Starts the background thread, which gives free memory back to the system while the program
- * sleeps. Without it the calls of the program do that work. Returns 0, also if the thread runs
- * already; -EPERM if the option reaper allows no thread; -EAGAIN if the system refused it. The
- * thread is lost in the child of a fork.
+ * Starts the background thread, which returns free memory to the system while the program sleeps.
+ * Without it, the calls of the program do that work. Returns 0 if the thread runs, -EPERM if the
+ * option reaper allows no thread, -EAGAIN if the system refused it. The child of a fork has no
+ * such thread.
  *
- * To be called where threads may be made: not from a signal handler, and not under a lock that
- * malloc may need.
+ * Must not be called from a signal handler, nor under a lock that malloc may take, because it
+ * creates a thread.
  */
 int ashlar_start_reaper(void);
 
-/* Ends the background thread, if there is one, and returns when it is gone. */
+/* Ends the background thread, if there is one. Returns when it has ended. */
 void ashlar_stop_reaper(void);
 
 /*
- * How the fast paths are protected in this process: "rseq" or "lock" ("emulate" if the option
- * percpu asks for it, "down" if the allocator could not start). Starts the allocator.
+ * Returns the protection of the fast paths in this process: "rseq" or "lock" ("emulate" if the
+ * option percpu has that value, "down" if the allocator could not start). Starts the allocator.
  */
 const char *ashlar_mode(void);
 
-/* The version of the library, as "0.1.0". */
+/* Returns the version of the library, such as "0.1.0". */
 const char *ashlar_version(void);
 
 /*
- * Sets options before the first allocation, as "key=value,key=value": the grammar of the
- * environment variable ASHLAR_OPTIONS, which is read after and wins; percpu=emulate is for that
- * variable alone. Returns 0; -EINVAL if a part is no option (the others are set); -EBUSY if the
- * allocator has started. What is wrong is told in message, a buffer of size bytes, or null.
+ * Sets options before the first allocation, as "key=value,key=value". That is the grammar of the
+ * environment variable ASHLAR_OPTIONS, which is read later and takes precedence. percpu=emulate is
+ * accepted only in that variable. Returns 0 on success, -EINVAL if a part is not an option (the
+ * others are set), -EBUSY if the allocator has started. message receives the description of an
+ * error; it is a buffer of size bytes, or null.
  *
  * The caller promises:
  * text is a string, message null or writable for size bytes.
@@ -746,8 +748,7 @@ const char *ashlar_version(void);
 int ashlar_configure(const char *text, char *message, size_t size);
 
 /*
- * Whether text is good for ashlar_configure, without setting anything: 0, or -EINVAL and a
- * message.
+ * Checks text for ashlar_configure, and sets nothing. Returns 0, or -EINVAL and a message.
  *
  * The caller promises:
  * As for ashlar_configure.

@@ -21,50 +21,49 @@ pub struct kmem_cache {
     pub(crate) has_ctor: bool,
 }
 
-/// How a cache is made, beyond its name and size. All zeros is the default, as is a null pointer.
-/// Options of the user's for a cache of this name win over what stands here. Members are added at
-/// the end, and never without a new SONAME once there is a release: the library reads as many as it
-/// has, so a program must be compiled with its header.
+/// The arguments of a cache beyond its name and size. All zeros, or a null pointer, select the
+/// defaults. Options that the user sets for a cache of this name take precedence. New members are
+/// added at the end; after the first release, only with a new SONAME. The library reads all members
+/// that it was built with, so a program must be compiled with the library's header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct kmem_cache_args {
-    /// Alignment of objects in bytes, a power of two up to 4096; 0 for 8.
+    /// Alignment of objects in bytes, a power of two up to 4096; 0 means 8.
     pub align: c_uint,
-    /// Start of the part of an object that may be copied to user space. Checked, and then without
-    /// use: nothing here copies to user space.
+    /// Start of the part of an object that may be copied to user space. Checked, but not used,
+    /// because nothing here copies to user space.
     pub useroffset: c_uint,
     /// Bytes of that part. A cache with one is not merged.
     pub usersize: c_uint,
-    /// Called once for each object when it is first carved from a slab. Objects must come back in
+    /// Called once for each object, when it is first carved from a slab. Objects must be freed in
     /// the state that it leaves. It must not allocate from its own cache.
     pub ctor: Option<unsafe extern "C" fn(*mut c_void)>,
-    /// Objects in a sheaf, 1 to 254; 0: by object size.
+    /// Objects in a sheaf, 1 to 254; 0: chosen by object size.
     pub sheaf_capacity: c_uint,
-    /// The library's own: whether `min_partial` holds; otherwise by object size.
+    /// The library's own: whether `min_partial` is used; otherwise it is chosen by object size.
     pub use_min_partial: bool,
-    /// The library's own: whether `cpu_partial` holds; otherwise by object size.
+    /// The library's own: whether `cpu_partial` is used; otherwise it is chosen by object size.
     pub use_cpu_partial: bool,
-    /// The library's own: whether `min_order` holds; otherwise the option of that name.
+    /// The library's own: whether `min_order` is used, instead of the option of that name.
     pub use_min_order: bool,
-    /// The library's own: whether `max_order` holds; otherwise the option of that name.
+    /// The library's own: whether `max_order` is used, instead of the option of that name.
     pub use_max_order: bool,
     /// Empty slabs that each node keeps, 0 to 1048576.
     pub min_partial: c_uint,
-    /// Free objects that the partial slabs of a CPU may have, 0 to 1048576, of the engine
-    /// slub-bulk.
+    /// The most free objects on the partial slabs of a CPU, 0 to 1048576, in the engine slub-bulk.
     pub cpu_partial: c_uint,
     /// Smallest order of slabs, 0 to 9: 2^order pages of 4 KiB.
     pub min_order: c_uint,
     /// Largest order of slabs, 0 to 9.
     pub max_order: c_uint,
-    /// The library's own: id of the engine, a string as the option `engine` has it; null: that of
-    /// the process.
+    /// The library's own: id of the engine, as a string like the value of the option `engine`;
+    /// null: the engine of the process.
     pub engine: *const c_char,
-    /// The library's own: whether `remote_node_defrag_ratio` holds; otherwise the option of that
+    /// The library's own: whether `remote_node_defrag_ratio` is used, instead of the option of that
     /// name.
     pub use_remote_node_defrag_ratio: bool,
-    /// In how many of a hundred cases partial slabs of other nodes are looked at before a slab is
-    /// new, 0 to 100, of the engine ashlar and the stages of SLUB.
+    /// The percentage of refills that search the partial slabs of other nodes before a new slab is
+    /// allocated, 0 to 100, in the engine ashlar and the stages of SLUB.
     pub remote_node_defrag_ratio: c_uint,
 }
 
@@ -89,7 +88,7 @@ impl kmem_cache_args {
     };
 }
 
-/// Why a cache could not be created, in words.
+/// The reason why a cache was not created, as text.
 enum Refusal {
     Name,
     Flags(slab_flags_t),
@@ -121,7 +120,7 @@ fn order(name: &'static str, used: bool, value: c_uint) -> Result<Option<u8>, Re
 }
 
 /// # Safety
-/// `id` is null or a string.
+/// `id` is null or a NUL-terminated string.
 unsafe fn engine(id: *const c_char) -> Result<Option<Engine>, Refusal> {
     if id.is_null() {
         return Ok(None);
@@ -148,8 +147,9 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
         .hwcache_align(flags & SLAB_HWCACHE_ALIGN != 0)
         .no_merge(flags & NEVER_MERGE != 0 || args.usersize != 0)
         .merge_group(merge_group(flags));
-    // SAFETY: the two types differ in what the one argument, a thin pointer, points to; the ABI is
-    // the same. The caller of `kmem_cache_create` promised a constructor for objects of this size.
+    // SAFETY: the two types differ only in the pointee of their argument, a thin pointer, so the
+    // ABI is the same. The caller of `kmem_cache_create` promised a constructor for objects of this
+    // size.
     made.ctor = args.ctor.map(|ctor| unsafe { Constructor::new(object, core::mem::transmute::<Theirs, Ours>(ctor)) });
     made.cpu_partial = args.use_cpu_partial.then_some(args.cpu_partial as usize);
     made.remote_node_defrag_ratio = args.use_remote_node_defrag_ratio.then_some(ratio);
@@ -168,12 +168,12 @@ fn create(name: Option<&CStr>, size: usize, args: &kmem_cache_args, flags: slab_
     KmemCache::create(name, size, &args).map_err(Refusal::Core)
 }
 
-/// A cache named `name` (up to 47 bytes, copied) for objects of `object_size` bytes, 1 to 2 MiB.
-/// `args` may be null. It may share the slabs of another whose objects are alike: see
-/// SLAB_NO_MERGE.
+/// Creates a cache named `name` (up to 47 bytes, copied) for objects of `object_size` bytes, 1 byte
+/// to 2 MiB. `args` may be null. The cache may share the slabs of another one with similar objects;
+/// see SLAB_NO_MERGE.
 ///
-/// Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or
-/// ENOMEM; with SLAB_PANIC the program ends instead.
+/// Returns NULL with errno EINVAL for a bad argument, which a line on standard error names, or with
+/// ENOMEM. With SLAB_PANIC the program ends instead.
 ///
 /// # Safety
 /// `name` is null or a string, `args` null or readable; the constructor is one for objects of this
@@ -194,12 +194,12 @@ pub unsafe extern "C" fn kmem_cache_create(
         Ok(inner) => {
             let handle = core_ashlar::kmalloc(size_of::<kmem_cache>()).cast::<kmem_cache>();
             if !handle.is_null() {
-                // SAFETY: fresh memory of this size; kmalloc aligns to 8, which is enough for
-                // pointers.
+                // SAFETY: the memory is fresh and of this size. kmalloc aligns to 8, which suffices
+                // for pointers.
                 unsafe { handle.write(kmem_cache { inner, has_ctor: args.ctor.is_some() }) };
                 return handle;
             }
-            // It has no objects, and no other thread knows of it.
+            // The cache has no objects, and no other thread has its handle.
             let _ = inner.destroy();
             Refusal::Core(CreateError::OutOfMemory)
         }
@@ -214,9 +214,9 @@ pub unsafe extern "C" fn kmem_cache_create(
     core::ptr::null_mut()
 }
 
-/// Ends a cache; a null pointer is no cache and nothing happens. Where caches were merged only this
-/// one's name goes, and the last of them ends all. While objects are in use the cache stays as it
-/// is, a line on standard error says so, and errno is EBUSY.
+/// Destroys a cache; does nothing for a null pointer. If caches were merged, only this one's name
+/// is removed, and destroying the last one destroys the shared cache. While objects are in use, the
+/// cache is kept, a line on standard error reports it, and errno is EBUSY.
 ///
 /// # Safety
 /// `s` is null or a cache that no thread uses any more.
@@ -225,23 +225,24 @@ pub unsafe extern "C" fn kmem_cache_destroy(s: *mut kmem_cache) {
     if s.is_null() {
         return;
     }
-    // SAFETY: a live cache; its value is moved out here and either given up for good or put back.
+    // SAFETY: `s` is a live cache. Its value is moved out here, and either dropped with the handle
+    // or written back.
     let handle = unsafe { s.read() };
     match handle.inner.destroy() {
-        // SAFETY: the handle came from kmalloc, and is dead.
+        // SAFETY: the handle came from kmalloc, and its value was moved out.
         Ok(()) => unsafe { core_ashlar::kfree(s.cast()) },
         Err((inner, error)) => {
             if !matches!(error, DestroyError::LiveObjects(_)) {
                 warn(format_args!("kmem_cache_destroy({}): {error}", inner.name()));
             }
-            // SAFETY: the place is that of the handle, whose value was moved out.
+            // SAFETY: the memory is the handle's, whose value was moved out.
             unsafe { s.write(kmem_cache { inner, has_ctor: handle.has_ctor }) };
             set_errno(EBUSY);
         }
     }
 }
 
-/// False, and said so, if the flags want zeros of objects that a constructor made.
+/// Reports and returns false if the flags ask for zeroed objects of a cache with a constructor.
 pub(crate) fn may_zero(cache: &kmem_cache, flags: gfp_t, function: &str) -> bool {
     let may = flags & __GFP_ZERO == 0 || !cache.has_ctor;
     if !may {
@@ -262,8 +263,8 @@ fn alloc_slow(cache: &kmem_cache, flags: gfp_t, function: &str) -> *mut c_void {
     })
 }
 
-/// One object. Its contents are those of its last use, or what the constructor left. NULL with
-/// errno ENOMEM when memory ends, EINVAL for bad flags.
+/// Allocates one object. It holds the contents of its last use, or the state that the constructor
+/// left. Returns NULL with errno ENOMEM without memory, EINVAL for bad flags.
 ///
 /// # Safety
 /// `s` is a live cache.
@@ -279,7 +280,8 @@ pub unsafe extern "C" fn kmem_cache_alloc(s: *mut kmem_cache, flags: gfp_t) -> *
     alloc_slow(cache, flags, "kmem_cache_alloc")
 }
 
-/// One object, all bytes zero. Not for caches with a constructor: NULL with errno EINVAL.
+/// Allocates one object with all bytes zero. Returns NULL with errno EINVAL for a cache with a
+/// constructor.
 ///
 /// # Safety
 /// `s` is a live cache.
@@ -289,11 +291,11 @@ pub unsafe extern "C" fn kmem_cache_zalloc(s: *mut kmem_cache, flags: gfp_t) -> 
     alloc_slow(unsafe { &*s }, flags | __GFP_ZERO, "kmem_cache_zalloc")
 }
 
-/// Gives an object back. A null object is none and nothing happens.
+/// Frees an object; does nothing for a null pointer.
 ///
 /// # Safety
-/// `s` is a live cache; `object` is null, or was allocated from it, was not freed since, and no
-/// thread uses it any more. With a constructor it is in constructed state.
+/// `s` is a live cache. `object` is null, or was allocated from it, was not freed since, and no
+/// thread uses it any more. If the cache has a constructor, the object is in constructed state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void) {
     if let Some(object) = NonNull::new(object.cast::<u8>()) {
@@ -302,7 +304,7 @@ pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void
     }
 }
 
-/// Views `count` pointers of the caller's; `None` for a null array.
+/// Returns the caller's array of `count` pointers; `None` for a null array.
 ///
 /// # Safety
 /// `p` is null, or points to `count` pointers that no other thread uses for as long as the result
@@ -312,7 +314,7 @@ unsafe fn pointers<'a>(p: *mut *mut c_void, count: usize) -> Option<&'a mut [*mu
     NonNull::new(p.cast::<*mut u8>()).map(|p| unsafe { core::slice::from_raw_parts_mut(p.as_ptr(), count) })
 }
 
-/// Fills `p` with `size` objects: all or nothing. Returns `size`, or 0 with errno ENOMEM, or EINVAL
+/// Fills `p` with `size` objects, or with none. Returns `size`, or 0 with errno ENOMEM, or EINVAL
 /// for bad flags, a null array, or a size above INT_MAX.
 ///
 /// # Safety
@@ -343,7 +345,7 @@ pub unsafe extern "C" fn kmem_cache_alloc_bulk(
         }
         if zero {
             for object in out.iter() {
-                // SAFETY: a fresh object of that many bytes.
+                // SAFETY: the object is fresh and has that many bytes.
                 unsafe { object.write_bytes(0, cache.inner.object_size()) };
             }
         }
@@ -352,10 +354,10 @@ pub unsafe extern "C" fn kmem_cache_alloc_bulk(
     if first.is_null() { 0 } else { count }
 }
 
-/// Gives `size` objects back. A null cache stands for any caches: then it is kfree_bulk.
+/// Frees `size` objects. With a null cache, they may be of any caches, as for kfree_bulk.
 ///
 /// # Safety
-/// As for kmem_cache_free, for each of them; none occurs twice and none is null.
+/// As for kmem_cache_free, for each object. No object occurs twice, and none is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_free_bulk(s: *mut kmem_cache, size: usize, p: *mut *mut c_void) {
     // SAFETY: by the caller's promise.
@@ -368,7 +370,7 @@ pub unsafe extern "C" fn kmem_cache_free_bulk(s: *mut kmem_cache, size: usize, p
     }
 }
 
-/// Gives free slabs back to the system's side of the library. Returns 0 if no slab is left, else 1.
+/// Returns free slabs to the page allocator of the library. Returns 0 if no slab is left, else 1.
 ///
 /// # Safety
 /// `s` is a live cache.
@@ -378,7 +380,7 @@ pub unsafe extern "C" fn kmem_cache_shrink(s: *mut kmem_cache) -> c_int {
     c_int::from(!unsafe { &*s }.inner.shrink())
 }
 
-/// Bytes of an object that its user may use; of merged caches the most that one of them asked for.
+/// Returns the usable bytes of an object. For merged caches, this is the largest requested size.
 ///
 /// # Safety
 /// `s` is a live cache.

@@ -1,4 +1,4 @@
-//! What is the library's own: options, counters, mode, version.
+//! The library's own functions: options, counters, mode, version.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write;
@@ -15,8 +15,8 @@ const _: () = assert!(ASHLAR_NAME_SIZE == MAX_NAME + 1);
 /// Bytes of an engine's id in `struct ashlar_cache_info`, with its end.
 pub const ASHLAR_ENGINE_SIZE: usize = 16;
 
-/// What a cache looks like at one moment. Sums over all nodes; exact while no thread allocates or
-/// frees.
+/// The state of a cache at one moment, summed over all nodes. It is exact while no thread allocates
+/// or frees.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ashlar_cache_info {
@@ -24,10 +24,10 @@ pub struct ashlar_cache_info {
     pub name: [c_char; ASHLAR_NAME_SIZE],
     /// Id of the engine, as a string.
     pub engine: [c_char; ASHLAR_ENGINE_SIZE],
-    /// Caches that share these slabs and figures; more than 1 where caches were merged.
-    /// ashlar_for_each_alias tells their names.
+    /// Caches that share these slabs and figures; more than 1 if caches were merged.
+    /// ashlar_for_each_alias lists their names.
     pub refcount: usize,
-    /// Bytes that the user may use.
+    /// Usable bytes of an object.
     pub object_size: usize,
     /// Bytes from one object to the next.
     pub stride: usize,
@@ -47,7 +47,7 @@ pub struct ashlar_cache_info {
     pub slabs: usize,
     /// Objects that those slabs can hold.
     pub objects: usize,
-    /// Objects allocated and not freed, those in prefilled sheaves among them.
+    /// Objects allocated and not freed, including those in prefilled sheaves.
     pub live: usize,
     /// Free objects in the sheaves of CPUs and barns.
     pub cached: usize,
@@ -55,13 +55,14 @@ pub struct ashlar_cache_info {
     pub bytes: usize,
     /// Slabs on partial lists.
     pub partial: usize,
-    /// Full sheaves taken out of barns, since the cache was created; as all that follow.
+    /// Full sheaves taken out of barns. This counter and all that follow count from the creation of
+    /// the cache.
     pub barn_get: u64,
-    /// Times that a full sheaf was wanted and a barn had none.
+    /// Times that a CPU needed a full sheaf and the barn had none.
     pub barn_get_fail: u64,
     /// Full sheaves put into barns.
     pub barn_put: u64,
-    /// Full sheaves that a barn had no room for.
+    /// Full sheaves that a barn could not hold.
     pub barn_put_fail: u64,
     /// Sheaves that one CPU took out of the barn of another.
     pub barn_robbed: u64,
@@ -69,15 +70,15 @@ pub struct ashlar_cache_info {
     pub sheaf_refill: u64,
     /// Flushes to slabs.
     pub sheaf_flush: u64,
-    /// Slabs made.
+    /// Slabs allocated.
     pub alloc_slab: u64,
-    /// Slabs given back.
+    /// Slabs freed.
     pub free_slab: u64,
-    /// Slabs of a smaller order than wanted, where pages were short.
+    /// Slabs of a smaller order than usual, because pages were short.
     pub order_fallback: u64,
 }
 
-/// `text` as a C string, cut if need be.
+/// Returns `text` as a C string, truncated if needed.
 fn string<const N: usize>(text: &str) -> [c_char; N] {
     let mut out = [0; N];
     for (to, from) in out[..N - 1].iter_mut().zip(text.bytes()) {
@@ -118,7 +119,7 @@ fn translate(info: &CacheInfo) -> ashlar_cache_info {
     }
 }
 
-/// Shape, tunables and figures of a cache.
+/// Writes the shape, tunables and figures of a cache to `info`.
 ///
 /// # Safety
 /// `s` is a live cache; `info` may be written.
@@ -128,7 +129,7 @@ pub unsafe extern "C" fn ashlar_cache_info(s: *const kmem_cache, info: *mut ashl
     unsafe { info.write(translate(&(*s).inner.info())) };
 }
 
-/// Why a tunable could not be told or set, in words; the result for C.
+/// Reports why a tunable was not read or set. Returns the result for C.
 fn refuse(function: &str, cache: &kmem_cache, why: core::fmt::Arguments<'_>, errno: c_int) -> c_int {
     warn(format_args!("{function}({}): {why}", cache.inner.name()));
     -errno
@@ -137,7 +138,7 @@ fn refuse(function: &str, cache: &kmem_cache, why: core::fmt::Arguments<'_>, err
 /// # Safety
 /// `name` is null or a string.
 unsafe fn tunable(name: *const c_char) -> Option<Tunable> {
-    // SAFETY: a string where it is not null, by the caller's promise.
+    // SAFETY: a non-null `name` is a NUL-terminated string, by the caller's promise.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
     name.and_then(|name| name.to_str().ok()).and_then(Tunable::from_name)
 }
@@ -145,11 +146,11 @@ unsafe fn tunable(name: *const c_char) -> Option<Tunable> {
 const TUNABLES: &str =
     "name: expected cpu_partial, min_partial, sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared";
 
-/// Changes a tunable of a cache, also while threads use it: cpu_partial, min_partial,
-/// sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared; for all names of merged
-/// caches. Returns 0; -EINVAL, after a line on standard error that names the tunable and what was
-/// expected, for an unknown name, a value out of range, or an engine that has no such thing;
-/// -ENOMEM. Nothing has changed then.
+/// Changes a tunable of a cache, also while threads use the cache: cpu_partial, min_partial,
+/// sheaf_capacity, remote_node_defrag_ratio, limit, batchcount or shared. It applies to all names
+/// of merged caches. Returns 0 on success. Returns -EINVAL for an unknown name, a value out of
+/// range, or an engine without this tunable, after a line on standard error that names the tunable
+/// and the expected values. Returns -ENOMEM without memory. After an error, nothing has changed.
 ///
 /// # Safety
 /// `s` is a live cache, `name` null or a string.
@@ -167,8 +168,8 @@ pub unsafe extern "C" fn ashlar_set_tunable(s: *mut kmem_cache, name: *const c_c
     }
 }
 
-/// Writes a tunable of a cache to `value`. Returns 0; -EINVAL for an unknown name, after a line on
-/// standard error, and, without one, where the cache's engine has no such thing.
+/// Writes a tunable of a cache to `value`. Returns 0 on success. Returns -EINVAL for an unknown
+/// name, after a line on standard error, and for an engine without this tunable, silently.
 ///
 /// # Safety
 /// `s` is a live cache, `name` null or a string; `value` may be written.
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn ashlar_tunable(s: *const kmem_cache, name: *const c_cha
     }
 }
 
-/// Calls `each` for every cache, those of kmalloc among them, with `arg`. It may allocate, and
+/// Calls `each` with `arg` for every cache, including those of kmalloc. `each` may allocate, and
 /// create and destroy caches.
 ///
 /// # Safety
@@ -205,7 +206,7 @@ pub unsafe extern "C" fn ashlar_for_each_cache(
     });
 }
 
-/// A cache without slabs of its own: one that was merged, or whose engine lets caches share pages.
+/// A cache without slabs of its own, because it was merged or its engine lets caches share pages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ashlar_alias_info {
@@ -213,12 +214,12 @@ pub struct ashlar_alias_info {
     pub name: [c_char; ASHLAR_NAME_SIZE],
     /// Name of the cache whose slabs serve it.
     pub cache: [c_char; ASHLAR_NAME_SIZE],
-    /// Bytes of an object that were asked for under this name.
+    /// The object size that this cache was created with.
     pub object_size: usize,
 }
 
-/// Calls `each` for every cache without slabs of its own, with `arg`: who was merged with whom. It
-/// may allocate, and create and destroy caches.
+/// Calls `each` with `arg` for every cache without slabs of its own, which shows the merged caches.
+/// `each` may allocate, and create and destroy caches.
 ///
 /// # Safety
 /// `each` may be called with `arg`.
@@ -239,20 +240,20 @@ pub unsafe extern "C" fn ashlar_for_each_alias(
     });
 }
 
-/// Brings every cached object back to its slab and gives all free memory back to the system, at
-/// once. Returns the number of 4 KiB pages given back.
+/// Returns all cached objects to their slabs and all free memory to the system, at once. Returns
+/// the number of 4 KiB pages released.
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_reap() -> usize {
     core_ashlar::reap()
 }
 
-/// Starts the background thread, which gives free memory back to the system while the program
-/// sleeps. Without it the calls of the program do that work. Returns 0, also if the thread runs
-/// already; -EPERM if the option reaper allows no thread; -EAGAIN if the system refused it. The
-/// thread is lost in the child of a fork.
+/// Starts the background thread, which returns free memory to the system while the program sleeps.
+/// Without it, the calls of the program do that work. Returns 0 if the thread runs, -EPERM if the
+/// option reaper allows no thread, -EAGAIN if the system refused it. The child of a fork has no
+/// such thread.
 ///
-/// To be called where threads may be made: not from a signal handler, and not under a lock that
-/// malloc may need.
+/// Must not be called from a signal handler, nor under a lock that malloc may take, because it
+/// creates a thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_start_reaper() -> c_int {
     match core_ashlar::start_reaper() {
@@ -262,21 +263,21 @@ pub extern "C" fn ashlar_start_reaper() -> c_int {
     }
 }
 
-/// Ends the background thread, if there is one, and returns when it is gone.
+/// Ends the background thread, if there is one. Returns when it has ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_stop_reaper() {
     core_ashlar::stop_reaper();
 }
 
-/// How the fast paths are protected in this process: "rseq" or "lock" ("emulate" if the option
-/// percpu asks for it, "down" if the allocator could not start). Starts the allocator.
+/// Returns the protection of the fast paths in this process: "rseq" or "lock" ("emulate" if the
+/// option percpu has that value, "down" if the allocator could not start). Starts the allocator.
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_mode() -> *const c_char {
     let name = match core_ashlar::mode() {
         Mode::Rseq => c"rseq",
         Mode::Lock => c"lock",
         Mode::Emulate => c"emulate",
-        // Down; the type is open for modes to come, which this crate would learn of.
+        // The mode is down. The type is non-exhaustive, and this crate is changed together with it.
         _ => c"down",
     };
     name.as_ptr()
@@ -287,13 +288,13 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
     Err(_) => c"?",
 };
 
-/// The version of the library, as "0.1.0".
+/// Returns the version of the library, such as "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn ashlar_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// Tells what is wrong with an option, cut to `size` bytes.
+/// Writes the description of an option error to `message`, truncated to `size` bytes.
 unsafe fn tell(error: OptionError<'_>, message: *mut c_char, size: usize) {
     if message.is_null() || size == 0 {
         return;
@@ -302,7 +303,7 @@ unsafe fn tell(error: OptionError<'_>, message: *mut c_char, size: usize) {
     // A line never fails: what is too long is cut off.
     let _ = write!(line, "{error}");
     let len = line.bytes().len().min(size - 1);
-    // SAFETY: the callers promise `size` writable bytes; the end fits too.
+    // SAFETY: the callers promise `size` writable bytes, and the terminating zero fits, too.
     unsafe {
         message.copy_from_nonoverlapping(line.bytes().as_ptr().cast(), len);
         message.add(len).write(0);
@@ -316,7 +317,7 @@ unsafe fn with_text(
     apply: impl FnOnce(&str) -> Result<(), OptionError<'_>>,
 ) -> c_int {
     const NO_TEXT: OptionError<'static> = OptionError { part: "", expected: "options as key=value in UTF-8" };
-    // SAFETY: null or a string, by the callers' promise.
+    // SAFETY: `text` is null or a NUL-terminated string, by the callers' promise.
     let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }).and_then(|text| text.to_str().ok());
     let error = match text.ok_or(NO_TEXT).and_then(apply) {
         Ok(()) => return 0,
@@ -327,10 +328,11 @@ unsafe fn with_text(
     if error.expected == OptionError::TOO_LATE { -EBUSY } else { -EINVAL }
 }
 
-/// Sets options before the first allocation, as "key=value,key=value": the grammar of the
-/// environment variable ASHLAR_OPTIONS, which is read after and wins; percpu=emulate is for that
-/// variable alone. Returns 0; -EINVAL if a part is no option (the others are set); -EBUSY if the
-/// allocator has started. What is wrong is told in `message`, a buffer of `size` bytes, or null.
+/// Sets options before the first allocation, as "key=value,key=value". That is the grammar of the
+/// environment variable ASHLAR_OPTIONS, which is read later and takes precedence. percpu=emulate is
+/// accepted only in that variable. Returns 0 on success, -EINVAL if a part is not an option (the
+/// others are set), -EBUSY if the allocator has started. `message` receives the description of an
+/// error; it is a buffer of `size` bytes, or null.
 ///
 /// # Safety
 /// `text` is a string, `message` null or writable for `size` bytes.
@@ -340,8 +342,7 @@ pub unsafe extern "C" fn ashlar_configure(text: *const c_char, message: *mut c_c
     unsafe { with_text(text, message, size, core_ashlar::configure) }
 }
 
-/// Whether `text` is good for ashlar_configure, without setting anything: 0, or -EINVAL and a
-/// message.
+/// Checks `text` for ashlar_configure, and sets nothing. Returns 0, or -EINVAL and a message.
 ///
 /// # Safety
 /// As for ashlar_configure.

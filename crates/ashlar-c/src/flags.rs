@@ -1,7 +1,7 @@
-//! `gfp_t` and `slab_flags_t`: the kernel's bits, and what each is good for here.
+//! `gfp_t` and `slab_flags_t`: the kernel's bits, and the effect of each here.
 //!
-//! An allocation looks at its flags once: if no bit outside [`PLAIN`] is set it takes the fast
-//! path. All else is sorted out in [`allocate`].
+//! An allocation tests its flags once. If no bit outside [`PLAIN`] is set, it takes the fast path;
+//! otherwise it calls [`allocate`].
 
 use core::ffi::{c_uint, c_void};
 
@@ -9,39 +9,38 @@ use libc::{EINVAL, ENOMEM};
 
 use crate::report::{null, panic, warn};
 
-/// How to allocate: a combination of the __GFP_ bits, most often GFP_KERNEL. What is not described
-/// below is refused.
+/// Flags of an allocation: a combination of the __GFP_ bits, most often GFP_KERNEL. Bits that are
+/// not described below are refused.
 pub type gfp_t = c_uint;
 
-/// Memory for DMA. Accepted; here all memory is alike, as in a kernel without that zone.
+/// Memory for DMA. Accepted; there is only one kind of memory, as in a kernel without that zone.
 pub const __GFP_DMA: gfp_t = 1 << 0;
 /// Accepted; no object is ever moved.
 pub const __GFP_MOVABLE: gfp_t = 1 << 3;
 /// Accepted; see SLAB_RECLAIM_ACCOUNT.
 pub const __GFP_RECLAIMABLE: gfp_t = 1 << 4;
-/// Accepted; there are no emergency reserves. For a reserve of your own: kmem_cache_prefill_sheaf.
+/// Accepted; there are no emergency reserves. kmem_cache_prefill_sheaf creates a private reserve.
 pub const __GFP_HIGH: gfp_t = 1 << 5;
 /// Accepted; nothing here starts input or output.
 pub const __GFP_IO: gfp_t = 1 << 6;
 /// Accepted; nothing here calls into a file system.
 pub const __GFP_FS: gfp_t = 1 << 7;
-/// All bytes of the object are zero. Not for caches with a constructor: NULL with EINVAL.
+/// All bytes of the object are zero. Refused with EINVAL for caches with a constructor.
 pub const __GFP_ZERO: gfp_t = 1 << 8;
-/// Accepted; the library never sleeps for memory, but may take a lock for a few instructions
-/// whatever the flags.
+/// Accepted; the library never sleeps for memory. It may take a lock for a few instructions with
+/// any flags.
 pub const __GFP_DIRECT_RECLAIM: gfp_t = 1 << 10;
-/// Accepted; the background thread comes and goes by itself.
+/// Accepted; the background thread works without a request.
 pub const __GFP_KSWAPD_RECLAIM: gfp_t = 1 << 11;
 /// Accepted; pages have no writers to balance.
 pub const __GFP_WRITE: gfp_t = 1 << 12;
 /// Accepted; a failed allocation prints nothing anyway.
 pub const __GFP_NOWARN: gfp_t = 1 << 13;
-/// Accepted; free memory of other caches is asked for before any request fails.
+/// Accepted; before any request fails, other caches return their free memory.
 pub const __GFP_RETRY_MAYFAIL: gfp_t = 1 << 14;
-/// The call does not return without memory: when there is none, the program ends with a line on
-/// standard error.
+/// The call never returns NULL. Without memory, the program ends with a line on standard error.
 pub const __GFP_NOFAIL: gfp_t = 1 << 15;
-/// Accepted; nothing is tried for long.
+/// Accepted; the library never retries for long.
 pub const __GFP_NORETRY: gfp_t = 1 << 16;
 /// Accepted; there are no emergency reserves.
 pub const __GFP_MEMALLOC: gfp_t = 1 << 17;
@@ -51,7 +50,8 @@ pub const __GFP_COMP: gfp_t = 1 << 18;
 pub const __GFP_NOMEMALLOC: gfp_t = 1 << 19;
 /// Accepted; there are no cpusets.
 pub const __GFP_HARDWALL: gfp_t = 1 << 20;
-/// With a function that takes a node: memory of that node or NULL. Elsewhere it means nothing.
+/// With a function that takes a node: memory of that node, or NULL. Without effect in other
+/// functions.
 pub const __GFP_THISNODE: gfp_t = 1 << 21;
 /// Accepted; nothing is charged to anybody.
 pub const __GFP_ACCOUNT: gfp_t = 1 << 22;
@@ -66,7 +66,7 @@ pub const GFP_KERNEL_ACCOUNT: gfp_t = GFP_KERNEL | __GFP_ACCOUNT;
 pub const GFP_ATOMIC: gfp_t = __GFP_HIGH | __GFP_KSWAPD_RECLAIM;
 /// For callers that must not sleep and expect to fail.
 pub const GFP_NOWAIT: gfp_t = __GFP_KSWAPD_RECLAIM | __GFP_NOWARN;
-/// For callers inside input and output.
+/// For callers inside the I/O path.
 pub const GFP_NOIO: gfp_t = __GFP_RECLAIM;
 /// For callers inside a file system.
 pub const GFP_NOFS: gfp_t = __GFP_RECLAIM | __GFP_IO;
@@ -75,8 +75,8 @@ pub const GFP_USER: gfp_t = __GFP_RECLAIM | __GFP_IO | __GFP_FS | __GFP_HARDWALL
 /// See __GFP_DMA.
 pub const GFP_DMA: gfp_t = __GFP_DMA;
 
-/// How a cache is made: a combination of the SLAB_ bits. Bits that are not described below are
-/// refused with EINVAL.
+/// Flags of a cache: a combination of the SLAB_ bits. Bits that are not described below are refused
+/// with EINVAL.
 pub type slab_flags_t = c_uint;
 
 /// Accepted without effect, as in a kernel without slab debugging.
@@ -95,17 +95,17 @@ pub const SLAB_STORE_USER: slab_flags_t = 1 << 16;
 pub const SLAB_RECLAIM_ACCOUNT: slab_flags_t = 1 << 17;
 /// The other name of SLAB_RECLAIM_ACCOUNT.
 pub const SLAB_TEMPORARY: slab_flags_t = SLAB_RECLAIM_ACCOUNT;
-/// When the cache cannot be created, the program ends with a line on standard error.
+/// If the cache cannot be created, the program ends with a line on standard error.
 pub const SLAB_PANIC: slab_flags_t = 1 << 18;
 /// Accepted without effect, as in a kernel without slab debugging.
 pub const SLAB_TRACE: slab_flags_t = 1 << 21;
 /// Accepted; nothing tracks objects here.
 pub const SLAB_DEBUG_OBJECTS: slab_flags_t = 1 << 22;
-/// Accepted; nothing looks for leaks here.
+/// Accepted; there is no leak detector here.
 pub const SLAB_NOLEAKTRACE: slab_flags_t = 1 << 23;
-/// The cache shares its slabs with no other. Without, caches of objects alike are merged, by the
-/// kernel's rules; but for the option merge=off. Of the flags of debugging, and SLAB_NOLEAKTRACE
-/// and SLAB_FAILSLAB, each keeps a cache from being merged as well.
+/// The cache shares its slabs with no other cache. Without this flag, caches of similar objects are
+/// merged by the kernel's rules, unless the option is merge=off. Each debugging flag,
+/// SLAB_NOLEAKTRACE and SLAB_FAILSLAB also prevent merging.
 pub const SLAB_NO_MERGE: slab_flags_t = 1 << 24;
 /// Accepted; no failures are injected.
 pub const SLAB_FAILSLAB: slab_flags_t = 1 << 25;
@@ -113,12 +113,12 @@ pub const SLAB_FAILSLAB: slab_flags_t = 1 << 25;
 pub const SLAB_ACCOUNT: slab_flags_t = 1 << 26;
 /// Accepted without effect, as in a kernel without KASAN.
 pub const SLAB_KASAN: slab_flags_t = 1 << 27;
-/// Accepted; no user gives a cache debug flags.
+/// Accepted; users cannot set debug flags of a cache.
 pub const SLAB_NO_USER_FLAGS: slab_flags_t = 1 << 28;
 /// Accepted without effect, as in a kernel without KFENCE.
 pub const SLAB_SKIP_KFENCE: slab_flags_t = 1 << 29;
 
-/// Flags with which an allocation is simply an allocation.
+/// Flags that do not change an allocation.
 pub(crate) const PLAIN: gfp_t = __GFP_DMA
     | __GFP_MOVABLE
     | __GFP_RECLAIMABLE
@@ -156,7 +156,7 @@ pub(crate) const CACHE_FLAGS: slab_flags_t = SLAB_CONSISTENCY_CHECKS
     | SLAB_NO_USER_FLAGS
     | SLAB_SKIP_KFENCE;
 
-/// Flags of which each keeps a cache from being merged: the kernel's SLAB_NEVER_MERGE.
+/// Flags that each prevent merging: the kernel's SLAB_NEVER_MERGE.
 pub(crate) const NEVER_MERGE: slab_flags_t = SLAB_CONSISTENCY_CHECKS
     | SLAB_RED_ZONE
     | SLAB_POISON
@@ -167,14 +167,14 @@ pub(crate) const NEVER_MERGE: slab_flags_t = SLAB_CONSISTENCY_CHECKS
     | SLAB_KASAN
     | SLAB_NO_MERGE;
 
-/// The number of the group of caches that may be merged: the kernel's flags that must be equal
+/// Returns the number of the merge group of a cache: the kernel's flags that must be equal
 /// (SLAB_MERGE_SAME).
 pub(crate) fn merge_group(flags: slab_flags_t) -> u8 {
     let same = [SLAB_RECLAIM_ACCOUNT, SLAB_CACHE_DMA, SLAB_ACCOUNT];
     same.iter().enumerate().map(|(at, &flag)| u8::from(flags & flag != 0) << at).sum()
 }
 
-/// True if no bit is unknown; reports those that are, under the function's name.
+/// Returns true if all bits are known. Reports unknown ones under the function's name.
 pub(crate) fn known(function: &str, flags: gfp_t) -> bool {
     let unknown = flags & !(PLAIN | __GFP_ZERO | __GFP_NOFAIL);
     if unknown != 0 {
@@ -183,8 +183,8 @@ pub(crate) fn known(function: &str, flags: gfp_t) -> bool {
     unknown == 0
 }
 
-/// An allocation with all its flags: `take` is called with whether the memory must be zero, and
-/// returns null when there is none.
+/// Allocates with all flags. Passes `take` whether the memory must be zero; `take` returns null
+/// without memory.
 #[cold]
 pub(crate) fn allocate(function: &str, flags: gfp_t, mut take: impl FnMut(bool) -> *mut u8) -> *mut c_void {
     if !known(function, flags) {

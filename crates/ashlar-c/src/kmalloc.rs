@@ -6,8 +6,8 @@
 //! | `krealloc` and its relatives | frees; ZERO_SIZE_PTR | NULL, `ENOMEM`; the old memory stays | NULL, `EINVAL`; the old memory stays |
 //! | `kfree` and all that free | nothing happens for NULL and for ZERO_SIZE_PTR | | |
 //!
-//! Memory that was asked for with __GFP_ZERO is zero up to its `ksize`, so that `krealloc` with the
-//! same flag can promise zeros to memory that grows where it is.
+//! Memory allocated with __GFP_ZERO is zero up to its `ksize`, so that `krealloc` with the same
+//! flag can promise zeros when memory grows in place.
 
 use core::ffi::c_void;
 
@@ -19,20 +19,20 @@ use crate::report::null;
 
 /// Largest size that the fast path of kmalloc serves, in bytes.
 pub const KMALLOC_MAX_CACHE_SIZE: usize = 8192;
-/// Largest size at all, in bytes; larger requests fail.
+/// Largest size, in bytes; larger requests fail.
 pub const KMALLOC_MAX_SIZE: usize = 0x7fff_ffff_fdff_ffff;
 /// Smallest class of kmalloc, in bytes.
 pub const KMALLOC_MIN_SIZE: usize = 8;
-/// Alignment of all memory of kmalloc, at least, in bytes. A size that is a power of two is aligned
-/// to itself, up to 2 MiB.
+/// Least alignment of memory of kmalloc, in bytes. A size that is a power of two is aligned to
+/// itself, up to 2 MiB.
 pub const ARCH_KMALLOC_MINALIGN: usize = 8;
-/// Alignment of the objects of all caches, at least, in bytes.
+/// Least alignment of the objects of all caches, in bytes.
 pub const ARCH_SLAB_MINALIGN: usize = 8;
 
 const _: () = assert!(KMALLOC_MAX_CACHE_SIZE == core_api::KMALLOC_MAX_CACHE_SIZE);
 const _: () = assert!(KMALLOC_MAX_SIZE == core_api::KMALLOC_MAX_SIZE);
 
-/// Memory of which all bytes that `ksize` counts are zero.
+/// Allocates memory in which all bytes that `ksize` counts are zero.
 fn zeroed(size: usize) -> *mut u8 {
     core_api::kzalloc(core_api::kmalloc_size_roundup(size))
 }
@@ -43,8 +43,8 @@ fn kmalloc_slow(function: &str, size: usize, flags: gfp_t) -> *mut c_void {
     allocate(function, flags, |zero| if zero { zeroed(size) } else { core_api::kmalloc(size) })
 }
 
-/// Memory of at least `size` bytes. Sizes up to 64 KiB come from caches, one for each class
-/// (`kmalloc-64`); larger ones are pages; those above 32 MiB are mappings of their own.
+/// Allocates at least `size` bytes. Sizes up to 64 KiB come from caches, one for each class
+/// (`kmalloc-64`). Larger ones are runs of pages, and those above 32 MiB have a mapping each.
 #[unsafe(no_mangle)]
 pub extern "C" fn kmalloc(size: usize, flags: gfp_t) -> *mut c_void {
     if flags & !PLAIN == 0 {
@@ -68,7 +68,8 @@ pub extern "C" fn kzalloc(size: usize, flags: gfp_t) -> *mut c_void {
     kmalloc_slow("kzalloc", size, flags | __GFP_ZERO)
 }
 
-/// Memory for `n` elements of `size` bytes; NULL with errno ENOMEM when the product overflows.
+/// Allocates memory for `n` elements of `size` bytes. Returns NULL with errno ENOMEM if the product
+/// overflows.
 #[unsafe(no_mangle)]
 pub extern "C" fn kmalloc_array(n: usize, size: usize, flags: gfp_t) -> *mut c_void {
     n.checked_mul(size).map_or_else(|| null(ENOMEM), |bytes| kmalloc(bytes, flags))
@@ -80,18 +81,18 @@ pub extern "C" fn kcalloc(n: usize, size: usize, flags: gfp_t) -> *mut c_void {
     n.checked_mul(size).map_or_else(|| null(ENOMEM), |bytes| kzalloc(bytes, flags))
 }
 
-/// Changes the size of memory, moving it if need be: it stays where it is if `new_size` is at most
-/// its `ksize`. A null pointer allocates; a new size of 0 frees and returns ZERO_SIZE_PTR.
+/// Changes the size of memory, and moves it if needed. It is not moved if `new_size` is at most its
+/// `ksize`. With a null pointer, allocates. With a new size of 0, frees and returns ZERO_SIZE_PTR.
 ///
-/// With __GFP_ZERO, bytes that are added are zero, if the memory was allocated, and always resized,
-/// with that flag.
+/// With __GFP_ZERO, added bytes are zero, if the memory was allocated and always resized with that
+/// flag.
 ///
 /// # Safety
-/// As for kfree. On success the old pointer is dead.
+/// As for kfree. After success the old pointer is invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn krealloc(p: *const c_void, new_size: usize, flags: gfp_t) -> *mut c_void {
     let zero = flags & __GFP_ZERO != 0;
-    // SAFETY: null, ZERO_SIZE_PTR or live memory, by the caller's promise.
+    // SAFETY: `p` is null, ZERO_SIZE_PTR or live memory, by the caller's promise.
     let old = unsafe { core_api::ksize(p.cast()) };
     if old == 0 && new_size != 0 {
         return if zero { kzalloc(new_size, flags) } else { kmalloc(new_size, flags) };
@@ -108,19 +109,19 @@ pub unsafe extern "C" fn krealloc(p: *const c_void, new_size: usize, flags: gfp_
         return unsafe { core_api::krealloc(p.cast_mut().cast(), new_size) }.cast();
     }
     allocate("krealloc", flags, |zero| {
-        // SAFETY: by the caller's promise; when it fails the old memory is live as before, for
+        // SAFETY: by the caller's promise. After a failure, the old memory is still live for
         // another try.
         let new = unsafe { core_api::krealloc(p.cast_mut().cast(), new_size) };
         if zero && !new.is_null() {
-            // SAFETY: fresh memory that is more than `old` bytes long.
+            // SAFETY: the memory is fresh, and longer than `old` bytes.
             unsafe { new.add(old).write_bytes(0, core_api::ksize(new) - old) };
         }
         new
     })
 }
 
-/// As krealloc, for `new_n` elements of `new_size` bytes; NULL with errno ENOMEM when the product
-/// overflows.
+/// As krealloc, for `new_n` elements of `new_size` bytes. Returns NULL with errno ENOMEM if the
+/// product overflows.
 ///
 /// # Safety
 /// As for krealloc.
@@ -143,35 +144,35 @@ pub unsafe extern "C" fn kfree(object: *const c_void) {
     unsafe { core_api::kfree(object.cast_mut().cast()) }
 }
 
-/// As kfree, by a caller that knows the size it asked for: a little faster.
+/// As kfree, but a little faster, for a caller that has the requested size.
 ///
 /// # Safety
-/// As for kfree; the memory came from kmalloc or a relative, for exactly `size` bytes.
+/// As for kfree. The memory was allocated by the kmalloc family for exactly `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kfree_sized(object: *const c_void, size: usize) {
     // SAFETY: by the caller's promise.
     unsafe { core_api::kfree_sized(object.cast_mut().cast(), size) }
 }
 
-/// As kfree, but all bytes are overwritten with zeros before.
+/// As kfree, after all bytes are overwritten with zeros.
 ///
 /// # Safety
 /// As for kfree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kfree_sensitive(object: *const c_void) {
     let object = object.cast_mut();
-    // SAFETY: by the caller's promise; `ksize` bytes of live memory may be written, and 0 of what
-    // is none.
+    // SAFETY: by the caller's promise. `ksize` bytes of live memory may be written, and it is 0 for
+    // NULL and ZERO_SIZE_PTR.
     unsafe {
         libc::explicit_bzero(object, core_api::ksize(object.cast()));
         core_api::kfree(object.cast());
     }
 }
 
-/// Frees `size` pointers of any caches and sizes; null pointers among them are skipped.
+/// Frees `size` pointers of any caches and sizes. Skips null pointers.
 ///
 /// # Safety
-/// `p` holds `size` pointers, each as for kfree; none occurs twice.
+/// `p` holds `size` pointers, each as for kfree. None occurs twice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kfree_bulk(size: usize, p: *mut *mut c_void) {
     if !p.is_null() {
@@ -180,25 +181,25 @@ pub unsafe extern "C" fn kfree_bulk(size: usize, p: *mut *mut c_void) {
     }
 }
 
-/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for NULL and
-/// ZERO_SIZE_PTR.
+/// Returns the usable bytes of memory of kmalloc, at least the requested size. Returns 0 for NULL
+/// and ZERO_SIZE_PTR.
 ///
 /// # Safety
-/// As for kfree, but it stays live.
+/// `object` is null, ZERO_SIZE_PTR, or live memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ksize(object: *const c_void) -> usize {
     // SAFETY: by the caller's promise.
     unsafe { core_api::ksize(object.cast()) }
 }
 
-/// Bytes that kmalloc really sets aside for a request.
+/// Returns the bytes that kmalloc reserves for a request.
 #[unsafe(no_mangle)]
 pub extern "C" fn kmalloc_size_roundup(size: usize) -> usize {
     core_api::kmalloc_size_roundup(size)
 }
 
-/// As kmalloc. The kernel's name for memory that need not be contiguous in physical memory, which
-/// is no question here.
+/// As kmalloc. In the kernel, such memory need not be physically contiguous; here there is no
+/// difference.
 #[unsafe(no_mangle)]
 pub extern "C" fn kvmalloc(size: usize, flags: gfp_t) -> *mut c_void {
     kmalloc(size, flags)
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn kvfree(addr: *const c_void) {
     unsafe { kfree(addr) }
 }
 
-/// As kvfree, but `len` bytes are overwritten with zeros before.
+/// As kvfree, after `len` bytes are overwritten with zeros.
 ///
 /// # Safety
 /// As for kfree; `len` is at most its `ksize`.

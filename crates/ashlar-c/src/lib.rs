@@ -1,25 +1,25 @@
 //! The kernel's slab interface for C: `libashlar.so` and `libashlar.a`.
 //!
-//! Functions have the kernel's names, arguments and promises; where user space cannot keep one
-//! (there is no RCU, no DMA zone), the docstring says what happens instead. `include/ashlar.h` is
-//! generated from this crate, docstrings included, by `tests/header.rs`; `include/linux/slab.h`
-//! stands on it and lets kernel code compile unchanged.
+//! Functions have the kernel's names, arguments and contracts. Where user space cannot keep one
+//! (there is no RCU and no DMA zone), the doc comment describes the behaviour. `tests/header.rs`
+//! generates `include/ashlar.h` from this crate, with its doc comments. `include/linux/slab.h`
+//! includes it and lets kernel code compile unchanged.
 //!
 //! * [`flags`]: `gfp_t` and `slab_flags_t`.
 //! * [`cache`]: `kmem_cache_*`. [`sheaf`]: prefilled sheaves. [`kmalloc`]: objects of any size.
 //!   [`strings`]: copies.
 //! * [`numa`]: memory of a given node.
-//! * [`figures`]: what is the library's own: options, counters, mode.
+//! * [`figures`]: the library's own functions for options, counters and mode.
 //! * `report`: errno, and lines on standard error.
 //!
-//! No function here is named as one of the C library's: a program keeps its `malloc` and gets slabs
-//! beside it. Nothing unwinds into C: a panic is a line on standard error and the end of the
-//! program, and no path that a program can reach has one.
+//! No function here has the name of one of the C library's, so a program keeps its `malloc` and
+//! gets slabs beside it. No panic unwinds into C. A panic would print a line on standard error and
+//! end the program, and no path that a program can reach contains one.
 #![no_std]
 #![expect(non_camel_case_types, reason = "the kernel's names are the interface")]
 
-// What programs load has no standard library in it. Its own tests have one, and where panics unwind
-// only that knows how.
+// The library that programs load does not contain the standard library. Its own tests do, because
+// only the standard library can unwind panics.
 #[cfg(any(test, not(panic = "abort")))]
 extern crate std;
 

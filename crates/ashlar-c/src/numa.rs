@@ -11,10 +11,10 @@ use crate::flags::{__GFP_THISNODE, allocate, gfp_t};
 use crate::kmalloc::kmalloc;
 use crate::report::{null, warn};
 
-/// No wish for a node.
+/// No preferred node.
 pub const NUMA_NO_NODE: c_int = -1;
 
-/// The node of a number, which is said to be wrong if there is none.
+/// Returns the node of a number. Reports a number that is not a node.
 fn node_id(function: &str, node: c_int) -> Option<NodeId> {
     let nodes = core_ashlar::nodes();
     let id = u8::try_from(node).ok().filter(|&id| usize::from(id) < nodes);
@@ -24,13 +24,13 @@ fn node_id(function: &str, node: c_int) -> Option<NodeId> {
     id.map(NodeId)
 }
 
-/// True for memory that `__GFP_THISNODE` does not allow.
+/// Returns whether `__GFP_THISNODE` forbids this memory.
 fn elsewhere(object: *mut u8, node: NodeId, flags: gfp_t) -> bool {
     flags & __GFP_THISNODE != 0 && core_ashlar::node_of(object) != Some(node)
 }
 
-/// As kmem_cache_alloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not
-/// at all. A node that does not exist is refused with EINVAL.
+/// As kmem_cache_alloc, from a NUMA node if it has memory. With __GFP_THISNODE, other nodes are not
+/// used. A node that does not exist is refused with EINVAL.
 ///
 /// # Safety
 /// `s` is a live cache.
@@ -55,15 +55,15 @@ pub unsafe extern "C" fn kmem_cache_alloc_node(s: *mut kmem_cache, flags: gfp_t,
             return null_mut();
         }
         if zero {
-            // SAFETY: a fresh object of that many bytes.
+            // SAFETY: the object is fresh and has that many bytes.
             unsafe { object.as_ptr().write_bytes(0, cache.inner.object_size()) };
         }
         object.as_ptr()
     })
 }
 
-/// As kmalloc, of a NUMA node if that has memory; with __GFP_THISNODE of that node or not at all. A
-/// node that does not exist is refused with EINVAL. Above 32 MiB the system decides.
+/// As kmalloc, from a NUMA node if it has memory. With __GFP_THISNODE, other nodes are not used. A
+/// node that does not exist is refused with EINVAL. Above 32 MiB, the system chooses the node.
 #[unsafe(no_mangle)]
 pub extern "C" fn kmalloc_node(size: usize, flags: gfp_t, node: c_int) -> *mut c_void {
     const NAME: &str = "kmalloc_node";
@@ -80,7 +80,7 @@ pub extern "C" fn kmalloc_node(size: usize, flags: gfp_t, node: c_int) -> *mut c
             return null_mut();
         }
         if zero {
-            // SAFETY: fresh memory; its class, or its pages, have that many bytes.
+            // SAFETY: the memory is fresh, and its class or its pages have that many bytes.
             unsafe { object.as_ptr().write_bytes(0, bytes) };
         }
         object.as_ptr()

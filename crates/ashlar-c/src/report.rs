@@ -1,5 +1,4 @@
-//! How C learns of failures: `errno`, and one line on standard error for what is a bug of the
-//! caller's.
+//! Reports failures to C: by `errno`, and by a line on standard error for a bug of the caller.
 
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
@@ -8,17 +7,17 @@ use syscalls::{Sysno, syscall};
 
 /// Sets this thread's `errno`.
 pub(crate) fn set_errno(value: c_int) {
-    // SAFETY: the C library gives the address of this thread's errno, which is always valid.
+    // SAFETY: the C library returns the address of this thread's errno, which is always valid.
     unsafe { *libc::__errno_location() = value };
 }
 
-/// A null pointer, and why.
+/// Sets `errno` and returns a null pointer.
 pub(crate) fn null(errno: c_int) -> *mut c_void {
     set_errno(errno);
     core::ptr::null_mut()
 }
 
-/// A line on the stack; what does not fit is cut off.
+/// A line of text on the stack, truncated at its capacity.
 pub(crate) struct Line {
     bytes: [u8; 256],
     len: usize,
@@ -29,7 +28,7 @@ impl Line {
         Line { bytes: [0; 256], len: 0 }
     }
 
-    /// What was written so far.
+    /// Returns the bytes written so far.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -50,13 +49,13 @@ pub(crate) fn warn(args: fmt::Arguments<'_>) {
     let mut line = Line::new();
     // A line never fails: what is too long is cut off.
     let _ = writeln!(line, "ashlar: {args}");
-    // The bare system call, because the C library's is a cancellation point. There is no place to
-    // report a failure.
+    // The bare system call is used, because the C library's `write` is a cancellation point. There
+    // is no place to report a failure.
     // SAFETY: the buffer is readable for its length.
     let _ = unsafe { syscall!(Sysno::write, 2, line.bytes().as_ptr(), line.bytes().len()) };
 }
 
-/// Prints a line and ends the program by SIGABRT: what the kernel calls a panic.
+/// Prints a line and ends the program by SIGABRT, as a panic of the kernel does.
 #[cold]
 pub(crate) fn panic(args: fmt::Arguments<'_>) -> ! {
     warn(args);

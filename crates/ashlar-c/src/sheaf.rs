@@ -1,7 +1,7 @@
 //! Prefilled sheaves: a reserve of objects that cannot fail.
 //!
-//! A handle is the pointer that `PrefilledSheaf::into_raw` gives: one block of kmalloc that belongs
-//! to the caller.
+//! A handle is the pointer that `PrefilledSheaf::into_raw` returns: one block of kmalloc, which the
+//! caller owns.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::NonNull;
@@ -13,8 +13,7 @@ use crate::cache::{kmem_cache, may_zero};
 use crate::flags::{__GFP_NOFAIL, __GFP_ZERO, allocate, gfp_t, known};
 use crate::report::{null, set_errno, warn};
 
-/// A prefilled sheaf: objects of one cache that are set aside for one owner. Used by one thread at
-/// a time.
+/// A prefilled sheaf: objects of one cache, reserved for one owner. Used by one thread at a time.
 #[derive(Debug)]
 pub struct slab_sheaf {
     _opaque: [u8; 0],
@@ -22,18 +21,18 @@ pub struct slab_sheaf {
 
 type Sheaf = PrefilledSheaf<'static>;
 
-/// The sheaf behind a handle, which is dead from now on.
+/// Turns a handle back into its sheaf. The handle is invalid afterwards.
 ///
 /// # Safety
-/// A live handle of prefill, used by no other thread; its cache is live.
+/// `sheaf` is null or a live handle, used by no other thread, and its cache is live.
 unsafe fn open(sheaf: *mut slab_sheaf) -> Option<Sheaf> {
     // SAFETY: by the caller's promise.
     NonNull::new(sheaf.cast()).map(|raw| unsafe { Sheaf::from_raw(raw) })
 }
 
-/// True if the sheaf was prefilled from this cache; says so on standard error if not.
+/// Returns true if the sheaf was prefilled from this cache. Reports on standard error if not.
 fn belongs(function: &str, s: *const kmem_cache, sheaf: &Sheaf) -> bool {
-    // SAFETY: a live cache, by the promise of the caller of the function at hand.
+    // SAFETY: `s` is a live cache, by the promise of the C caller.
     let cache = unsafe { &(*s).inner };
     let same = core::ptr::eq(cache, sheaf.cache());
     if !same {
@@ -46,9 +45,9 @@ fn belongs(function: &str, s: *const kmem_cache, sheaf: &Sheaf) -> bool {
     same
 }
 
-/// Sets `size` objects aside: as many calls of kmem_cache_alloc_from_sheaf will succeed, whatever
-/// becomes of memory meanwhile. NULL with errno ENOMEM when memory ends, EINVAL for a size of 0 and
-/// for bad flags (__GFP_ZERO is one: ask for zeros when you take an object).
+/// Reserves `size` objects, so that as many calls of kmem_cache_alloc_from_sheaf succeed even
+/// without free memory. Returns NULL with errno ENOMEM without memory, EINVAL for a size of 0 and
+/// for bad flags. __GFP_ZERO is refused; pass it when you take an object.
 ///
 /// # Safety
 /// `s` is a live cache, and lives longer than the sheaf.
@@ -66,8 +65,8 @@ pub unsafe extern "C" fn kmem_cache_prefill_sheaf(s: *mut kmem_cache, gfp: gfp_t
     allocate(NAME, gfp, take).cast()
 }
 
-/// One of the objects that are set aside; NULL only when none is left (errno is ENOMEM) or for bad
-/// flags (EINVAL). With __GFP_ZERO all its bytes are zero. It is freed by kmem_cache_free.
+/// Takes one of the reserved objects. Returns NULL only if none is left (errno ENOMEM) or for bad
+/// flags (EINVAL). With __GFP_ZERO all its bytes are zero. kmem_cache_free frees it.
 ///
 /// # Safety
 /// `s` is the cache that the sheaf was prefilled from; no other thread uses the sheaf meanwhile.
@@ -82,12 +81,12 @@ pub unsafe extern "C" fn kmem_cache_alloc_from_sheaf(
     let (cache, Some(mut sheaf)) = (unsafe { &*s }, unsafe { open(sheaf) }) else { return null(EINVAL) };
     let good = belongs(NAME, s, &sheaf) && known(NAME, gfp) && may_zero(cache, gfp, NAME);
     let object = if good { sheaf.alloc() } else { None };
-    // The handle stays the caller's.
+    // The caller keeps the handle.
     let _ = sheaf.into_raw();
     match object {
         Some(object) => {
             if gfp & __GFP_ZERO != 0 {
-                // SAFETY: an object of that many bytes, which no caller has yet.
+                // SAFETY: the object has that many bytes, and no caller has it yet.
                 unsafe { object.as_ptr().write_bytes(0, cache.inner.object_size()) };
             }
             object.as_ptr().cast()
@@ -96,8 +95,8 @@ pub unsafe extern "C" fn kmem_cache_alloc_from_sheaf(
     }
 }
 
-/// Sets more objects aside, until there are at least `size`. The sheaf may move: `*sheafp` is where
-/// it is then. Returns 0, -ENOMEM, or -EINVAL; after a failure the sheaf is as it was.
+/// Reserves more objects, until there are at least `size`. The sheaf may move; then `*sheafp` is
+/// updated. Returns 0, -ENOMEM or -EINVAL. After a failure the sheaf is unchanged.
 ///
 /// # Safety
 /// `s` is the cache that the sheaf was prefilled from; no other thread uses the sheaf meanwhile.
@@ -111,15 +110,14 @@ pub unsafe extern "C" fn kmem_cache_refill_sheaf(
     const NAME: &str = "kmem_cache_refill_sheaf";
     // SAFETY: by the caller's promise.
     let place = unsafe { sheafp.as_mut() };
-    // SAFETY: as above.
+    // SAFETY: a non-null `*sheafp` is a live handle, by the caller's promise.
     let Some((place, mut sheaf)) = place.and_then(|place| unsafe { open(*place) }.map(|sheaf| (place, sheaf))) else {
         return -EINVAL;
     };
     let good = belongs(NAME, s, &sheaf) && known(NAME, gfp & !__GFP_ZERO) && gfp & __GFP_ZERO == 0;
     let mut done = false;
     if good {
-        // Returns when the refill failed, but for __GFP_NOFAIL; what it points to is of no
-        // interest.
+        // Null if the refill failed, which __GFP_NOFAIL excludes. The address itself is not used.
         let token = allocate(NAME, gfp, |_| {
             done = sheaf.refill(size as usize).is_ok();
             if done { NonNull::<u8>::dangling().as_ptr() } else { core::ptr::null_mut() }
@@ -134,24 +132,23 @@ pub unsafe extern "C" fn kmem_cache_refill_sheaf(
     }
 }
 
-/// Gives a sheaf and the objects that are left back to the cache. A null sheaf is none and nothing
-/// happens.
+/// Returns a sheaf and its remaining objects to the cache. Does nothing for a null sheaf.
 ///
 /// # Safety
 /// `s` is the cache that the sheaf was prefilled from, or null; no thread uses the sheaf any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_return_sheaf(s: *mut kmem_cache, gfp: gfp_t, sheaf: *mut slab_sheaf) {
-    // The sheaf knows its cache, and giving back needs no memory: both are the kernel's arguments
-    // only.
+    // The sheaf holds its cache, and its return needs no memory, so the kernel's two arguments are
+    // not used.
     let _ = (s, gfp);
     // SAFETY: by the caller's promise.
     drop(unsafe { open(sheaf) });
 }
 
-/// Objects that are left in a sheaf; 0 for a null pointer.
+/// Returns the number of objects left in a sheaf; 0 for a null pointer.
 ///
 /// # Safety
-/// A live sheaf, or null.
+/// `sheaf` is a live sheaf, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kmem_cache_sheaf_size(sheaf: *mut slab_sheaf) -> c_uint {
     // SAFETY: by the caller's promise.

@@ -1,16 +1,17 @@
-//! Copies in memory of kmalloc: what the kernel declares in `linux/string.h`.
+//! Copies in memory of kmalloc, as the kernel declares them in `linux/string.h`.
 
 use core::ffi::{c_char, c_void};
 
 use crate::flags::gfp_t;
 use crate::kmalloc::kmalloc;
 
-/// Memory for `len` bytes and, if `end` is true, a zero behind them.
+/// Copies `len` bytes and, if `end` is true, a zero byte behind them.
 unsafe fn copy(src: *const c_void, len: usize, end: bool, flags: gfp_t) -> *mut c_void {
-    // No object, and so no string, is longer than PTRDIFF_MAX bytes: one more is no overflow.
+    // No object, and so no string, is longer than PTRDIFF_MAX bytes, so adding 1 does not overflow.
     let new = kmalloc(len + usize::from(end), flags);
     if !new.is_null() && len + usize::from(end) > 0 {
-        // SAFETY: the callers promise `len` readable bytes; the new memory holds them and the zero.
+        // SAFETY: the callers promise `len` readable bytes. The new memory holds them and the zero
+        // byte.
         unsafe {
             new.cast::<u8>().copy_from_nonoverlapping(src.cast(), len);
             if end {
@@ -21,7 +22,8 @@ unsafe fn copy(src: *const c_void, len: usize, end: bool, flags: gfp_t) -> *mut 
     new
 }
 
-/// A copy of `len` bytes. NULL with errno ENOMEM when memory ends, EINVAL for bad flags.
+/// Returns a copy of `len` bytes. Returns NULL with errno ENOMEM without memory, EINVAL for bad
+/// flags.
 ///
 /// # Safety
 /// `src` is readable for `len` bytes.
@@ -31,7 +33,8 @@ pub unsafe extern "C" fn kmemdup(src: *const c_void, len: usize, gfp: gfp_t) -> 
     unsafe { copy(src, len, false, gfp) }
 }
 
-/// A copy of `len` bytes with a zero byte behind them; NULL for NULL. Fails as kmemdup.
+/// Returns a copy of `len` bytes with a zero byte behind them; NULL for NULL. Fails as kmemdup
+/// does.
 ///
 /// # Safety
 /// `s` is null, or readable for `len` bytes.
@@ -44,7 +47,7 @@ pub unsafe extern "C" fn kmemdup_nul(s: *const c_char, len: usize, gfp: gfp_t) -
     unsafe { copy(s.cast(), len, true, gfp).cast() }
 }
 
-/// A copy of a string; NULL for NULL. Fails as kmemdup.
+/// Returns a copy of a string; NULL for NULL. Fails as kmemdup does.
 ///
 /// # Safety
 /// `s` is null or a string.
@@ -57,8 +60,8 @@ pub unsafe extern "C" fn kstrdup(s: *const c_char, gfp: gfp_t) -> *mut c_char {
     unsafe { copy(s.cast(), libc::strlen(s), true, gfp).cast() }
 }
 
-/// A copy of the first `max` bytes of a string, or of all of it if it is shorter, with a zero byte
-/// behind them; NULL for NULL. Fails as kmemdup.
+/// Returns a copy of the first `max` bytes of a string, or of the whole string if it is shorter,
+/// with a zero byte behind them; NULL for NULL. Fails as kmemdup does.
 ///
 /// # Safety
 /// `s` is null, a string, or readable for `max` bytes.

@@ -14,15 +14,16 @@ const HEAD: &str = "\
 /*
  * The Linux slab allocators for C programs: caches, kmalloc, prefilled sheaves.
  *
- * Names, arguments and promises are the kernel's (https://docs.kernel.org/core-api/mm-api.html).
- * A failure is a null pointer, or a negative number, and errno; after a success errno means
- * nothing. Every function may be called from any thread, and from the handlers of a fork, but not from a
- * signal handler. Invalid use that is found is reported in one line on standard error, and ends the
- * program (the option on_error says otherwise).
+ * Names, arguments and contracts are the kernel's
+ * (https://docs.kernel.org/core-api/mm-api.html). A function that fails returns a null pointer or a
+ * negative number and sets errno; after a success errno means nothing. Every function may be called
+ * from any thread and from the handlers of a fork, but not from a signal handler. Invalid use that
+ * is found is reported in one line on standard error, and ends the program (unless the option
+ * on_error has another value).
  *
- * Link with -lashlar. Kernel code that includes <linux/slab.h> finds one beside this file.
+ * Link with -lashlar. Kernel code that includes <linux/slab.h> finds that header beside this file.
  *
- * Written from the sources of the crate ashlar-c: do not edit.
+ * Generated from the sources of the crate ashlar-c; do not edit.
  */";
 
 const AFTER_INCLUDES: &str = "

@@ -1,10 +1,10 @@
-//! What few programs use of the library lies apart (`layout.ld`). Start-up uses some of it: when
-//! that is over its pages are made non-resident, as the kernel frees its init memory. A program
-//! that needs one later has it read from the file again.
+//! Releases the pages of the library that only start-up used, as the kernel frees its init memory.
+//! `layout.ld` places code and tables that few programs use apart. A page of them that is needed
+//! later is read from the file again.
 //!
-//! A page that was written to is a copy of the file's: a debugger or a uprobe has put a breakpoint
-//! there. Such pages stay, because dropping one would silently drop the breakpoint. The
-//! kernel tells by /proc/self/pagemap; where that cannot be read, all pages stay.
+//! A page that was written to is a private copy, because a debugger or a uprobe has set a
+//! breakpoint there. Such pages stay, because dropping one would silently drop the breakpoint.
+//! /proc/self/pagemap shows which they are. If it cannot be read, all pages stay.
 
 use core::arch::global_asm;
 use core::ops::Range;
@@ -19,22 +19,22 @@ global_asm!(
 );
 
 const PAGE: usize = 4096;
-/// Stretches of pages that are dropped at most.
+/// The most stretches of pages that are dropped.
 const STRETCHES: usize = 16;
-/// Pages whose entries are read at a time.
+/// The number of entries that are read at a time.
 const AT_ONCE: usize = 64;
-/// Bits of an entry: the page is in memory; it is one of a file.
+/// Bits of an entry: the page is in memory; the page belongs to a file.
 const PRESENT: u64 = 1 << 63;
 const OF_FILE: u64 = 1 << 61;
 
-/// Stretches of pages that were not written to.
+/// The stretches of pages that were not written to.
 struct Untouched {
     stretches: [Range<usize>; STRETCHES],
     count: usize,
 }
 
 impl Untouched {
-    /// Adds pages behind all others; further stretches than have a place here just stay resident.
+    /// Adds pages behind all others. Stretches beyond the capacity stay resident.
     fn add(&mut self, pages: Range<usize>) {
         if let Some(last) = self.stretches[..self.count].last_mut()
             && last.end == pages.start
@@ -47,16 +47,16 @@ impl Untouched {
     }
 }
 
-/// Makes pages of code and tables that lie apart non-resident. Without a layout, as in a static
-/// library, there are none.
+/// Drops the pages of code and tables that lie apart. A static library has no such layout, so
+/// nothing is dropped.
 pub(crate) fn drop_untouched() {
     let mut untouched = Untouched { stretches: [const { 0..0 }; STRETCHES], count: 0 };
-    // This lies apart itself: it must have returned before its page goes.
+    // `find_untouched` lies apart itself, so it must return before its page is dropped.
     find_untouched(&mut untouched);
     for pages in &untouched.stretches[..untouched.count] {
-        // SAFETY: the linker laid nothing into these pages but code and constants, and none of them
-        // was written to since it was read from the file, from which it is read again. This
-        // function does not lie there. A refusal does no harm.
+        // SAFETY: the linker placed only code and constants in these pages, and none was written to
+        // since it was read from the file, so it can be read again. This function does not lie
+        // there. A refusal does no harm.
         let _ = unsafe { syscall!(Sysno::madvise, pages.start, pages.len(), libc::MADV_DONTNEED) };
     }
 }
@@ -80,16 +80,16 @@ fn find_untouched(untouched: &mut Untouched) {
             look_at(map, start..range.end.min(start + AT_ONCE * PAGE), untouched);
         }
     }
-    // SAFETY: opened above.
+    // SAFETY: the descriptor was opened above.
     let _ = unsafe { syscall!(Sysno::close, map) };
 }
 
-/// [`find_untouched`] among at most [`AT_ONCE`] pages.
+/// Does the work of [`find_untouched`] for at most [`AT_ONCE`] pages.
 fn look_at(map: usize, range: Range<usize>, untouched: &mut Untouched) {
     let mut entries = [0u64; AT_ONCE];
     let pages = range.len().div_ceil(PAGE);
     let (bytes, offset) = (pages * size_of::<u64>(), range.start / PAGE * size_of::<u64>());
-    // SAFETY: the array has room for so many bytes.
+    // SAFETY: the array has room for `bytes` bytes.
     let read = unsafe { syscall!(Sysno::pread64, map, entries.as_mut_ptr(), bytes, offset) };
     if read != Ok(bytes) {
         return;

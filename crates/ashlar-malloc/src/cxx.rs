@@ -1,16 +1,15 @@
 //! C++ operators new and delete, by their mangled names (Itanium ABI, `size_t` is `unsigned long`).
 //!
-//! `new` of 0 bytes gets memory of its own. When there is none, the new handler is called until it
-//! makes some; without one, `std::bad_alloc` is thrown. All that takes comes from the C++ library
-//! of the program, by weak reference; in a program without one (it would have to be loaded by
-//! `dlopen`), the end is a message and SIGABRT. A handler may throw, and exceptions cannot pass
-//! Rust frames: so these are assembly, which unwinders pass.
+//! `new` of 0 bytes returns a distinct pointer. Without memory, the new handler is called until it
+//! frees some; without a handler, `std::bad_alloc` is thrown. Both come from the program's C++
+//! library, by weak references. A program without one (its C++ code would come by `dlopen`) ends
+//! with a message and SIGABRT. A handler may throw, and exceptions cannot unwind Rust frames, so
+//! the operators are assembly, which unwinders pass.
 //!
-//! Most forms have to call another one, which the program may replace: those are in `derived`.
+//! Most forms must call another form, which the program may replace. They are in `derived`.
 //!
-//! The nothrow forms of `new` are not here, on purpose: the C++ library's call the throwing ones,
-//! which are here, and catch what they throw; that is what the standard asks, and only C++ can do
-//! it.
+//! The nothrow forms of `new` are left to the C++ library. They call the throwing forms, which are
+//! here, and catch the exception, as the standard requires. Only C++ can do that.
 
 mod derived;
 
@@ -25,8 +24,8 @@ pub use derived::*;
 global_asm!(
     ".weak _ZSt15get_new_handlerv, _ZSt17__throw_bad_allocv",
     ".weak __cxa_allocate_exception, __cxa_throw, _ZTISt9exception, _ZTVN10__cxxabiv120__si_class_type_infoE",
-    // A std::bad_alloc of our own, for `throw_ours`: type (libstdc++ and libc++ compare types by
-    // name), name, table.
+    // The library's own std::bad_alloc, for `throw_ours`: type, name and table. libstdc++ and
+    // libc++ compare types by name.
     ".pushsection .data.rel.ro.ashlar_bad_alloc, \"aw\", @progbits",
     ".balign 8",
     "ashlar_bad_alloc_type:",
@@ -44,22 +43,22 @@ global_asm!(
     ".popsection",
 );
 
-/// The program's new handler; null when it set none.
+/// Returns the program's new handler; null if it set none.
 extern "C" fn new_handler() -> *const c_void {
     let get = address_of!("_ZSt15get_new_handlerv");
     if get.is_null() {
         return get;
     }
-    // SAFETY: the symbol is std::get_new_handler, which takes nothing and returns a function
+    // SAFETY: the symbol is std::get_new_handler, which takes no argument and returns a function
     // pointer or null.
     unsafe { core::mem::transmute::<*const c_void, extern "C" fn() -> *const c_void>(get)() }
 }
 
-/// What throws `std::bad_alloc`: a function that takes nothing and does not return.
+/// Returns the function that throws `std::bad_alloc`. It takes no argument and does not return.
 ///
-/// A static program takes from the C++ library what code refers to by a strong reference, and this
-/// library's are weak, as C programs have no C++ library. Code that catches or cleans up brings
-/// `__cxa_throw` and its types along; `__throw_bad_alloc` may be missing then.
+/// The linker of a static program takes from the C++ library only symbols with strong references.
+/// The references here are weak, because C programs have no C++ library. A program that catches or
+/// cleans up contains `__cxa_throw` and its types, but may lack `__throw_bad_alloc`.
 #[place(cold)]
 extern "C" fn thrower() -> *const c_void {
     let throw = address_of!("_ZSt17__throw_bad_allocv");
@@ -75,7 +74,7 @@ extern "C" fn thrower() -> *const c_void {
     if parts.iter().any(|part| part.is_null()) { no_memory as *const c_void } else { throw_ours as *const c_void }
 }
 
-/// Throws the `std::bad_alloc` that is made here; only where [`thrower`] found all that it takes.
+/// Throws the library's own `std::bad_alloc`. Called only if [`thrower`] found all symbols for it.
 #[unsafe(naked)]
 #[ashlar_macros::place(cold)]
 extern "C" fn throw_ours() {
@@ -103,8 +102,8 @@ extern "C" fn no_memory() -> ! {
     unsafe { libc::abort() }
 }
 
-/// `new` by `$alloc`: calls it, and on null the handler or the thrower. The arguments stay on the
-/// stack meanwhile.
+/// Defines a `new` by `$alloc`: calls it, and after null the handler or the thrower. The arguments
+/// stay on the stack meanwhile.
 macro_rules! operator_new {
     ($(#[$attribute:meta])* $name:ident($($arg:ident),*) by $alloc:path) => {
         $(#[$attribute])*
@@ -144,8 +143,7 @@ macro_rules! operator_new {
 }
 
 operator_new!(
-    /// What the operators for any alignment do beyond the fast path of `malloc`, which stands in
-    /// them.
+    /// The slow path of `new`. The operator itself contains the fast path of `malloc`.
     new_slow(_size) by inner::parts::malloc_slow
 );
 operator_new!(

@@ -1,24 +1,24 @@
 //! `dlopen`: the C library's, without `RTLD_DEEPBIND`.
 //!
-//! A library that is opened with that flag looks names up in itself and its dependencies first. The
-//! C library is one of these, so such a library calls the C library's `free`, on memory of ours
-//! too, and the program ends. php opens its modules so. The flag is left out, unless the option
-//! `deepbind=keep` says otherwise. Names that both the program and the library define are the
-//! program's then.
+//! A library opened with that flag binds names to itself and its dependencies first. The C library
+//! is one of these, so the library would pass memory of this allocator to the C library's `free`,
+//! and the program would end. php opens its modules with the flag. So the flag is removed, unless
+//! the option is `deepbind=keep`. Names that both the program and the library define are then the
+//! program's.
 //!
-//! The real `dlopen` looks at its return address: the library that it is in decides where names
-//! without a directory are searched (RUNPATH) and into which namespace the new library goes. So
-//! this function jumps there with the caller's return address on top of the stack.
+//! The real `dlopen` uses its return address. The library that contains it decides where names
+//! without a directory are searched (RUNPATH), and which namespace the new library enters. So this
+//! function jumps to the real one with the caller's return address on top of the stack.
 //!
-//! Where it is:
-//! * In a dynamic program: what `dlsym` finds after this library. It is looked for when it is
-//!   needed, because constructors of other libraries may come before ours.
-//! * In a static program of glibc 2.34 or later: under its other name, `___dlopen`. The flag stays
-//!   there, because what a static program loads has a C library of its own in any case.
-//! * Otherwise, in a static program of another C library: nowhere, and every call fails. Such
-//!   programs can hardly load libraries.
+//! The real `dlopen` is found as follows:
+//! * In a dynamic program, `dlsym` finds the one after this library. The look-up happens at the
+//!   first call, because constructors of other libraries may run before this library's.
+//! * In a static program of glibc 2.34 or later, it has the other name `___dlopen`. The flag is
+//!   kept there, because libraries that a static program loads use another C library in any case.
+//! * In a static program of another C library there is none, and every call fails. Such programs
+//!   can hardly load libraries.
 //!
-//! `dlmopen` is not here: each namespace has its own C library with its own `malloc`, so memory
+//! `dlmopen` is left alone. Each namespace has its own C library with its own `malloc`, so memory
 //! must be freed where it was allocated, with this library or without it.
 
 use core::arch::naked_asm;
@@ -33,20 +33,19 @@ use ashlar::address_of;
 
 core::arch::global_asm!(".weak dlsym, ___dlopen");
 
-/// The `dlopen` that comes after this one; null until it is needed.
+/// The `dlopen` after this one; null until the first look-up.
 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// How often the flag was left out.
+/// Returns the number of calls in which the flag was removed.
 pub(crate) fn dropped() -> usize {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// What `dlopen` does: jumps to a function with flags. As two registers, by the C calling
-/// convention.
+/// The target of the jump and its flags, in two registers by the C calling convention.
 #[repr(C)]
 struct Jump {
-    /// Null where there is no such function.
+    /// Null if there is no such function.
     to: *const c_void,
     flags: c_int,
 }
@@ -70,14 +69,14 @@ fn next() -> *const c_void {
     if dlsym.is_null() {
         return dlsym;
     }
-    // SAFETY: the symbol is dlsym, of this type.
+    // SAFETY: the symbol is dlsym, which has this type.
     let dlsym = unsafe {
         core::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void>(dlsym)
     };
-    // SAFETY: the name is NUL-terminated. "Next" is counted from the library that calls, which is
+    // SAFETY: the name is NUL-terminated. `RTLD_NEXT` counts from the calling library, which is
     // this one.
     let found = unsafe { dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
-    // Threads that meet here find the same.
+    // Threads that store concurrently store the same address.
     NEXT.store(found, Ordering::Relaxed);
     found
 }
@@ -99,7 +98,7 @@ fn warn(name: *const c_char) {
     let name = if name.is_null() {
         b"the program"
     } else {
-        // SAFETY: the caller of `dlopen` gives a NUL-terminated string.
+        // SAFETY: the caller of `dlopen` passes a NUL-terminated string.
         unsafe { CStr::from_ptr(name) }.to_bytes()
     };
     let mut out = Text::new(to_stderr);
@@ -115,8 +114,8 @@ fn warn(name: *const c_char) {
 /// `dlopen(3)`; see the module.
 ///
 /// # Safety
-/// As for the C library's: `name` is null or a NUL-terminated string, and what the library does
-/// when it is loaded is right.
+/// As for the C library's: `name` is null or a NUL-terminated string, and the constructors of the
+/// loaded library are sound.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 #[place(cold)]
@@ -133,7 +132,7 @@ pub unsafe extern "C" fn dlopen(name: *const c_char, flags: c_int) -> *mut c_voi
         "test rax, rax",
         "jz 2f",
         "jmp rax",
-        // Null is what a failed call returns, too.
+        // A failed call returns null, too.
         "2: ret",
         ".cfi_endproc",
         prepare = sym prepare,

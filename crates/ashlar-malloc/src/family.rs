@@ -9,11 +9,10 @@
 //! | `posix_memalign` | memory of its own | returns `EINVAL` | returns `ENOMEM`; `errno` and the result stay |
 //! | `valloc` `pvalloc` | memory of its own, a page | | null, `ENOMEM` |
 //!
-//! No call in here goes through an exported name, because a program may define that name itself,
-//! for example by `__libc_malloc`. Exported functions call `ashlar::malloc` or the private module
-//! `rules`.
+//! No call here uses an exported name, because a program may define that name itself, for example
+//! by `__libc_malloc`. Exported functions call `ashlar::malloc` or the private module `rules`.
 //!
-//! `free` never changes `errno`. `malloc_usable_size` is exact: the bytes may be used.
+//! `free` never changes `errno`. All bytes that `malloc_usable_size` counts may be used.
 
 use core::ffi::{c_int, c_void};
 
@@ -22,7 +21,7 @@ use ashlar::malloc as inner;
 const PAGE: usize = 4096;
 
 pub(crate) fn errno() -> c_int {
-    // SAFETY: the C library gives the address of this thread's errno, which is always valid.
+    // SAFETY: the C library returns the address of this thread's errno, which is always valid.
     unsafe { *libc::__errno_location() }
 }
 
@@ -68,8 +67,8 @@ pub unsafe extern "C" fn free(ptr: *mut c_void) {
     unsafe { inner::free(ptr.cast()) }
 }
 
-/// The bodies of exported functions, under names that no program replaces: what C asks of arguments
-/// and `errno` beyond `ashlar::malloc`.
+/// The bodies of exported functions, under names that no program replaces. They add C's rules for
+/// arguments and `errno` to `ashlar::malloc`.
 mod rules {
     use core::ffi::{c_int, c_void};
 
@@ -107,7 +106,7 @@ mod rules {
             set_errno(before);
             return ENOMEM;
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: `result` may be written, by the contract of this function.
         unsafe { *result = ptr.cast() };
         0
     }
@@ -144,7 +143,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// `realloc(3)`.
 ///
 /// # Safety
-/// As for [`free`]; on success the old pointer is dead.
+/// As for [`free`]. After success the old pointer is invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(ptr: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the same contract.
@@ -167,7 +166,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     inner::malloc_aligned(align, size).cast()
 }
 
-/// `memalign(3)`; as glibc's, it takes the next power of two for an alignment that is none.
+/// `memalign(3)`. As in glibc, an alignment that is not a power of two is rounded up to one.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     rules::memalign(align, size)
@@ -189,7 +188,7 @@ pub extern "C" fn valloc(size: usize) -> *mut c_void {
     rules::valloc(size)
 }
 
-/// `pvalloc(3)`: whole pages.
+/// `pvalloc(3)`: rounds the size up to whole pages.
 #[unsafe(no_mangle)]
 #[ashlar_macros::place(cold)]
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
@@ -206,7 +205,7 @@ pub unsafe extern "C" fn malloc_usable_size(ptr: *mut c_void) -> usize {
     unsafe { inner::malloc_usable_size(ptr.cast()) }
 }
 
-/// C23's `free_sized`: the size is the caller's word, which `free` does not need.
+/// C23's `free_sized`. `free` does not need the size, so it is not checked.
 ///
 /// # Safety
 /// As for [`free`].
@@ -226,7 +225,7 @@ pub unsafe extern "C" fn free_aligned_sized(ptr: *mut c_void, _align: usize, _si
     unsafe { inner::free(ptr.cast()) }
 }
 
-/// The old name of `free` that glibc 2.25 and earlier had.
+/// The other name of `free` in glibc 2.25 and earlier.
 ///
 /// # Safety
 /// As for [`free`].
@@ -236,8 +235,8 @@ pub unsafe extern "C" fn cfree(ptr: *mut c_void) {
     unsafe { inner::free(ptr.cast()) }
 }
 
-/// `malloc_trim(3)`: gives everything free back to the system; 1 if that was anything. The pad is
-/// not kept.
+/// `malloc_trim(3)`: returns all free memory to the system. Returns 1 if there was some. Ignores
+/// the pad.
 #[unsafe(no_mangle)]
 #[ashlar_macros::place(cold)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
@@ -247,8 +246,7 @@ pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     c_int::from(pages > 0)
 }
 
-/// glibc's own names, by which programs that define `malloc` and its relatives call the C
-/// library's.
+/// glibc's own names. Programs that define `malloc` and its relatives call the C library's by them.
 macro_rules! glibc_names {
     ($($name:ident of $of:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {$(
         #[doc = concat!("glibc's own name of [`", stringify!($of), "`].")]
@@ -257,7 +255,7 @@ macro_rules! glibc_names {
         /// As for the function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
-            // Some of the bodies are safe.
+            // Some bodies are safe.
             #[allow(unused_unsafe, clippy::allow_attributes, reason = "true of some names only")]
             // SAFETY: the same contract.
             unsafe { $body }

@@ -1,4 +1,4 @@
-//! Figures of the allocator in C's forms, and the table that `ASHLAR_STATS` prints at exit.
+//! The allocator's figures: the functions of C, and the table that `ASHLAR_STATS` prints at exit.
 
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 pub struct MallInfo2 {
     /// Bytes taken from the system, without mappings of single objects.
     pub arena: usize,
-    /// Free slabs' objects: those in sheaves and on partial slabs.
+    /// Free objects, in sheaves and on partial slabs.
     pub ordblks: usize,
     /// 0: there are no fastbins.
     pub smblks: usize,
@@ -31,11 +31,11 @@ pub struct MallInfo2 {
     pub uordblks: usize,
     /// Bytes of `arena` that are free.
     pub fordblks: usize,
-    /// Bytes that `malloc_trim` gives back at least.
+    /// The least bytes that `malloc_trim` returns to the system.
     pub keepcost: usize,
 }
 
-/// C's `struct mallinfo`: the same in `int`s; what does not fit is the largest `int`.
+/// C's `struct mallinfo`: the same in `int`s. Larger values become the largest `int`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MallInfo([c_int; 10]);
@@ -44,7 +44,7 @@ struct Totals {
     /// Bytes of objects in use, large ones included.
     used: usize,
     free_objects: usize,
-    /// Pages taken from the system and not given back.
+    /// Pages taken from the system and not returned.
     held_pages: usize,
     dirty_pages: usize,
     direct: usize,
@@ -125,8 +125,8 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
         return libc::EINVAL;
     }
     let mut out = Text::new(|bytes: &[u8]| {
-        // SAFETY: the buffer is readable for its length; the stream is open by the caller's
-        // promise.
+        // SAFETY: the buffer is readable for its length, and the caller guarantees that the stream
+        // is open.
         unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream.cast()) };
     });
     let _ = xml(&mut out);
@@ -170,8 +170,8 @@ fn each_cache(mut visit: impl FnMut(&ashlar::CacheInfo) -> fmt::Result) -> fmt::
     result
 }
 
-/// Visits every cache that has no slabs of its own, until a visit fails; none is in the table of
-/// [`each_cache`] for itself.
+/// Visits every cache without slabs of its own, until a visit fails. [`each_cache`] does not visit
+/// these.
 fn each_alias(mut visit: impl FnMut(&ashlar::AliasInfo) -> fmt::Result) -> fmt::Result {
     let mut result = Ok(());
     ashlar::for_each_alias(|alias| {
@@ -188,13 +188,13 @@ pub extern "C" fn malloc_stats() {
     print(2, false);
 }
 
-/// Figures of the process from /proc, in KiB: (VmRSS, VmHWM); 0 where there is no /proc.
+/// Returns VmRSS and VmHWM of the process in KiB, from /proc; 0 without /proc.
 #[place(cold)]
 fn resident() -> (usize, usize) {
     let mut bytes = [0u8; 4096];
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path is NUL-terminated, the buffer is writable for its length, and the descriptor
-    // is closed.
+    // comes from the first call.
     let len = unsafe {
         let Ok(file) = syscall!(Sysno::openat, libc::AT_FDCWD, c"/proc/self/status".as_ptr(), flags, 0) else {
             return (0, 0);
@@ -212,7 +212,7 @@ fn resident() -> (usize, usize) {
     (field(b"VmRSS:"), field(b"VmHWM:"))
 }
 
-/// Calls of `dlopen` in which a flag was left out.
+/// Returns the number of calls of `dlopen` in which a flag was removed.
 fn deepbind_dropped() -> usize {
     #[cfg(target_arch = "x86_64")]
     return crate::deepbind::dropped();
@@ -232,7 +232,7 @@ fn table(out: &mut impl Write) -> fmt::Result {
     let t = totals();
     let (rss, peak) = resident();
     let mode = ashlar::malloc::mode();
-    // In the other modes the name says it.
+    // In the other modes, the name of the mode is enough.
     let paths =
         if mode == ashlar::Mode::Rseq && !ashlar::malloc::has_fast_paths() { " (malloc by slow paths)" } else { "" };
     writeln!(out, "ashlar {}: mode {mode}{paths}, RSS {rss} KiB, peak {peak} KiB", ashlar::VERSION)?;
@@ -270,7 +270,7 @@ fn table(out: &mut impl Write) -> fmt::Result {
     each_alias(|alias| writeln!(out, "{:<24} {:>10} {}", alias.name(), "in", alias.cache()))
 }
 
-/// A cache name as the inside of a JSON string; control characters are refused at creation.
+/// A cache name, escaped for a JSON string. Creation refuses control characters.
 struct Quoted<'a>(&'a str);
 
 #[place(cold)]
@@ -345,7 +345,7 @@ mod tests {
         let (mut text, mut line) = (String::new(), String::new());
         table(&mut text).expect("strings grow");
         json(&mut line).expect("strings grow");
-        // SAFETY: allocated above.
+        // SAFETY: the object was allocated above.
         unsafe { two.free(object) };
         let row = text.lines().find(|row| row.starts_with("figures-\"two\"")).expect("the alias has a row");
         assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["figures-\"two\"", "in", "figures-one"]);

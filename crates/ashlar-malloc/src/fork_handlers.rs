@@ -1,5 +1,5 @@
-//! The fork handlers, registered once: at load, or by the first thread if that comes earlier. A
-//! program with one thread needs none before.
+//! The fork handlers. They are registered once, at load, or earlier if the first thread is created
+//! before. A program with one thread does not need them until then.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,50 +1,52 @@
 //! Drop-in malloc: `libashlar_malloc.so` for `LD_PRELOAD` and `-lashlar_malloc`, and
 //! `libashlar_malloc.a`.
 //!
-//! Every name here is C's, exported as such: a program that links this library gets *all* its
-//! memory from ashlar. A Rust program that wants ashlar for itself alone uses `ashlar::Ashlar` as
-//! its global allocator and leaves this crate out.
+//! It exports C's names, so a program that links this library gets *all* its memory from ashlar. A
+//! Rust program that needs ashlar only for its own code uses `ashlar::Ashlar` as its global
+//! allocator, without this crate.
 //!
 //! * [`family`]: `malloc` and its relatives, with the argument, `errno` and size rules of glibc's
 //!   manual.
-//! * [`cxx`]: operators new and delete (x86-64; elsewhere the C++ library's own, which call
-//!   `malloc`). A program that replaces some finds them called by the other forms, as the standard
-//!   says.
+//! * [`cxx`]: operators new and delete (on x86-64; elsewhere the C++ library's own, which call
+//!   `malloc`). If a program replaces some, the other forms call the replacements, as the standard
+//!   requires.
 //! * [`deepbind`]: `dlopen` without `RTLD_DEEPBIND` (x86-64).
-//! * [`mallopt`]: answers as glibc's, and changes nothing.
-//! * [`threads`]: `pthread_create`, which counts the program's threads; the background thread is
-//!   made and ended by it (x86-64).
-//! * `process`: what happens at load, fork and exit; `vfork`: the C library's, made safe for
+//! * [`mallopt`]: returns what glibc returns, and changes nothing.
+//! * [`threads`]: `pthread_create`, which counts the program's threads, and starts and ends the
+//!   background thread (x86-64).
+//! * `process`: the work at load, fork and exit; `vfork`: the C library's, made safe for rseq
 //!   critical sections.
 //! * `apart`: drops the pages of code and tables that only start-up used (x86-64).
 //! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`, and the table of `ASHLAR_STATS`.
 //!
 //! ## Where it works
-//! From the first constructor of a program to its last destructor, in threads that go on meanwhile,
-//! in resolvers of IFUNC symbols of a program, and in children of fork and `vfork`. Three limits:
+//! The library works from the first constructor of a program to its last destructor, in all its
+//! threads, in resolvers of the program's IFUNC symbols, and in children of fork and `vfork`. There
+//! are three limits:
 //! * A resolver in a *shared library* that is bound at load (`-z now`) may run before this library
-//!   is relocated, and must not allocate then. In a static program no resolver may: there is no
-//!   thread pointer yet, and glibc's `malloc` fails as well.
-//! * A child made by the bare `clone` system call allocates safely if the parent had one thread, as
-//!   with glibc, and not with `CLONE_VM` on the parent's thread pointer.
-//! * A signal handler that allocates, which POSIX does not allow, is safe while it interrupts a
-//!   fast path, and may wait for ever if it interrupts a slow one.
+//!   is relocated, and must not allocate then. In a static program no resolver may allocate,
+//!   because there is no thread pointer yet; glibc's `malloc` fails there as well.
+//! * A child created by the bare `clone` system call may allocate only if the parent had one
+//!   thread, as with glibc. It may not if it shares the parent's memory (`CLONE_VM`) and thread
+//!   pointer.
+//! * A signal handler that allocates, which POSIX forbids, is safe if it interrupts a fast path. It
+//!   may deadlock if it interrupts a slow path.
 //!
-//! `docs/process.md` describes what the library does to a process: threads, signals, mappings,
-//! files, all system calls for programs that lock themselves in, exported names, environment
-//! variables. The test `process_page` compares that page with the library.
+//! `docs/process.md` describes the library's effects on a process: threads, signals, mappings,
+//! files, system calls (for seccomp filters), exported names and environment variables. The test
+//! `process_page` compares that page with the library.
 //!
-//! Nothing here allocates from itself, and nothing unwinds: the profile aborts on panic, and there
-//! is no code that panics on a path that a program can reach. If one does all the same, a line on
-//! standard error says where.
+//! No code here allocates from the library itself, and none unwinds. The profile aborts on panic,
+//! and no path that a program can reach contains a panic. A panic by a bug prints its place on
+//! standard error.
 #![no_std]
 
-// What programs load has no standard library in it. Its own tests have one, and where panics unwind
-// only that knows how.
+// The library that programs load does not contain the standard library. Its own tests do, because
+// only the standard library can unwind panics.
 #[cfg(any(test, not(panic = "abort")))]
 extern crate std;
 
-// `#[place(…)]`, by which functions and tables say in which part of the library they lie.
+// `#[place(…)]`, which places functions and tables in parts of the library.
 #[macro_use]
 extern crate ashlar_macros;
 

@@ -1,7 +1,7 @@
-//! `mallopt`: answers as glibc's, and changes nothing.
+//! `mallopt`: returns what glibc returns, and changes nothing.
 //!
-//! Programs set limits of glibc's malloc at their start, and some end when that fails. What the
-//! keys ask for is kept without them, or has nothing to refer to:
+//! Programs set limits of glibc's malloc at their start, and some end if that fails. Here each
+//! limit either holds anyway or has no meaning:
 //!
 //! | key | here |
 //! |---|---|
@@ -13,21 +13,21 @@
 //! | `M_PERTURB` | not honoured: memory has the contents that it happens to have |
 //! | all others | nothing, as in glibc |
 //!
-//! `M_PERTURB` fills what is allocated and what is freed, to show uses of either. The fast paths
-//! have no place for that, and a program under test has better tools: valgrind, which the library
-//! runs under.
+//! `M_PERTURB` fills allocated and freed memory with a byte, to expose uses of uninitialised or
+//! freed memory. The fast paths have no place for that. Valgrind, under which the library runs,
+//! finds such uses better.
 
 use core::ffi::c_int;
 
 const M_MXFAST: c_int = 1;
-/// The largest value of `M_MXFAST` that glibc takes.
+/// The largest value of `M_MXFAST` that glibc accepts.
 const MAX_FAST: c_int = (80 * size_of::<usize>() / 4) as c_int;
 
 fn answer(parameter: c_int, value: c_int) -> c_int {
     c_int::from(parameter != M_MXFAST || (0..=MAX_FAST).contains(&value))
 }
 
-/// `mallopt(3)`: 1, or 0 for a value that glibc refuses; see the module.
+/// `mallopt(3)`: returns 1, or 0 for a value that glibc refuses; see the module.
 #[unsafe(no_mangle)]
 #[place(cold)]
 pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {

@@ -1,8 +1,7 @@
-//! Load and exit.
+//! The library's work at load and at exit.
 //!
-//! At load the fork handlers are registered. Then replaced forms of new and delete are looked for.
-//! What start-up used of the library and no call needs any more is dropped when that is over. At
-//! exit the table that `ASHLAR_STATS` asks for is printed.
+//! At load, it registers the fork handlers, searches for replaced forms of new and delete, and then
+//! drops the pages that only start-up used. At exit, it prints the table if `ASHLAR_STATS` is set.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -14,7 +13,7 @@ use crate::fork_handlers;
 use crate::text::to_stderr;
 
 unsafe extern "C" {
-    /// glibc and musl: `getenv` that knows set-user-ID.
+    /// `getenv` of glibc and musl that returns null in set-user-ID programs.
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
@@ -29,18 +28,18 @@ extern "C" fn at_load() {
     ashlar::malloc::when_up(crate::apart::drop_untouched);
 }
 
-/// Where the table goes: standard error as it was at load, since many programs close theirs before
-/// the end. -1: nowhere.
+/// The descriptor for the table: a copy of standard error made at load, because many programs close
+/// theirs before they end. -1: no table.
 static STATS_TO: AtomicI32 = AtomicI32::new(-1);
 static STATS_AS_JSON: AtomicBool = AtomicBool::new(false);
 
 fn read_wish() {
-    // SAFETY: the name is NUL-terminated; in a set-user-ID program the result is null.
+    // SAFETY: the name is NUL-terminated. In a set-user-ID program the result is null.
     let wanted = unsafe { secure_getenv(c"ASHLAR_STATS".as_ptr()) };
     if wanted.is_null() {
         return;
     }
-    // SAFETY: a result that is not null is a NUL-terminated string.
+    // SAFETY: a non-null result is a NUL-terminated string.
     match unsafe { core::ffi::CStr::from_ptr(wanted) }.to_bytes() {
         b"json" => STATS_AS_JSON.store(true, Ordering::Relaxed),
         b"text" => {}
@@ -60,8 +59,8 @@ extern "C" fn at_exit() {
     }
 }
 
-// SAFETY: the section is an array of functions without arguments that the loader calls once, at
-// load.
+// SAFETY: the section is an array of functions. The loader calls each once, at load; this one
+// ignores its arguments.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

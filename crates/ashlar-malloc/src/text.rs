@@ -1,11 +1,11 @@
-//! Text on its way out, built on the stack.
+//! Output text, built on the stack.
 
 use core::ffi::c_int;
 use core::fmt;
 
 use syscalls::{Sysno, syscall};
 
-/// Hands text to `put` in pieces of up to 512 bytes.
+/// Passes text to `put` in pieces of up to 512 bytes.
 pub(crate) struct Text<F: FnMut(&[u8])> {
     bytes: [u8; 512],
     len: usize,
@@ -17,7 +17,7 @@ impl<F: FnMut(&[u8])> Text<F> {
         Text { bytes: [0; 512], len: 0, put }
     }
 
-    /// Sends what is still here.
+    /// Passes the rest to `put`.
     pub(crate) fn flush(&mut self) {
         (self.put)(&self.bytes[..self.len]);
         self.len = 0;
@@ -38,8 +38,8 @@ impl<F: FnMut(&[u8])> fmt::Write for Text<F> {
     }
 }
 
-/// Writes to a file descriptor of the program; ignores failures, because there is no place to
-/// report them. The bare system call: the C library's is a cancellation point.
+/// Writes to a file descriptor of the program. Ignores failures, because there is no place to
+/// report them. Uses the bare system call, because the C library's `write` is a cancellation point.
 pub(crate) fn to_fd(fd: c_int, bytes: &[u8]) {
     // SAFETY: the buffer is readable for its length.
     let _ = unsafe { syscall!(Sysno::write, fd, bytes.as_ptr(), bytes.len()) };

@@ -1,15 +1,15 @@
-//! `pthread_create`: the C library's, but the program's threads are counted.
+//! `pthread_create`: calls the C library's, and counts the program's threads.
 //!
-//! The background thread (see `ashlar::start_reaper`) may only be made by a call of the program
-//! that makes a thread itself. So it is made behind the first thread of the program, and ends
-//! before the last one is gone: a program that is single-threaded on the C library's malloc is so
-//! on this one, and may `unshare`, drop capabilities and lock itself in. While there is no such
-//! thread the program's calls give memory back.
+//! The background thread (see `ashlar::start_reaper`) may be created only by a call of the program
+//! that creates a thread itself. So it is created after the program's first thread, and ends before
+//! the last one is gone. A program that is single-threaded on the C library's malloc stays so on
+//! this one, and may `unshare`, drop capabilities and install seccomp filters. Without the
+//! background thread, the program's calls return memory to the system.
 //!
-//! A thread counts from the call that makes it until its thread-specific data are destroyed. What
-//! it runs is a few instructions ahead of the program's function, which they jump to: no frame of
-//! ours is on its stack. Threads that the C library makes for itself (`timer_create`,
-//! `thrd_create`, `aio_read`) are not counted.
+//! A thread counts from the call that creates it until its thread-specific data are destroyed. It
+//! starts with a few instructions that jump to the program's function, so no frame of this library
+//! is on its stack. Threads that the C library creates by itself (`timer_create`, `thrd_create`,
+//! `aio_read`) are not counted.
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::{c_int, c_void};
@@ -23,19 +23,19 @@ use crate::fork_handlers;
 use crate::thread_count::LIVE;
 use ashlar::address_of;
 
-// `__pthread_create` is there in static programs only: under the other name the linker finds this
-// library's.
+// `__pthread_create` exists only in static programs, where `pthread_create` is this library's
+// function.
 global_asm!(".weak __pthread_create, dlsym");
 
 unsafe extern "C" {
-    /// Makes threads by `__pthread_create`. The linker of a static program takes that from the C
-    /// library because of this name.
+    /// Calls `__pthread_create` in the C library. The linker of a static program includes that
+    /// function because of this name.
     fn thrd_create();
 }
 #[used]
 static TAKES_THE_REAL_ONE: unsafe extern "C" fn() = thrd_create;
 
-/// The C library's `pthread_create`, once it was looked up.
+/// The C library's `pthread_create`; null before the first look-up.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 #[inline(never)]
@@ -45,7 +45,7 @@ fn real() -> Option<CreateThread> {
         found = address_of!("__pthread_create");
         let dlsym = address_of!("dlsym");
         if found.is_null() && !dlsym.is_null() {
-            // SAFETY: this is the C library's function of that name and type.
+            // SAFETY: the symbol is the C library's function of that name and type.
             let dlsym = unsafe {
                 transmute::<*const c_void, unsafe extern "C" fn(*mut c_void, *const core::ffi::c_char) -> *const c_void>(
                     dlsym,
@@ -56,40 +56,40 @@ fn real() -> Option<CreateThread> {
         }
         REAL.store(found.cast_mut(), Ordering::Relaxed);
     }
-    // SAFETY: null, or the C library's function of that type.
+    // SAFETY: the pointer is null or the C library's function of that type.
     unsafe { transmute::<*const c_void, Option<CreateThread>>(found) }
 }
 
-/// The key whose value tells that a thread is counted, plus one; 0 while there is none.
+/// The key whose value marks a counted thread, plus one; 0 while there is no key.
 static KEY: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes the key, if there is none. Called at load, and by what makes threads before that.
+/// Creates the key if there is none. Called at load, or by the first `pthread_create` before that.
 pub(crate) fn prepare() {
     if KEY.load(Ordering::Acquire) != 0 {
         return;
     }
     let mut key: pthread_key_t = 0;
-    // SAFETY: the key is writable; the destructor is a function of this library, which is never
+    // SAFETY: the key is writable, and the destructor is a function of this library, which is never
     // unloaded.
     if unsafe { libc::pthread_key_create(&mut key, Some(at_end)) } != 0 {
         return;
     }
     if KEY.compare_exchange(0, key as usize + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        // SAFETY: made above, and known to nothing else.
+        // SAFETY: this call created the key and has not published it.
         unsafe { libc::pthread_key_delete(key) };
     }
 }
 
-/// Sets this thread's value of the key; false where there is no key.
+/// Sets this thread's value of the key. Returns false if there is no key.
 fn set_value(value: usize) -> bool {
     let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) else { return false };
-    // SAFETY: the key exists for ever. The value is a number.
+    // SAFETY: the key is never deleted, and the value is a number that is never dereferenced.
     unsafe { libc::pthread_setspecific(key as pthread_key_t, core::ptr::without_provenance(value)) == 0 }
 }
 
-/// The destructor of the key's values, in a thread that ends.
+/// The destructor of the key's values; runs in a thread that ends.
 unsafe extern "C" fn at_end(value: *mut c_void) {
-    // Destructors run in rounds: in the last one, so that those of the program are through.
+    // Destructors run in rounds. This one acts in the last round, after the program's destructors.
     const LAST_ROUND: usize = 3;
     let round = value as usize;
     if round < LAST_ROUND && set_value(round + 1) {
@@ -98,27 +98,27 @@ unsafe extern "C" fn at_end(value: *mut c_void) {
     ended();
 }
 
-/// A counted thread ends. The last one takes the background thread with it.
+/// Handles the end of a counted thread. The last one ends the background thread.
 fn ended() {
     let live = LIVE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |live| live.checked_sub(1));
     if live != Ok(1) {
-        // Another one lives; or this thread forked and is all that the child has.
+        // Other threads are alive, or this thread forked and is the only one of the child.
         return;
     }
     follow_count();
 }
 
-/// Starts the background thread or ends it, as the count of threads asks for. To be called after
-/// each change between none and some. Threads that change the count at the same time do this at the
-/// same time too: the last one to look finds the count as it stays.
+/// Starts or ends the background thread, depending on the count of threads. Must be called after
+/// each change between zero and nonzero. Threads that change the count concurrently also call this
+/// concurrently; the last of them reads the final count.
 fn follow_count() {
     loop {
         let some = LIVE.load(Ordering::SeqCst) != 0;
         if !some {
             ashlar::stop_reaper();
         } else if let Some(create) = real() {
-            // Without it the program's calls do its work.
-            // SAFETY: that is the C library's function.
+            // If the thread cannot be created, the program's calls do its work.
+            // SAFETY: `create` is the C library's function.
             let _ = unsafe { ashlar::start_reaper_by(create) };
         }
         if (LIVE.load(Ordering::SeqCst) != 0) == some {
@@ -127,22 +127,23 @@ fn follow_count() {
     }
 }
 
-/// What a new thread is to run.
+/// The function that a new thread runs, and its argument.
 struct Start {
     entry: ThreadEntry,
     arg: *mut c_void,
 }
 
-/// The first thing that a counted thread does: tells what it is to run in `out`, and frees `start`.
+/// The first call of a counted thread: copies its function and argument to `out`, and frees
+/// `start`.
 unsafe extern "C" fn begin(start: *mut Start, out: *mut Start) {
-    // SAFETY: `pthread_create` wrote it and gave it to this thread alone; `out` is on this thread's
+    // SAFETY: `pthread_create` wrote `start` for this thread only, and `out` is on this thread's
     // stack.
     unsafe {
         out.write(start.read());
         ashlar::malloc::free(start.cast());
     }
     if !set_value(1) {
-        // No memory for the value: nothing would tell of this thread's end.
+        // There is no memory for the value, so the end of this thread would not be noticed.
         ended();
     }
 }
@@ -172,7 +173,7 @@ const _: () = assert!(
 /// `pthread_create(3)`.
 ///
 /// # Safety
-/// As the manual says.
+/// As for `pthread_create` of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut pthread_t,
@@ -185,27 +186,27 @@ pub unsafe extern "C" fn pthread_create(
     prepare();
     let place = ashlar::malloc::malloc(size_of::<Start>()).cast::<Start>();
     if place.is_null() || KEY.load(Ordering::Acquire) == 0 {
-        // SAFETY: null, or allocated above; the caller's arguments are passed on. The thread is not
-        // counted.
+        // SAFETY: `place` is null or was allocated above, and the caller's arguments are passed
+        // unchanged. The thread is not counted.
         unsafe {
             ashlar::malloc::free(place.cast());
             return create(thread, attr, start, arg);
         }
     }
     LIVE.fetch_add(1, Ordering::AcqRel);
-    // SAFETY: memory for a `Start`, which the new thread takes over; the other arguments are the
-    // caller's.
+    // SAFETY: `place` is memory for a `Start`, which the new thread takes over. The other arguments
+    // are the caller's.
     let error = unsafe {
         place.write(Start { entry: start, arg });
         create(thread, attr, entry, place.cast())
     };
     if error != 0 {
-        // SAFETY: no thread was made, so nothing else has it.
+        // SAFETY: no thread was created, so no other thread has the memory.
         unsafe { ashlar::malloc::free(place.cast()) };
         ended();
         return error;
     }
-    // The new thread may be through by now.
+    // The new thread may have ended by now.
     follow_count();
     0
 }

@@ -1,17 +1,19 @@
-//! `vfork`: the C library's, but for the parent's rseq registration.
+//! `vfork`: as the C library's, with the parent's rseq registration removed meanwhile.
 //!
-//! The child of a vfork runs in the parent's memory and on its thread pointer while the parent
-//! sleeps. So it has the parent's rseq area, but the kernel registers that for the parent alone: no
-//! abort ever comes, and the CPU number in it is where the parent fell asleep. A child that
-//! allocates there (which POSIX forbids, and programs do) would share a slot with a thread that
-//! really runs on that CPU. So the area is unregistered before; its CPU number is then -1, above
-//! the gate, and both processes take slow paths until the parent is back and registers it again.
-//! Where the kernel refuses that, all threads take slow paths until then.
+//! The child of a vfork uses the parent's memory and thread pointer while the parent sleeps. So it
+//! uses the parent's rseq area, which the kernel has registered only for the parent. No abort
+//! reaches the child, and the CPU number in the area is the CPU where the parent fell asleep. A
+//! child that allocates (which POSIX forbids, but programs do) would share a slot with a thread
+//! that really runs on that CPU. So the area is unregistered before the vfork. Its CPU number is
+//! then -1, which the gate excludes, and both processes take slow paths until the parent resumes
+//! and registers the area again. If the kernel refuses to unregister it, all threads take slow
+//! paths until then.
 //!
-//! Assembly, as vfork returns twice on one stack: the return address waits in a register, of which
-//! each process has its own. `posix_spawn` does not come through here and needs nothing: its child
-//! is the C library's code, which does not allocate. What a program makes by `clone` with
-//! `CLONE_VM` and without `CLONE_SETTLS` is not covered.
+//! The function is assembly because vfork returns twice on one stack. The return address is kept in
+//! a register, and each process has its own registers. `posix_spawn` does not call this function
+//! and does not need it, because its child runs the C library's code, which does not allocate.
+//! Children that a program creates by `clone` with `CLONE_VM` and without `CLONE_SETTLS` are not
+//! covered.
 
 use core::arch::naked_asm;
 
@@ -25,7 +27,7 @@ use ashlar::fork::{after_vfork, before_vfork};
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> libc::pid_t {
-    // System calls keep all registers but rax, rcx and r11. r9: return address. rdi, rsi: the
+    // System calls preserve all registers but rax, rcx and r11. r9: return address. rdi, rsi: the
     // registration.
     naked_asm!(
         ".cfi_startproc",
@@ -46,7 +48,7 @@ pub unsafe extern "C" fn vfork() -> libc::pid_t {
         ".cfi_offset rip, -8",
         "test rax, rax",
         "jz 2f",
-        // The parent: the stack below belongs to it again.
+        // The parent, which owns the stack again.
         "push rax",
         ".cfi_adjust_cfa_offset 8",
         "call {after}",
@@ -55,7 +57,7 @@ pub unsafe extern "C" fn vfork() -> libc::pid_t {
         "cmp rax, -4095",
         "jae 3f",
         "2: ret",
-        // Failed: only the parent comes here.
+        // The vfork failed; only the parent reaches this.
         "3: neg eax",
         "push rax",
         ".cfi_adjust_cfa_offset 8",

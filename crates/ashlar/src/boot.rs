@@ -1,5 +1,4 @@
-//! Boot: brings the layers up at the first slow path that needs them. The faces call it; nothing
-//! below knows it.
+//! Start-up: starts the layers at the first slow path that needs them. Only the faces call it.
 //!
 //! | step | what it makes | who needs it |
 //! |---|---|---|
@@ -7,10 +6,10 @@
 //! | *kmalloc* | the caches of kmalloc's size classes | kmalloc, and what is built on it |
 //! | *malloc* | the object map; caches come with their first object | malloc |
 //!
-//! Each step is a [`Once`]. Until it is up, the fast paths fall through to a slow path, which calls
-//! [`ensure`], [`ensure_base`] or [`ensure_malloc`]. Start-up code must not allocate. Where memory
-//! for the base is refused, every request is out of memory for ever. The other steps are tried
-//! again by the next request that needs them.
+//! Each step is a [`Once`]. Until it is done, the fast paths fall through to a slow path, which
+//! calls [`ensure`], [`ensure_base`] or [`ensure_malloc`]. Start-up code must not allocate. If
+//! memory for the base is refused, every later request fails, too. The next request that needs one
+//! of the other steps tries that step again.
 #![allow(unsafe_code, reason = "calls back by a stored address")]
 
 use crate::base::source::PageSource;
@@ -32,10 +31,10 @@ use crate::sizes;
 static BASE: Once = Once::new();
 static KMALLOC: Once = Once::new();
 static MALLOC: Once = Once::new();
-/// What to call when malloc is up; 0 for nothing.
+/// The function to call after the start of malloc; 0 for none.
 static WHEN_UP: AtomicUsize = AtomicUsize::new(0);
 
-/// The allocator has started already: options and page source are fixed.
+/// The allocator has started already, so its options and its page source are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyStarted;
 
@@ -47,7 +46,7 @@ impl core::fmt::Display for AlreadyStarted {
 
 impl core::error::Error for AlreadyStarted {}
 
-/// Makes sure that kmalloc is up; false where memory for it is refused.
+/// Starts kmalloc if needed. Returns false if memory for it is refused.
 #[inline]
 pub(crate) fn ensure() -> bool {
     KMALLOC.is_up() || ensure_slow()
@@ -58,13 +57,14 @@ fn ensure_slow() -> bool {
     ensure_base() && KMALLOC.ensure_or_again(sizes::kmalloc::create_caches)
 }
 
-/// Makes sure that caches can be created; false where memory for that is refused.
+/// Starts the base if needed, so that caches can be created. Returns false if memory for it is
+/// refused.
 #[inline]
 pub(crate) fn ensure_base() -> bool {
     BASE.is_up() || ensure_base_slow()
 }
 
-/// Makes sure that malloc is up; false where memory for it is refused.
+/// Starts malloc if needed. Returns false if memory for it is refused.
 #[inline]
 pub(crate) fn ensure_malloc() -> bool {
     MALLOC.is_up() || ensure_malloc_slow()
@@ -89,8 +89,9 @@ fn start_malloc() -> bool {
     ensure_base() && MALLOC.ensure(sizes::malloc::start)
 }
 
-/// Runs `then` when malloc is up: now, or in the first call that needs memory, before that returns.
-/// It may run twice, or never if another thread is mid-start. It can drop what only start-up used.
+/// Runs `then` after the start of malloc: now, or in the first call that needs memory, before that
+/// call returns. `then` may run twice, or never if another thread is mid-start. It may release what
+/// only start-up used.
 pub fn when_up(then: fn()) {
     WHEN_UP.store(then as usize, Ordering::Release);
     if MALLOC.is_up() {
@@ -107,15 +108,14 @@ fn ensure_base_slow() -> bool {
     BASE.is_up()
 }
 
-/// See [`Once::after_fork_in_child`]. The base is up: `fork::prepare` brings it up.
+/// See [`Once::after_fork_in_child`]. The base has started, because `fork::prepare` starts it.
 pub(crate) fn after_fork_in_child() {
     KMALLOC.after_fork_in_child();
     MALLOC.after_fork_in_child();
 }
 
-/// Reads options and topology, and lays out memory and CPUs. A function of its own, so that its
-/// table is not on the stack when caches are made: the first call of malloc may come on a small
-/// one.
+/// Reads options and topology, and lays out memory and CPUs. A separate function, so that its table
+/// is not on the stack while caches are created; the first call of malloc may run on a small stack.
 #[cfg(feature = "os")]
 #[inline(never)]
 #[place(cold)]
@@ -136,7 +136,7 @@ fn lay_out_for_linux() -> bool {
     lay_out(&SOURCE, topology.possible_cpus, topology.present_cpus, nodes, node_of)
 }
 
-/// Brings up what caches stand on: zone, per-CPU areas, metadata memory, sections.
+/// Starts the base of caches: zone, per-CPU areas, metadata memory, critical sections.
 fn lay_out(
     source: &'static dyn PageSource,
     cpus: u32,
@@ -158,7 +158,7 @@ fn lay_out(
     true
 }
 
-/// Tells the layers whom to call.
+/// Registers the functions of higher layers with lower ones.
 fn connect() -> bool {
     ZONE.set_before_growth(reaper::before_growth);
     crate::engine::history::slab_queues::set_walk(reaper::visit);
@@ -169,12 +169,12 @@ fn connect() -> bool {
     true
 }
 
-/// Starts the allocator on a page source of the caller's, for one CPU: the way for programs without
-/// an operating system, and for tests. Must come before the first allocation.
+/// Starts the allocator on the caller's page source, for one CPU, in programs without an operating
+/// system and in tests. Must be called before the first allocation.
 ///
 /// # Errors
-/// [`AlreadyStarted`] when the allocator runs already. A source without enough memory leaves the
-/// allocator in a state where every request is out of memory.
+/// [`AlreadyStarted`] if the allocator runs already. If the source has too little memory, every
+/// later request fails.
 pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted> {
     if !BASE.is_down() {
         return Err(AlreadyStarted);
@@ -182,12 +182,12 @@ pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted>
     Ok(BASE.ensure(|| lay_out(source, 1, 1, 1, |_| 0) && connect()) && ensure())
 }
 
-/// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`; the environment is
-/// read after and wins. `percpu=emulate` is for the environment alone: it protects nothing against
-/// other threads, and safe code may start some.
+/// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`. The environment is
+/// read later and takes precedence. `percpu=emulate` is accepted only from the environment, because
+/// it gives no protection against other threads, which safe code may start.
 ///
 /// # Errors
-/// The first part that is no option; the others are applied.
+/// The first part that is not an option. The others are applied.
 pub fn configure(text: &str) -> Result<(), OptionError<'_>> {
     settings::configure_if(|| BASE.is_down(), text)
 }

@@ -1,4 +1,4 @@
-//! Forms of new and delete that have to call another form: `[new.delete.single]` and
+//! Forms of new and delete that must call another form, by `[new.delete.single]` and
 //! `[new.delete.array]` of the C++ standard.
 //!
 //! | form | calls |
@@ -12,26 +12,26 @@
 //! | `new[](size_t)` | `new(size_t)` |
 //! | `new[](size_t, align)` | `new(size_t, align)` |
 //!
-//! A program that replaces a form on the right finds its own called by those on the left. The call
-//! is a jump through the GOT, where the dynamic linker, or the linker of a static program, put the
-//! form that counts: the program's, or ours. A jump leaves no frame here, so exceptions pass.
+//! If a program replaces a form on the right, the forms on the left call the replacement. The call
+//! is a jump through the GOT, where the dynamic linker, or the linker of a static program, stored
+//! the form in effect. A jump leaves no frame here, so exceptions pass.
 //!
-//! A program that replaces nothing pays nothing: [`look_for_replacements`] compares the GOT with
-//! our own forms, once, at load. Where they are the same, derived forms have the fast paths of
-//! malloc themselves (see [`ashlar::free_fast_path!`] on the bound of derived forms). Before, and
-//! where a form is replaced, each call takes the jump. What is loaded later changes nothing: the
-//! GOT is bound at load, and the names of this library come before those of a library that `dlopen`
-//! brings.
+//! A program that replaces no form pays nothing. At load, [`look_for_replacements`] compares the
+//! GOT with the library's own forms. Where they are equal, derived forms use the fast paths of
+//! malloc themselves (see [`ashlar::free_fast_path!`] on the bound of derived forms). Before that,
+//! and where a form is replaced, each call takes the jump. Libraries loaded later change nothing,
+//! because the GOT is bound at load, and this library's names precede those of a library that
+//! `dlopen` loads.
 //!
-//! Not seen is a form that is replaced out of sight of the dynamic linker, in a library that is
-//! linked with `-Bsymbolic` or hides it. The C++ library does not see it either.
+//! A replacement that the dynamic linker cannot see, in a library linked with `-Bsymbolic` or as a
+//! hidden symbol, is not found. The C++ library does not find it either.
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::c_void;
 
 use ashlar::address_of;
 
-/// Jumps to the form that counts; the lines come before the jump.
+/// Jumps to the form in effect, after the given lines.
 macro_rules! jumps {
     ($($name:ident: $base:literal $(, $line:literal)*;)*) => {$(
         #[unsafe(naked)]
@@ -52,9 +52,9 @@ jumps! {
     to_delete_array: "_ZdaPv";
     to_aligned_delete: "_ZdlPvSt11align_val_t";
     to_aligned_delete_array: "_ZdaPvSt11align_val_t";
-    // The alignment is the third argument of the caller and the second of the form. Of a closed
-    // fast path only the compare with its bound ran before, so it is still there; ours does not
-    // need it.
+    // The alignment is the third argument of the caller and the second of the form. A closed fast
+    // path has only compared its bound so far, so the register still holds it. The library's own
+    // form ignores it.
     drop_size_to_aligned_delete: "_ZdlPvSt11align_val_t", "mov rsi, rdx";
     drop_size_to_aligned_delete_array: "_ZdaPvSt11align_val_t", "mov rsi, rdx";
 }
@@ -73,8 +73,8 @@ pub extern "C" fn _Znam(size: usize) -> *mut c_void {
     ashlar::malloc_fast_path!(DERIVED, to_new)
 }
 
-/// Forms of `delete`, and where they jump. What comes after the pointer (size, alignment, nothrow)
-/// is for the replaced forms.
+/// Forms of `delete`, and the forms that they jump to. Only replaced forms use the arguments after
+/// the pointer (size, alignment, nothrow).
 macro_rules! derived_deletes {
     ($($name:ident: $to:ident $(, $line:literal)*;)*) => {$(
         /// An operator delete.
@@ -108,12 +108,12 @@ global_asm!(
     ".hidden ashlar_own_aligned_delete, ashlar_own_aligned_delete_array",
 );
 
-/// Whether the name, bound as a caller elsewhere would find it, is our own form, whose second label
-/// is hidden.
+/// Whether the name, as the program binds it, is the library's own form. The own form has a second,
+/// hidden label for the comparison.
 macro_rules! is_ours {
     ($name:literal, $own:literal) => {{
         let own: *const c_void;
-        // SAFETY: computes an address.
+        // SAFETY: the assembly only computes an address.
         unsafe {
             core::arch::asm!(
                 concat!("lea {}, [rip + ", $own, "]"),
@@ -125,8 +125,8 @@ macro_rules! is_ours {
     }};
 }
 
-/// Lets derived forms serve calls themselves where the program replaces no form that they have to
-/// call. Start-up code, so it lies apart (see `layout.ld`).
+/// Opens the fast paths of derived forms if the program replaces no form that they must call.
+/// Start-up code, so it lies apart (see `layout.ld`).
 #[inline(never)]
 #[place(cold)]
 pub(crate) fn look_for_replacements() {

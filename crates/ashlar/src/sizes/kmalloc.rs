@@ -17,8 +17,7 @@ pub const KMALLOC_MAX_CACHE_SIZE: usize = 2 * PAGE_SIZE;
 /// section may run (see [`PERCPU`]), and stays 0 where kmalloc's engine has no sheaves. For frees
 /// by address [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
 pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
-/// Sized frees of less than this many bytes take the fast path; 0 where frees must look at the
-/// page.
+/// Sized frees of less than this many bytes take the fast path; 0 if frees must examine the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 /// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the
@@ -43,14 +42,14 @@ const CLASSES: [(usize, &str); CLASS_CACHES] = [
 ];
 /// The policy of these caches. `kfree` gets the address of an object alone.
 static KMALLOC: Policy = Policy { family: 1, by_address: true, ..Policy::GENEROUS };
-/// Largest size that has a cache, which the engine decides; 0 until the caches exist.
+/// The largest size that has a cache, which depends on the engine; 0 until the caches exist.
 static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
-/// Sizes up to this need nothing but the look-up of their cache; 0 where kmalloc's engine has
-/// sheaves, or needs the size as well.
+/// Sizes up to this need only the look-up of their cache; 0 if kmalloc's engine has sheaves, or
+/// needs the size as well.
 static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
-/// For each size up to 8 KiB the slot offset of its cache. Size 0 has the slot that is always
+/// The slot offset of the cache for each size up to 8 KiB. Size 0 has the slot that is always
 /// empty.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 pub(crate) static SIZE_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE + 1] = {
@@ -71,8 +70,8 @@ const fn slot_of(class: usize) -> u16 {
     (CLASS_SLOTS + class * SLOT_BYTES) as u16
 }
 
-/// For each size up to 8 KiB, in steps of 8 rounded up, its class: for engines whose calls all come
-/// behind the entry points.
+/// The class of each size up to 8 KiB, in steps of 8 rounded up. Engines whose calls all take the
+/// slow path use it.
 static SMALL_CLASS: [u8; KMALLOC_MAX_CACHE_SIZE / 8 + 1] = {
     let mut table = [0; KMALLOC_MAX_CACHE_SIZE / 8 + 1];
     let (mut step, mut class) = (0, 0);
@@ -128,7 +127,7 @@ pub(crate) fn create_caches() -> bool {
     }
     MAX_CACHE.store(engine.max_class(), Ordering::Release);
     if engine.has_sheaves() {
-        // With several nodes, sized frees must look at the node of the object.
+        // With several nodes, sized frees must examine the node of the object.
         let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
         LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
         SIZED_FREE_LIMIT.store(limit, Ordering::Release);
@@ -172,10 +171,10 @@ pub(crate) fn natural_align(size: usize) -> usize {
     }
 }
 
-/// Bytes that `kmalloc` sets aside for a request of `size` bytes (the kernel's
+/// Returns the bytes that `kmalloc` reserves for a request of `size` bytes (the kernel's
 /// `kmalloc_size_roundup`).
 pub fn kmalloc_size_roundup(size: usize) -> usize {
-    // Options lie behind a lock. A cache has its engine at hand.
+    // Reading the options takes a lock; the engine of an existing cache does not.
     let engine = match MAX_CACHE.load(Ordering::Acquire) {
         0 => crate::cache::settings::options().engine,
         _ => cache(0).engine,

@@ -15,7 +15,7 @@ use crate::pages::zone::{DIRECT_BYTES, DirtyParts, PageRun, RunAlign, ZONE};
 use crate::percpu::area::PERCPU;
 use crate::percpu::{self, pages};
 
-/// Largest size at all, in bytes; larger requests fail.
+/// The largest size, in bytes; larger requests fail.
 pub const KMALLOC_MAX_SIZE: usize = isize::MAX as usize - DIRECT_BYTES;
 
 /// A run of pages that is one live object.
@@ -32,12 +32,12 @@ impl LargeObject {
         LargeObject { first: page, pages: pages_of(page) }
     }
 
-    /// Bytes that may be used.
+    /// Returns the usable bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.pages * PAGE_SIZE
     }
 
-    /// Gives the pages back.
+    /// Frees the pages.
     pub(crate) fn free(self) {
         let LargeObject { first, pages } = self;
         MEMMAP.set_class(first, 1, ClassWord::FREE, |_| ClassWord::FREE);
@@ -50,8 +50,8 @@ impl LargeObject {
         }
     }
 
-    /// Makes it as long as `size` bytes need, without moving it. False, and nothing changed, where
-    /// the pages behind it are in use.
+    /// Resizes the object to `size` bytes in place. Returns false, and changes nothing, if the
+    /// pages behind it are in use.
     pub(crate) fn resize(&mut self, size: usize) -> bool {
         let (old, new) = (self.pages, size.div_ceil(PAGE_SIZE));
         if new > old && !ZONE.extend(self.first, old, new) {
@@ -66,7 +66,7 @@ impl LargeObject {
     }
 }
 
-/// Number of pages of the large object whose head is `page`.
+/// Returns the number of pages of the large object whose head is `page`.
 fn pages_of(page: PageIndex) -> usize {
     MEMMAP.head(page).state.load(Ordering::Relaxed) as usize
 }
@@ -77,7 +77,7 @@ pub(crate) fn bytes_of(page: PageIndex) -> usize {
     pages_of(page) * PAGE_SIZE
 }
 
-/// Returns the start of the large object that `page` lies in.
+/// Returns the start of the large object that contains `page`.
 #[place(cold)]
 pub(crate) fn around(page: PageIndex) -> Option<usize> {
     let furthest = DIRECT_BYTES / PAGE_SIZE;
@@ -92,13 +92,13 @@ pub(crate) fn around(page: PageIndex) -> Option<usize> {
     None
 }
 
-/// Allocates pages for `size` bytes at a multiple of `align` (up to 2 MiB), all zero if `fill` asks
-/// for that.
+/// Allocates pages for `size` bytes at a multiple of `align` (up to 2 MiB), zeroed if `fill`
+/// requires it.
 pub(crate) fn alloc(size: usize, align: usize, fill: Fill) -> Option<NonNull<u8>> {
     alloc_on(PERCPU.node_of(percpu::this_cpu()), size, align, fill)
 }
 
-/// As [`alloc`], of the node `home` if that has pages.
+/// As [`alloc`], from the node `home` if it has pages.
 pub(crate) fn alloc_on(home: NodeId, size: usize, align: usize, fill: Fill) -> Option<NonNull<u8>> {
     if size > KMALLOC_MAX_SIZE {
         return None;
@@ -119,7 +119,7 @@ pub(crate) fn alloc_on(home: NodeId, size: usize, align: usize, fill: Fill) -> O
         })
     };
     let Some((run, node)) = take().or_else(|| ZONE.take_after_all(take)) else {
-        // The zone is full. A mapping of its own is still better than nothing.
+        // The zone is full, so the object gets a mapping of its own.
         return direct::map(size, align, fill);
     };
     let head = MEMMAP.head(run.first);
@@ -133,23 +133,22 @@ pub(crate) fn alloc_on(home: NodeId, size: usize, align: usize, fill: Fill) -> O
     Some(at)
 }
 
-/// Makes a run of `bytes` bytes, just taken out of the zone, read as zeros. Pages that do so
-/// already are not touched, because a program may have asked for a large table of which it uses a
-/// few entries.
+/// Zeroes a run of `bytes` bytes that was just taken out of the zone. Pages that read as zeros
+/// already are not touched, because the program may use only a few entries of a large table.
 fn zero(at: NonNull<u8>, bytes: usize, zeroed: bool, dirty: &DirtyParts) {
     if !zeroed {
         for part in dirty.bytes() {
-            // SAFETY: inside the run, which is the caller's.
+            // SAFETY: the part lies inside the run, which is the caller's.
             unsafe { at.add(part.start).write_bytes(0, part.len()) };
         }
     } else if let Some(source) = ZONE.source() {
-        // SAFETY: a committed part of the zone, the caller's.
+        // SAFETY: the range is committed, and belongs to the caller.
         unsafe { source.will_look(at, bytes) };
     }
 }
 
-/// Takes a run for a large object. Few pages, of a power of two, come from this CPU's page list. If
-/// the run is to be zero, `dirty` becomes the pages that may not be.
+/// Takes a run for a large object. A few pages, a power of two, come from this CPU's page list. If
+/// the run must be zero, `dirty` receives the pages that may not be.
 fn take_run(node: NodeId, pages: usize, align: RunAlign, fill: Fill, dirty: &mut DirtyParts) -> Option<PageRun> {
     *dirty = DirtyParts::default();
     match align {

@@ -9,7 +9,7 @@
 //! | [`beside_fork`] | blocks that are allocated and freed while another thread forks |
 //! | [`owner`] | the look-up "what lies at this address", over all of these |
 //!
-//! Nothing here starts the allocator: `boot` does, and the faces call it.
+//! This layer does not start the allocator; the faces do, by `boot`.
 
 pub(crate) mod beside_fork;
 pub(crate) mod kmalloc;

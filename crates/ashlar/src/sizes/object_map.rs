@@ -1,44 +1,43 @@
 //! The object map of malloc: which live object starts at an address, found by a subtraction and two
 //! rotations.
 //!
-//! One byte for each 16 bytes of the zone. It is the *code* of malloc's size class while a live
-//! object of malloc starts there, and 0 otherwise: inside objects, in free objects, and in all
-//! memory that is none of malloc's. So one load answers all that `free` must know: whether an
-//! object starts at the address, whether it is live, and which cache it is of. Free objects need
-//! not be touched for that, which a mark inside them would ask for.
+//! The map has one byte for each 16 bytes of the zone. It is the *code* of malloc's size class
+//! while a live object of malloc starts there, and 0 everywhere else: inside objects, in free
+//! objects, and in memory outside malloc. So one load tells `free` whether a live object starts at
+//! the address, and its cache. Unlike a mark inside the object, the map does not require a free to
+//! touch the object.
 //!
 //! # Planes
-//! Objects whose size is a multiple of 64 start at each fourth 16 bytes at most, so three of four
-//! entries would be between theirs and never used, on the same pages. So the entries for each MiB
-//! of the zone, a *stretch* of 64 KiB of the map, are sorted into four *planes* of 16 KiB, by bits
-//! 4 and 5 of the address: a class of multiples of 64 uses the first plane only, one of odd
-//! multiples of 32 every other, and pages of planes without use stay without memory. A page of
-//! the map stands for 256 KiB of objects then, and a cache line for one page of them: no two slabs
-//! share a line of the map.
+//! Objects whose size is a multiple of 64 start at most at every fourth multiple of 16, so three of
+//! four entries on the same pages would be unused. Therefore the entries for each MiB of the zone,
+//! a *stretch* of 64 KiB of the map, are sorted into four *planes* of 16 KiB, by bits 4 and 5 of
+//! the address. A class of multiples of 64 uses only the first plane, and a class of odd multiples
+//! of 32 uses two. Pages of unused planes have no memory. A page of the map then describes 256 KiB
+//! of objects, and a cache line one page of them, so no two slabs share a line of the map.
 //!
-//! The size of a plane lets one instruction find the place of an entry. The place is the address
-//! divided by 16, with the low 16 bits rotated by two. Larger planes, which lie further apart,
-//! would take several instructions, and four ranges of addresses.
+//! With planes of this size, one instruction computes the place of an entry: the address divided by
+//! 16, with the low 16 bits rotated by two. Larger planes, further apart, would take several
+//! instructions and four ranges of addresses.
 //!
 //! # Its place
-//! The place of an entry is the one that the address of the object, divided by 16 and rotated so,
-//! points to. Zones on Linux lie where that is between 2 and 4 TiB, which hardly any program uses.
-//! The fast paths of malloc take it for granted, which saves them the load of an address. Where it
-//! cannot be had the map lies elsewhere, and they stay closed: everything works, by the slow paths.
-//! So it is under valgrind, which has few addresses, and on page sources that do not choose them,
-//! arenas among them.
+//! The address of an entry is the address of the object, divided by 16 and rotated as above. Zones
+//! on Linux lie where this is between 2 and 4 TiB, which hardly any program uses. The fast paths of
+//! malloc assume this place, which saves the load of a base address. If the place is taken, the map
+//! lies elsewhere, the fast paths stay closed, and all calls take the slow paths. That is the case
+//! under valgrind, which has few addresses, and on page sources that do not choose addresses, such
+//! as arenas.
 //!
 //! # Its cost
-//! The map costs a 64th of the memory that malloc's slabs use for each plane that their objects
-//! need: a 64th for objects of 64 bytes, a 32nd for objects of 96, a sixteenth for objects of 48,
-//! or where objects of several kinds are neighbours. System pages of 64 KiB hold all four planes of
-//! a stretch: there it is a sixteenth. It exists from the first call of malloc on: a program that
-//! uses caches and kmalloc only has none. It is the *shadow* of the zone
-//! ([`crate::pages::shadow`]), which commits its memory as the zone grows.
+//! For each plane that is used, the map costs a 64th of the memory of malloc's slabs: a 64th for
+//! objects of 64 bytes, a 32nd for 96 bytes, a sixteenth for 48 bytes or for mixed neighbours. With
+//! system pages of 64 KiB, which hold all four planes of a stretch, it is always a sixteenth. The
+//! map exists from the first call of malloc on, so a program that uses only caches and kmalloc has
+//! none. It is the *shadow* of the zone ([`crate::pages::shadow`]), which commits its memory as the
+//! zone grows.
 //!
-//! Writers: the thread that owns the object, in `malloc` before it hands the object out, `free`
-//! before it puts the object on a sheaf. Two threads that free the same object at the same moment
-//! may both find it live; everything later is caught.
+//! Only the thread that owns the object writes its entry: `malloc` before it hands the object out,
+//! `free` before it puts the object on a sheaf. Two threads that free the same object at the same
+//! moment may both find it live. Every later double free is caught.
 #![allow(unsafe_code, reason = "indexes a raw array over the zone")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
@@ -48,26 +47,26 @@ use crate::base::sync::{AtomicBool, AtomicU8, AtomicUsize, Bound, Ordering};
 use crate::pages::shadow::{RANGES, Shadow};
 use crate::pages::zone::ZONE;
 
-/// Bytes that one entry stands for: the alignment of malloc's objects.
+/// The bytes that one entry describes: the alignment of malloc's objects.
 pub(crate) const GRAIN: usize = 16;
-/// Planes of a stretch.
+/// The planes of a stretch.
 const PLANES: usize = RANGES;
-/// How far the low 16 bits of an address divided by [`GRAIN`] are rotated to the right: by those
-/// that tell the planes apart.
+/// The number of bits that select the plane. The low 16 bits of an address divided by [`GRAIN`] are
+/// rotated right by them.
 pub(crate) const TURN: u32 = PLANES.ilog2();
-/// Entries of a stretch: as many as 16 bits tell apart.
+/// The entries of a stretch: as many as 16 bits can number.
 const STRETCH_ENTRIES: usize = 1 << u16::BITS;
-/// Bytes of the zone that a stretch stands for. Zones begin and end at multiples of it.
+/// The bytes of the zone that a stretch describes. Zones start and end at multiples of it.
 const STRETCH: usize = STRETCH_ENTRIES * GRAIN;
 const PLANE_ENTRIES: usize = STRETCH_ENTRIES / PLANES;
 
-/// The place of the entry for an address divided by [`GRAIN`], in a map that has its place.
+/// Returns the address of the entry for an address divided by [`GRAIN`], in a map at its place.
 #[inline]
 const fn place_of(grain: usize) -> usize {
     grain & !(STRETCH_ENTRIES - 1) | (grain as u16).rotate_right(TURN) as usize
 }
 
-/// What the zone, which owns the memory of the map, has to know of it.
+/// The map's contract with the zone, which owns its memory.
 static SHADOW: Shadow = Shadow {
     grain: GRAIN,
     placed: |zone_base, map| OBJECTS.publish(zone_base, map),
@@ -75,13 +74,13 @@ static SHADOW: Shadow = Shadow {
     take_ranges,
 };
 
-/// Makes the map, if there is none yet; false when memory for it is refused.
+/// Creates the map if there is none yet. Returns false if memory for it is refused.
 pub(super) fn start() -> bool {
     ZONE.start_shadow(&SHADOW)
 }
 
 /// Takes the first part off `addresses`, which are multiples of 64, and returns the ranges of its
-/// entries in a map that has its place. Some may be empty.
+/// entries in a map at its place. Some may be empty.
 #[place(background)]
 fn take_ranges(addresses: &mut Range<usize>) -> [Range<usize>; RANGES] {
     let start = addresses.start & !(STRETCH - 1);
@@ -99,24 +98,24 @@ fn take_ranges(addresses: &mut Range<usize>) -> [Range<usize>; RANGES] {
     })
 }
 
-/// What the fast paths of malloc read, in one cache line. All zero until the map is there: then no
-/// address is inside, and every call takes the slow path.
+/// The words that the fast paths of malloc read, in one cache line. All are 0 until the map exists.
+/// While they are 0, no address is inside, and every call takes the slow path.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct ObjectMap {
     /// The zone's first grain: the address of page 0 divided by [`GRAIN`].
     pub(crate) first: AtomicUsize,
-    /// Entries in the map so far.
+    /// The number of entries in the map so far.
     pub(crate) entries: AtomicUsize,
-    /// Entries that `free` may use on its fast path: all, or none where frees must look at the node
-    /// first. The derived forms are those of C++'s `delete`.
+    /// The number of entries that `free` may use on its fast path: all, or 0 if frees must examine
+    /// the node first. The derived forms are those of C++'s `delete`.
     pub(crate) fast_entries: Bound,
-    /// What leads from the place of an entry to where it is: 0 where the map has its place.
+    /// The offset of the map from its place; 0 if it lies there.
     bias: AtomicUsize,
-    /// What leads from a code to the slot of its cache on CPU 0: slots are 16 bytes and codes even,
-    /// so eight times the code is added.
+    /// The base of the slots on CPU 0, to which eight times a code is added, because slots have 16
+    /// bytes and codes are even.
     pub(crate) slots: AtomicUsize,
-    /// Frees may take their fast path.
+    /// Whether frees may take their fast path.
     frees_open: AtomicBool,
 }
 
@@ -131,14 +130,14 @@ pub static OBJECTS: ObjectMap = ObjectMap {
 };
 
 impl ObjectMap {
-    /// Publishes that there is a map, at `map`, for a zone that begins at `zone_base`; called once.
+    /// Publishes the map at `map` for a zone that starts at `zone_base`. Called once.
     pub(crate) fn publish(&self, zone_base: usize, map: usize) {
         debug_assert!(zone_base.is_multiple_of(STRETCH), "whole blocks");
         self.first.store(zone_base / GRAIN, Ordering::Relaxed);
         self.bias.store(map.wrapping_sub(zone_base / GRAIN), Ordering::Relaxed);
     }
 
-    /// Lets everybody know that the map covers the zone's first `bytes` bytes: see
+    /// Publishes that the map covers the zone's first `bytes` bytes; see
     /// [`MemMap::grow_to`](crate::pages::memmap::MemMap::grow_to).
     pub(crate) fn grow_to(&self, bytes: usize) {
         debug_assert!(bytes.is_multiple_of(STRETCH), "whole blocks");
@@ -148,13 +147,13 @@ impl ObjectMap {
         }
     }
 
-    /// Whether the map has the place that the fast paths take for granted.
+    /// Returns whether the map lies at the place that the fast paths assume.
     pub(crate) fn is_in_place(&self) -> bool {
         self.first.load(Ordering::Relaxed) != 0 && self.bias.load(Ordering::Relaxed) == 0
     }
 
-    /// Opens the fast paths, while the zone does not grow: `slots` is what leads from eight times a
-    /// code to its slot, `frees` tells whether frees may take theirs.
+    /// Opens the fast paths, while the zone does not grow. `slots` is the base to which eight times
+    /// a code is added; `frees` opens the fast path of frees, too.
     pub(crate) fn open(&self, slots: usize, frees: bool) {
         self.slots.store(slots, Ordering::Relaxed);
         if frees {
@@ -163,28 +162,29 @@ impl ObjectMap {
         }
     }
 
-    /// The entry of an address of the zone at which an object may start.
+    /// Returns the entry of an address of the zone at which an object may start.
     #[inline]
     fn entry(&self, address: usize) -> Option<&'static AtomicU8> {
-        // Addresses that are no multiple of 16 rotate into grains beyond every zone.
+        // Addresses that are not multiples of 16 rotate to grains beyond every zone.
         let grain = address.rotate_right(GRAIN.ilog2());
         if grain.wrapping_sub(self.first.load(Ordering::Relaxed)) >= self.entries.load(Ordering::Acquire) {
             return None;
         }
         let entry = place_of(grain).wrapping_add(self.bias.load(Ordering::Relaxed)) as *const AtomicU8;
-        // SAFETY: the map is committed for `entries` bytes before that number is raised, for ever;
-        // this is one of them, as they are whole stretches, inside which entries change places.
+        // SAFETY: the map is committed before `entries` is raised, and never unmapped. The entry is
+        // one of these, because they are whole stretches, and rotation moves entries only inside a
+        // stretch.
         Some(unsafe { &*entry })
     }
 
-    /// The code of the live object of malloc that starts at `address`; 0 when there is none.
+    /// Returns the code of the live object of malloc that starts at `address`; 0 if there is none.
     #[inline]
     pub(crate) fn code_at(&self, address: usize) -> u8 {
         self.entry(address).map_or(0, |entry| entry.load(Ordering::Relaxed))
     }
 
-    /// Makes the object at `address`, which the caller is about to hand out, a live one of class
-    /// `code`.
+    /// Enters the object at `address`, which the caller is about to hand out, as a live one of
+    /// class `code`.
     #[inline]
     pub(crate) fn enter(&self, address: usize, code: u8) {
         if let Some(entry) = self.entry(address) {
@@ -192,7 +192,8 @@ impl ObjectMap {
         }
     }
 
-    /// Takes the live object that starts at `address` off the map; its code, 0 when there is none.
+    /// Removes the live object that starts at `address` from the map. Returns its code; 0 if there
+    /// is none.
     #[inline]
     pub(crate) fn take(&self, address: usize) -> u8 {
         let Some(entry) = self.entry(address) else { return 0 };
@@ -224,7 +225,7 @@ mod tests {
         }
     }
 
-    /// A map for a zone of two stretches, and its entries.
+    /// Returns a map for a zone of two stretches, and its entries.
     fn map() -> (ObjectMap, &'static [AtomicU8]) {
         let entries: &[AtomicU8] = (0..BYTES / GRAIN).map(|_| AtomicU8::new(0)).collect::<Vec<_>>().leak();
         let map = empty();
@@ -233,7 +234,7 @@ mod tests {
         (map, entries)
     }
 
-    /// Which of the entries is that of an address.
+    /// Returns the index of the entry of an address.
     fn number(map: &ObjectMap, entries: &[AtomicU8], address: usize) -> Option<usize> {
         map.entry(address).map(|entry| core::ptr::from_ref(entry) as usize - entries.as_ptr() as usize)
     }
@@ -284,7 +285,7 @@ mod tests {
         in_place.publish(BASE, BASE / GRAIN);
         assert!(in_place.is_in_place());
         for address in (BASE..BASE + BYTES).step_by(GRAIN) {
-            // What the text of `malloc` and `free` does.
+            // The computation in the text of `malloc` and `free`.
             let low = (address / GRAIN) as u16;
             let place = (address / GRAIN) & !0xffff | usize::from(low / 4 + low % 4 * 0x4000);
             assert_eq!(place_of(address / GRAIN), place, "{address:#x}");

@@ -1,11 +1,11 @@
-//! The one look-up of addresses: what lies there, and its owner.
+//! The look-up of addresses: finds the allocation at an address, and its owner.
 //!
-//! `kfree`, `free`, `krealloc`, `realloc`, `ksize`, `malloc_usable_size` and their reports all ask
-//! [`identify`]. It answers with an [`Owner`] where an allocation starts, and with a [`Misuse`]
-//! otherwise, which each face words in its own report.
+//! `kfree`, `free`, `krealloc`, `realloc`, `ksize`, `malloc_usable_size` and their reports all call
+//! [`identify`]. It returns an [`Owner`] if an allocation starts at the address, and otherwise a
+//! [`Misuse`], which each face reports in its own words.
 //!
-//! The object map comes first, because it knows exactly which objects of tracked caches are live.
-//! The class word of the page tells the rest apart.
+//! The object map is read first, because it holds exactly the live objects of tracked caches. The
+//! class word of the page decides all other cases.
 #![allow(unsafe_code, reason = "frees what an address leads to")]
 
 use core::ptr::NonNull;
@@ -27,7 +27,7 @@ use crate::pages::memmap::{MEMMAP, PageKind};
 pub(crate) enum Owner {
     /// A live object of a tracked cache.
     Tracked(Code),
-    /// An object of another cache, which cannot tell whether it is live.
+    /// An object of another cache, live or free; the cache cannot distinguish them.
     Cache(&'static RawCache),
     /// An object of a class of kmalloc, on this page, which objects of all sizes share, and of this
     /// many bytes.
@@ -40,7 +40,7 @@ pub(crate) enum Owner {
     Island(usize),
 }
 
-/// Why no allocation starts at an address.
+/// The reason why no allocation starts at an address.
 pub(crate) enum Misuse {
     /// An object of this tracked cache starts there, and is free.
     Free(&'static RawCache),
@@ -69,12 +69,12 @@ impl Owner {
                 }
             }
             Owner::Island(_) => _ = beside_fork::free(ptr as usize),
-            // SAFETY: passed on.
+            // SAFETY: the caller keeps the same contract.
             Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) => unsafe { self.free_object(ptr as usize) },
         }
     }
 
-    /// Frees an object of a cache. `free` finds those of tracked caches without coming here.
+    /// Frees an object of a cache. `free` handles most objects of tracked caches without this call.
     ///
     /// # Safety
     /// As for [`free`](Self::free).
@@ -98,7 +98,7 @@ impl Owner {
         }
     }
 
-    /// Bytes that may be used.
+    /// Returns the usable bytes.
     #[inline(never)]
     pub(crate) fn bytes(&self) -> usize {
         match self {
@@ -111,14 +111,14 @@ impl Owner {
     }
 }
 
-/// Returns the bytes of the live object of a tracked cache that starts at `address`; 0 where none
-/// does. Then [`identify`] says what is there.
+/// Returns the bytes of the live object of a tracked cache that starts at `address`; 0 if there is
+/// none. Then the caller uses [`identify`].
 #[inline]
 pub(crate) fn tracked_bytes(address: usize) -> usize {
     size_of_entry(OBJECTS.code_at(address))
 }
 
-/// Returns what lies at `address`.
+/// Returns the allocation that starts at `address`, or the reason why none does.
 #[cold]
 #[inline(never)]
 pub(crate) fn identify(address: usize) -> Result<Owner, Misuse> {

@@ -148,7 +148,7 @@ fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
         // The kept objects are at the start of the room; they belong at its end.
         room.copy_within(..kept, all - kept);
         // SAFETY: these objects were on this sheaf, and the others have been returned to their
-        // slab.
+        // slabs.
         unsafe { sheaf.set_len(kept) };
         put_back(node, sheaf, true);
     }

@@ -1,5 +1,5 @@
-//! Mappings that blocks are cut from, one after the other. A block is never used twice: so it is
-//! zero. An island is unmapped when it is full and all its blocks are free.
+//! Islands: mappings from which blocks are cut one after the other. No block is used twice, so each
+//! is zeroed. An island is unmapped when it is full and all its blocks are free.
 
 use core::ptr::NonNull;
 
@@ -8,24 +8,23 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::base::units::{align_up, checked_align_up};
 use crate::pages::zone::ZONE;
 
-/// Bytes of an island. Larger blocks have one of their own.
+/// The bytes of an island. A larger block gets an island of its own.
 const BYTES: usize = 256 << 10;
-/// Bytes before a block: its size, and padding to what C aligns to.
+/// The bytes before a block: its size, and padding to C's largest alignment.
 const HEAD: usize = 16;
 
-/// An island, as the table knows it. Nothing but a thread that holds a block of it touches the
-/// mapping.
+/// An island's entry in the table. Only threads that hold a block of the island touch its mapping.
 struct Island {
-    /// First address; 0 where the place in the table is free, 1 while a thread fills the place.
+    /// The first address; 0 if the entry is free, 1 while a thread fills it.
     start: AtomicUsize,
     bytes: AtomicUsize,
-    /// Bytes cut off so far; more than there are when it is full.
+    /// The bytes cut so far. Exceeds the size when the island is full.
     used: AtomicUsize,
-    /// Live blocks, and one more while blocks may be cut from it.
+    /// The number of live blocks, plus one while blocks may be cut from the island.
     live: AtomicUsize,
 }
 
-// SAFETY: an island that starts at 0 is none.
+// SAFETY: an entry with the start 0 is free.
 static TABLE: Table<Island, 256, { 1 << 15 }> = unsafe {
     Table::new(
         [const {
@@ -39,12 +38,12 @@ static TABLE: Table<Island, 256, { 1 << 15 }> = unsafe {
     )
 };
 
-/// One more than the place of the island that small blocks are cut from; 0 for none.
+/// The index plus one of the island from which small blocks are cut; 0 for none.
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 
 impl Island {
-    /// Makes an island of `bytes` bytes; its place. `None` without memory, or when the table is
-    /// full.
+    /// Creates an island of `bytes` bytes. Returns its index; `None` without memory, or if the
+    /// table is full.
     fn make(bytes: usize) -> Option<usize> {
         let source = ZONE.source()?;
         let bytes = checked_align_up(bytes, source.page_size())?;
@@ -58,19 +57,18 @@ impl Island {
         island.bytes.store(bytes, Ordering::Relaxed);
         island.used.store(0, Ordering::Relaxed);
         island.start.store(at.as_ptr() as usize, Ordering::Release);
-        // Last: a thread may still take the place for the island that was here before.
+        // Stored last, because a thread may still take the entry for its previous island.
         island.live.store(1, Ordering::Release);
         Some(place)
     }
 
-    /// Cuts a block of `size` bytes at a multiple of `align` off; `None` when there is not
-    /// enough left.
+    /// Cuts off a block of `size` bytes at a multiple of `align`. `None` if too little is left.
     fn cut(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        // One more block, unless the last one is gone: then the island may be unmapped already.
+        // Counts the block, unless the count is 0, because then the island may be unmapped already.
         let one_more = |live| (live != 0).then_some(live + 1);
         self.live.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).ok()?;
-        // The island starts at a page. Whatever the others take, there is an aligned place in
-        // so much.
+        // The island starts at a page, and other threads cut blocks concurrently. So many bytes
+        // contain an aligned place at any offset.
         let room = HEAD + size + if align > HEAD { align } else { 0 };
         let start = self.used.fetch_add(room, Ordering::Relaxed);
         if start.saturating_add(room) > self.bytes.load(Ordering::Relaxed) {
@@ -78,31 +76,30 @@ impl Island {
             return None;
         }
         let block = align_up(self.start.load(Ordering::Acquire) + start + HEAD, align.max(HEAD));
-        // SAFETY: the bytes before the block lie in the part that was just cut off, which is
-        // this thread's.
+        // SAFETY: the bytes before the block lie in the part that this thread just cut off.
         unsafe { ((block - HEAD) as *mut usize).write(size) };
         NonNull::new(block as *mut u8)
     }
 
-    /// Gives up a block, or the wish to cut more.
+    /// Releases a block, or the right to cut more blocks.
     fn release(&self) {
         if self.live.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
         let (start, bytes) = (self.start.load(Ordering::Acquire), self.bytes.load(Ordering::Relaxed));
         if let (Some(source), Some(at)) = (ZONE.source(), NonNull::new(start as *mut u8)) {
-            // Not before the mapping is gone: its addresses may come again, in another place of
-            // the table.
+            // The entry stays taken until the mapping is gone, because its addresses may return in
+            // another entry.
             self.start.store(1, Ordering::Relaxed);
-            // SAFETY: the mapping of this island. Its last block is gone, and no more can be
-            // cut: `live` stays 0.
+            // SAFETY: this is the mapping of the island. Its last block was freed, and no more can
+            // be cut, because `live` stays 0.
             unsafe { source.unmap_direct(at, bytes) };
             self.start.store(0, Ordering::Release);
         }
     }
 }
 
-/// Zeroed memory of `size` bytes at a multiple of `align`, a power of two.
+/// Allocates `size` zeroed bytes at a multiple of `align`, a power of two.
 #[place(background)]
 pub(crate) fn alloc(size: usize, align: usize) -> Option<NonNull<u8>> {
     let size = checked_align_up(size.max(1), HEAD)?;
@@ -122,8 +119,8 @@ pub(crate) fn alloc(size: usize, align: usize) -> Option<NonNull<u8>> {
             return Some(block);
         }
         let next = Island::make(BYTES)? + 1;
-        // The thread that takes the old one's place ends the wish to cut from it; one that was
-        // too late gives its own up.
+        // The thread that replaces the old island releases the right to cut from it. A thread that
+        // comes too late releases its own island.
         let exchanged = CURRENT.compare_exchange(current, next, Ordering::AcqRel, Ordering::Relaxed);
         let gone = if exchanged.is_ok() { current } else { next };
         if let Some(island) = gone.checked_sub(1).and_then(|place| TABLE.at(place)) {
@@ -132,9 +129,9 @@ pub(crate) fn alloc(size: usize, align: usize) -> Option<NonNull<u8>> {
     }
 }
 
-/// The island on which an address lies.
+/// Returns the island that contains an address.
 fn around(address: usize) -> Option<&'static Island> {
-    // Most processes never have one.
+    // Most processes never have an island.
     if TABLE.was_used() { among_all(address) } else { None }
 }
 
@@ -148,19 +145,19 @@ fn among_all(address: usize) -> Option<&'static Island> {
     })
 }
 
-/// The size of the live block at `address`; `None` if none lies there.
+/// Returns the size of the live block at `address`, if there is one.
 pub(crate) fn size_of(address: usize) -> Option<usize> {
     around(address)?;
     if !address.is_multiple_of(HEAD) {
         return None;
     }
-    // SAFETY: the caller holds a block of the island, or misuses it: then some word of it is
-    // read.
+    // SAFETY: the caller holds a block of the island. If it passed a wrong address, some word of
+    // the island is read.
     let size = unsafe { ((address - HEAD) as *const AtomicUsize).as_ref() }?.load(Ordering::Relaxed);
     (size != 0).then_some(size)
 }
 
-/// Frees the block at `address`; false if none lies there.
+/// Frees the block at `address`. Returns false if there is none.
 pub(crate) fn free(address: usize) -> bool {
     let Some(island) = around(address) else { return false };
     if size_of(address).is_none() {

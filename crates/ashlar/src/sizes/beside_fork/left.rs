@@ -1,12 +1,12 @@
-//! Addresses that were freed beside a fork.
+//! The addresses that were freed beside a fork.
 
 use super::table::Table;
 use crate::base::sync::{AtomicUsize, Ordering};
 
-// SAFETY: an address of 0 is none.
+// SAFETY: an address of 0 marks a free place.
 static PLACES: Table<AtomicUsize, 512, { 1 << 16 }> = unsafe { Table::new([const { AtomicUsize::new(0) }; 512]) };
 
-/// Leaves an address for the thread that forks. It is lost if all places are taken.
+/// Stores an address for the forking thread. The block is lost if all places are taken.
 pub(super) fn put(address: usize) {
     PLACES.claim(|place| place.compare_exchange(0, address, Ordering::Release, Ordering::Relaxed).is_ok());
 }

@@ -1,5 +1,5 @@
-//! A table of places that threads claim without a lock. A part of it is always there, the rest is
-//! mapped when that is full: a fork may have to wait for long.
+//! A table of places that threads claim without a lock. Its first part is static. The rest is
+//! mapped when that part is full, because a fork may take long.
 
 use core::mem::size_of;
 
@@ -8,19 +8,19 @@ use crate::pages::zone::ZONE;
 
 pub(super) struct Table<T: 'static, const FIRST: usize, const MORE: usize> {
     first: [T; FIRST],
-    /// `MORE` places; null until they are needed. Never unmapped.
+    /// `MORE` further places; null until they are needed. Never unmapped.
     more: AtomicPtr<T>,
-    /// Where the next search begins, modulo the places that there are.
+    /// The start of the next search, modulo the number of places.
     next: AtomicUsize,
-    /// Places from this on were never claimed.
+    /// The first place that was never claimed.
     taken: AtomicUsize,
 }
 
 impl<T: Sync, const FIRST: usize, const MORE: usize> Table<T, FIRST, MORE> {
-    /// A table whose first places are these.
+    /// Creates a table with these first places.
     ///
     /// # Safety
-    /// Zeros are a valid `T`, and one that is free.
+    /// Zeros are a valid `T` that stands for a free place.
     pub(super) const unsafe fn new(first: [T; FIRST]) -> Self {
         let more = AtomicPtr::new(core::ptr::null_mut());
         Table { first, more, next: AtomicUsize::new(0), taken: AtomicUsize::new(0) }
@@ -31,18 +31,19 @@ impl<T: Sync, const FIRST: usize, const MORE: usize> Table<T, FIRST, MORE> {
         if start.is_null() {
             return &[];
         }
-        // SAFETY: a mapping of `MORE` places that stays. It began as zeros, which are free places.
+        // SAFETY: the mapping has `MORE` places and is never unmapped. It started as zeros, which
+        // are free places.
         unsafe { core::slice::from_raw_parts(start, MORE) }
     }
 
-    /// Maps more places; false if they are there already, or without memory.
+    /// Maps the further places. Returns false if they exist already, or without memory.
     fn map_more(&self) -> bool {
         let bytes = MORE * size_of::<T>();
         let Some(source) = ZONE.source() else { return false };
         let Some(start) = source.map_direct(bytes) else { return false };
         let null = core::ptr::null_mut();
         if self.more.compare_exchange(null, start.as_ptr().cast(), Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: the mapping just made, which no other thread has seen.
+            // SAFETY: this call made the mapping and has not published it.
             unsafe { source.unmap_direct(start, bytes) };
         }
         true
@@ -52,8 +53,8 @@ impl<T: Sync, const FIRST: usize, const MORE: usize> Table<T, FIRST, MORE> {
         self.first.get(place).or_else(|| self.more().get(place - FIRST))
     }
 
-    /// Finds a place for which `claim` is true; `None` if there is none. `claim` has to take the
-    /// place from all other threads.
+    /// Returns the first place for which `claim` returns true, if any. `claim` must take the place
+    /// atomically.
     #[inline(never)]
     #[place(background)]
     pub(super) fn claim(&self, claim: impl Fn(&T) -> bool) -> Option<usize> {
@@ -72,17 +73,17 @@ impl<T: Sync, const FIRST: usize, const MORE: usize> Table<T, FIRST, MORE> {
         }
     }
 
-    /// Begins the next search at the first place.
+    /// Lets the next search start at the first place.
     pub(super) fn start_over(&self) {
         self.next.store(0, Ordering::Relaxed);
     }
 
-    /// Whether a place was ever claimed.
+    /// Returns whether a place was ever claimed.
     pub(super) fn was_used(&self) -> bool {
         self.taken.load(Ordering::Acquire) != 0
     }
 
-    /// All places that were ever claimed.
+    /// Returns all places that were ever claimed.
     pub(super) fn taken(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(self.more()).take(self.taken.load(Ordering::Acquire))
     }

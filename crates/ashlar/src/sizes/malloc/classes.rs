@@ -1,29 +1,29 @@
-//! The size classes of malloc: multiples of 16 bytes up to 128, then eight to each doubling, up to
-//! 28 KiB.
+//! The size classes of malloc: multiples of 16 bytes up to 128, then eight per doubling, up to 28
+//! KiB.
 //!
-//! So at most 15 bytes, or a ninth of what is set aside, are not what was asked for.
+//! So an object wastes at most 15 bytes, or a ninth of its size.
 
 use crate::percpu::area::SIDED_CACHES;
 
-/// Largest size served by a cache, in bytes; larger ones are runs of pages, which waste at most an
-/// eighth: eight pages for 28 KiB and a byte.
+/// The largest size served by a cache, in bytes. Larger ones are runs of pages, which waste at most
+/// an eighth: 28 KiB and a byte take eight pages.
 pub const MALLOC_MAX_CACHE_SIZE: usize = 28 << 10;
-/// Alignment of everything, and the step of the small classes: that of C's `max_align_t`.
+/// The least alignment, and the step of the small classes: the alignment of C's `max_align_t`.
 pub(crate) const STEP: usize = 16;
 /// Number of classes.
 pub(crate) const CLASSES: usize = SIDED_CACHES;
 const LINEAR: usize = 8;
-/// The class of a size of at most 28 KiB; sizes of 0 count as 1.
+/// Returns the class of a size of at most 28 KiB. A size of 0 counts as 1.
 pub(crate) const fn class_of(size: usize) -> usize {
     if size <= LINEAR * STEP {
         return size.div_ceil(STEP).saturating_sub(1);
     }
-    // Bits below the three that follow the leading one tell classes of this doubling apart.
+    // The three bits after the leading one number the classes of this doubling.
     let doubling = (size - 1).ilog2() as usize;
     LINEAR + (doubling - 7) * 8 + (((size - 1) >> (doubling - 3)) & 7)
 }
 
-/// Bytes of the objects of a class.
+/// Returns the bytes of the objects of a class.
 pub(crate) const fn size_of_class(class: usize) -> usize {
     if class < LINEAR {
         return (class + 1) * STEP;
@@ -32,11 +32,11 @@ pub(crate) const fn size_of_class(class: usize) -> usize {
     (1 << doubling) + ((step + 1) << (doubling - 3))
 }
 
-/// What all names begin with, and room for the size.
+/// The prefix of all names, and room for the size.
 pub(crate) const NAME: [u8; 12] = *b"malloc-\0\0\0\0\0";
 
-/// The name of the cache of a class, in a copy of [`NAME`]. Not by `core::fmt`: every program comes
-/// here, and would have that code resident.
+/// Writes the name of the cache of a class into `place`, a copy of [`NAME`]. Does not use
+/// `core::fmt`, because that code would become resident in every program.
 pub(crate) fn name_of_class(class: usize, place: &mut [u8; NAME.len()]) -> &str {
     let size = size_of_class(class);
     let mut end = NAME.iter().position(|&byte| byte == 0).unwrap_or(0);
@@ -47,14 +47,13 @@ pub(crate) fn name_of_class(class: usize, place: &mut [u8; NAME.len()]) -> &str 
         unit /= 10;
     }
     #[expect(unsafe_code, reason = "nor by `core::str::from_utf8`, for the same reason")]
-    // SAFETY: NAME begins with ASCII letters, and ASCII digits follow.
+    // SAFETY: NAME starts with ASCII letters, and ASCII digits follow.
     unsafe {
         core::str::from_utf8_unchecked(&place[..end])
     }
 }
 
-/// Bytes of the objects with an entry in the object map, by half of the entry; 0 for entries of no
-/// class.
+/// The bytes of objects by half of their entry in the object map; 0 for entries of no class.
 static ENTRY_BYTES: [u16; 1 << 7] = {
     let mut table = [0; 1 << 7];
     let mut class = 0;
@@ -65,51 +64,51 @@ static ENTRY_BYTES: [u16; 1 << 7] = {
     table
 };
 
-/// Bytes of an object with `entry` in the object map; 0 if that is no object's.
+/// Returns the bytes of an object with `entry` in the object map; 0 if there is no such entry.
 #[inline]
 pub(crate) fn size_of_entry(entry: u8) -> usize {
     usize::from(ENTRY_BYTES[usize::from(entry / 2)])
 }
 
-/// A class as the object map knows it: even, so that eight codes are as far apart as slots, and
-/// never 0. The lowest bit of an entry is the side of the CPU that handed the object out (see
-/// `faces::malloc::entry`).
+/// A class as the object map stores it. A code is even, so that eight times a code is the offset of
+/// a slot, and never 0. The lowest bit of an entry is the side of the CPU that handed the object
+/// out (see `faces::malloc::entry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(u8);
 
 impl Code {
-    /// The code of a class.
+    /// Returns the code of a class.
     pub(crate) const fn of_class(class: usize) -> Code {
         Code(2 * (class as u8 + 1))
     }
 
-    /// What an entry of the map says; `None` for 0.
+    /// Returns the code in an entry of the map; `None` for 0.
     #[inline]
     pub(crate) fn from_map(entry: u8) -> Option<Code> {
         (entry != 0).then_some(Code(entry & !1))
     }
 
-    /// What to write into the map for an object that a CPU of side 0 hands out.
+    /// Returns the entry for an object that a CPU of side 0 hands out.
     #[inline]
     pub(crate) const fn entry(self) -> u8 {
         self.0
     }
 
-    /// The class.
+    /// Returns the class.
     #[inline]
     pub(crate) fn class(self) -> usize {
         usize::from(self.0 / 2 - 1)
     }
 }
 
-/// The smallest class for `size` bytes whose objects all start at multiples of `align`, a power of
-/// two of at most a page; `None` when no class is large enough.
+/// Returns the smallest class for `size` bytes whose objects all start at multiples of `align`, a
+/// power of two of at most a page. `None` if no class is large enough.
 pub(crate) fn aligned_class(size: usize, align: usize) -> Option<usize> {
     let least = crate::base::units::checked_align_up(size.max(1), align)?;
     if least > MALLOC_MAX_CACHE_SIZE {
         return None;
     }
-    // Slabs start at pages, so a class does whose size is a multiple.
+    // Slabs start at pages, so any class works whose size is a multiple of `align`.
     (class_of(least)..CLASSES).find(|&class| size_of_class(class).is_multiple_of(align))
 }
 

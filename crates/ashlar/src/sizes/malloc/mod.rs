@@ -37,7 +37,7 @@ pub struct Limit(Bound);
 pub static LIMIT: Limit = Limit(Bound::new());
 
 impl Limit {
-    /// Lets sizes up to `most` take the fast path.
+    /// Opens the fast path for sizes up to `most`.
     fn open(&self, most: usize) {
         self.0.raise(most + 1);
     }
@@ -46,8 +46,8 @@ impl Limit {
         self.0.get() != 0
     }
 
-    /// Lets functions that have the text of `malloc` with the bound of derived forms serve calls
-    /// themselves.
+    /// Opens the fast paths of functions that contain the text of `malloc` with the bound of
+    /// derived forms.
     #[cfg(all(target_arch = "x86_64", feature = "os"))]
     pub(crate) fn open_derived(&self) {
         self.0.open_derived();
@@ -108,15 +108,15 @@ static LARGE: Policy = Policy {
     ..Policy::GENEROUS
 };
 
-/// Starts the object map and opens the fast paths. False where memory for the map is refused. The
-/// child of a fork that interrupted this calls it again, which changes nothing that was done.
+/// Creates the object map and opens the fast paths. Returns false if memory for the map is refused.
+/// The child of a fork that interrupted this call repeats it, which has no further effect.
 #[place(cold)]
 pub(crate) fn start() -> bool {
     if !object_map::start() {
         return false;
     }
-    // The entry points serve sheaves, and take the place of the map for granted. Without both every
-    // call takes the slow path, and should do so at once.
+    // The entry points serve sheaves, and assume the place of the map. Without both, every call
+    // must take the slow path, and does so at once.
     let fast = crate::cache::settings::options().engine.has_sheaves() && OBJECTS.is_in_place();
     OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && fast);
     if fast {
@@ -164,9 +164,9 @@ pub(crate) fn cache_of(code: Code) -> &'static RawCache {
     unsafe { &*CACHES[code.class()].load(Ordering::Acquire) }
 }
 
-/// Allocates an object of a class, and enters it in the map. `None` when memory ends. Where there
-/// is no memory for the cache of the class, but free pages, as in a program that met its limit and
-/// gave much back, a large object serves.
+/// Allocates an object of a class, and enters it in the map. Returns `None` without memory. If
+/// there are free pages, but no memory for the cache of the class, allocates a large object
+/// instead. That happens in a program that reached its limit and then freed much.
 pub(crate) fn alloc(class: usize) -> Option<NonNull<u8>> {
     let Some(cache) = cache(class) else {
         return large::alloc(size_of_class(class), PAGE_SIZE, Fill::Any);
@@ -177,7 +177,7 @@ pub(crate) fn alloc(class: usize) -> Option<NonNull<u8>> {
     Some(object)
 }
 
-/// Forgets the cache of a class, as a thread does that dies between its creation and the store.
+/// Forgets the cache of a class, as if a thread had died between its creation and the store.
 #[cfg(test)]
 pub(crate) fn forget_cache(class: usize) -> *const RawCache {
     CACHES[class].swap(core::ptr::null_mut(), Ordering::Relaxed)
