@@ -2,8 +2,7 @@
 # The peers of `ashlar bench programs` as shared libraries, from the sources that the lab's crates
 # carry.
 #
-#   lab/peers/build.sh [NAME...]       names: mimalloc jemalloc snmalloc rpmalloc; all if none is given
-#   lab/peers/build.sh ashlar-unchecked    ashlar without the checks of misuse, to find what they cost
+#   lab/peers/build.sh [NAME...]    mimalloc jemalloc snmalloc rpmalloc; all if none is given
 #
 # They go to target/peers (or $CARGO_TARGET_DIR/peers), each with a file NAME.version, and are built
 # as their makers say for a library that replaces malloc: release mode, initial-exec thread-local
@@ -15,10 +14,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 all=(mimalloc jemalloc snmalloc rpmalloc)
-known=("${all[@]}" ashlar-unchecked)
 for name in "$@"; do
-    if [[ " ${known[*]} " != *" $name "* ]]; then
-        echo "lab/peers/build.sh: $name: expected one of ${known[*]}" >&2
+    if [[ " ${all[*]} " != *" $name "* ]]; then
+        echo "lab/peers/build.sh: $name: expected one of ${all[*]}" >&2
         exit 2
     fi
 done

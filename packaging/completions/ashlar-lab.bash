@@ -360,7 +360,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all glibc ashlar mimalloc jemalloc tcmalloc snmalloc rpmalloc ashlar-unchecked" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all glibc ashlar mimalloc jemalloc tcmalloc snmalloc rpmalloc" -- "${cur}"))
                     return 0
                     ;;
                 --workloads)

@@ -372,7 +372,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all glibc ashlar mimalloc jemalloc tcmalloc snmalloc rpmalloc ashlar-unchecked" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all glibc ashlar mimalloc jemalloc tcmalloc snmalloc rpmalloc" -- "${cur}"))
                     return 0
                     ;;
                 --workloads)

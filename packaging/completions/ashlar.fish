@@ -160,8 +160,7 @@ mimalloc\t''
 jemalloc\t''
 tcmalloc\t''
 snmalloc\t''
-rpmalloc\t''
-ashlar-unchecked\t''"
+rpmalloc\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l workloads -d 'Workloads, separated by commas; `all`, `synthetic` and `real` stand for many' -r -f -a "all\t''
 synthetic\t''
 real\t''

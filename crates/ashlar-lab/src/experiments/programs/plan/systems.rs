@@ -40,8 +40,6 @@ const PEERS: [Peer; 5] = [
 ];
 
 const OURS: &str = "ashlar";
-/// Ours without the checks of misuse: no peer, and only there when it is named.
-pub(crate) const UNCHECKED: &str = "ashlar-unchecked";
 pub(crate) const BASE: &str = "glibc";
 
 /// Whether `id` is a peer that ours is compared with (glibc is the base of the ratios, and none of
@@ -52,16 +50,15 @@ pub(crate) fn is_peer(id: &str) -> bool {
 
 /// All systems by id, in the order of the columns.
 pub(crate) fn known() -> Vec<&'static str> {
-    [BASE, OURS].into_iter().chain(PEERS.iter().map(|peer| peer.id)).chain([UNCHECKED]).collect()
+    [BASE, OURS].into_iter().chain(PEERS.iter().map(|peer| peer.id)).collect()
 }
 
 /// The systems that `list` names, in the order of the columns, and a line for each peer that `all`
 /// could not find.
 pub(crate) fn select(list: &str, options: &[String]) -> Result<(Vec<System>, Vec<String>), LabError> {
     let known = known();
-    let ordinary = || known.iter().copied().filter(|id| *id != UNCHECKED);
     let all = list.trim() == "all";
-    let asked: Vec<&str> = if all { ordinary().collect() } else { list.split(',').map(str::trim).collect() };
+    let asked: Vec<&str> = if all { known.clone() } else { list.split(',').map(str::trim).collect() };
     let (mut chosen, mut missing): (Vec<System>, Vec<String>) = (Vec::new(), Vec::new());
     for id in asked {
         if !known.contains(&id) {

@@ -10,7 +10,7 @@ use core::fmt::Write;
 
 use crate::experiments::programs::child::startup;
 use crate::experiments::programs::plan::record::{Kind, Run};
-use crate::experiments::programs::plan::systems::{BASE, UNCHECKED, is_peer};
+use crate::experiments::programs::plan::systems::{BASE, is_peer};
 use crate::experiments::programs::table::{Measure, mean, ratios};
 use crate::experiments::programs::targets::paired::Time;
 use crate::kit::interval::Interval;
@@ -74,9 +74,6 @@ pub(crate) fn check(run: &Run, by: Statistic) -> Verdict {
     judge.no_worse_than_the_best_peer();
     judge.none_slower_than_glibc(1.02);
     judge.startup();
-    if run.systems().contains(&UNCHECKED) {
-        judge.cost_of_checks(1.05);
-    }
     Verdict { passed: judge.passed, text: judge.text }
 }
 
@@ -183,15 +180,6 @@ impl Judge<'_> {
         let none = |list: String| if list.is_empty() { "none".to_owned() } else { list };
         let finding = format!("of {}, above {bound:.2} of {BASE}: {}; open: {}", all.len(), none(slower), none(open));
         self.came_out(outcome, "real programs, CPU time", &finding);
-    }
-
-    fn cost_of_checks(&mut self, bound: f64) {
-        let kinds = [(Kind::Pairs, "pairs"), (Kind::Synthetic, "synthetic workloads"), (Kind::Real, "real programs")];
-        for (kind, of) in kinds {
-            let ratio = paired::mean(self.run, kind, OURS, UNCHECKED, Time::Cpu);
-            let what = format!("checks of misuse, CPU time of {of}");
-            self.ratio_of_rounds(&what, bound, ratio.map(|ratio| (UNCHECKED, ratio)));
-        }
     }
 
     fn startup(&mut self) {
@@ -310,31 +298,6 @@ mod tests {
             assert!(!verdict.text.contains("MISS"), "{}", verdict.text);
             assert_eq!(verdict.text.matches("OPEN").count(), open, "{}", verdict.text);
         }
-    }
-
-    #[test]
-    fn the_cost_of_checks_is_judged_where_the_build_without_them_ran() {
-        let mut run = run(0.9, 1.0);
-        assert!(!check(&run, Statistic::Median).text.contains("checks"));
-        let unchecked = |time: f64| {
-            move |record: &Record| {
-                let cpu_samples = record.cpu_samples.iter().map(|ms| ms * time).collect();
-                Record { system: UNCHECKED.to_owned(), cpu_samples, ..record.clone() }
-            }
-        };
-        let ours: Vec<Record> = run.programs.iter().filter(|record| record.system == OURS).cloned().collect();
-        let cheap: Vec<Record> =
-            ours.iter().filter(|record| record.kind == Kind::Synthetic).map(unchecked(1.0 / 1.02)).collect();
-        let dear: Vec<Record> =
-            ours.iter().filter(|record| record.kind == Kind::Real).map(unchecked(1.0 / 1.2)).collect();
-        run.programs.extend(cheap.into_iter().chain(dear));
-        let text = check(&run, Statistic::Median).text;
-        assert!(text.contains("none  checks of misuse, CPU time of pairs: not measured"), "{text}");
-        assert!(
-            text.contains("PASS  checks of misuse, CPU time of synthetic workloads: 1.020 [1.020, 1.020]"),
-            "{text}"
-        );
-        assert!(text.contains("MISS  checks of misuse, CPU time of real programs: 1.200 [1.200, 1.200]"), "{text}");
     }
 
     #[test]
