@@ -19,13 +19,11 @@ pub(crate) mod background {
     pub(crate) fn settle() {}
     pub(crate) fn after_fork_in_child() {}
 }
-#[cfg(not(ashlar_loom))]
 pub(crate) mod error;
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 pub(crate) mod os;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod report;
-#[cfg(not(ashlar_loom))]
 pub(crate) mod source;
 pub(crate) mod sync;
 pub(crate) mod units;

@@ -37,7 +37,6 @@ pub(crate) struct PageHead {
 }
 
 /// The bytes of the page heads of a block.
-#[cfg(not(ashlar_loom))]
 pub(crate) const BLOCK_HEADS_BYTES: usize = crate::base::units::BLOCK_PAGES * size_of::<PageHead>();
 
 impl PageHead {
@@ -113,7 +112,6 @@ impl PageHead {
     }
 
     /// Returns the number of evicted objects. Read under list_lock.
-    #[cfg(not(ashlar_loom))]
     pub(crate) fn evicted(&self) -> usize {
         ((self.listed.load(Ordering::Relaxed) & EVICTED_BITS) >> EVICTED) as usize
     }
@@ -131,7 +129,6 @@ impl PageHead {
         self.set_evicted(self.evicted().saturating_sub(count));
     }
 
-    #[cfg(not(ashlar_loom))]
     fn set_evicted(&self, count: usize) {
         let rest = self.listed.load(Ordering::Relaxed) & !EVICTED_BITS;
         self.listed.store(rest | (count as u32) << EVICTED, Ordering::Relaxed);
@@ -139,13 +136,11 @@ impl PageHead {
 
     /// Returns the bytes before the first object; 0 unless the engine colours its slabs.
     #[inline]
-    #[cfg_attr(ashlar_loom, expect(dead_code, reason = "models have no objects"))]
     pub(crate) fn colour(&self) -> usize {
         ((self.listed.load(Ordering::Relaxed) >> COLOUR) as usize) << COLOUR_SHIFT
     }
 
     /// Sets the colour of a fresh run, a multiple of 8 bytes.
-    #[cfg_attr(ashlar_loom, expect(dead_code, reason = "models have no objects"))]
     pub(crate) fn set_colour(&self, bytes: usize) {
         self.listed.store(((bytes >> COLOUR_SHIFT) as u32) << COLOUR, Ordering::Relaxed);
     }

@@ -13,7 +13,6 @@
 
 #[cfg(not(ashlar_loom))]
 pub(crate) mod arena;
-#[cfg(not(ashlar_loom))]
 mod block;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod direct;
@@ -24,7 +23,6 @@ pub(crate) mod layout;
 pub(crate) mod memmap;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod meta;
-#[cfg(not(ashlar_loom))]
 pub(crate) mod shadow;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod zone;

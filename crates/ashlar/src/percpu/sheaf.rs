@@ -39,7 +39,6 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::base::sync::prefetch;
 use crate::base::units::CACHE_LINE;
 
-#[cfg(not(ashlar_loom))]
 use crate::base::sync::{AtomicU32, Ordering, SpinLock};
 #[cfg(not(ashlar_loom))]
 use crate::pages::meta::META;
@@ -251,7 +250,6 @@ impl Sheaf {
     }
 
     /// Lowers the capacity to the number of objects, which must not be 0. Then the sheaf is full.
-    #[cfg(not(ashlar_loom))]
     pub(crate) fn tighten(&mut self) {
         let (len, capacity) = (self.len(), self.capacity());
         self.room().copy_within(capacity - len.., 0);
@@ -381,7 +379,6 @@ fn pool(size: SheafSize) -> &'static SpinLock<SheafList> {
 static REFUSALS: AtomicU32 = AtomicU32::new(0);
 /// Requests that are refused without a system call after the system has refused one. At a memory
 /// limit, each free would otherwise make a failing system call.
-#[cfg(not(ashlar_loom))]
 const REFUSALS_AT_A_TIME: u32 = 1000;
 
 /// Returns an empty sheaf of the given size and capacity, from the pool or from metadata memory.

@@ -102,7 +102,6 @@ impl NodeList {
         self.lock.lock()
     }
 
-    #[cfg(not(ashlar_loom))]
     pub(crate) fn raw(&self) -> &SpinLock<Partial> {
         &self.lock
     }

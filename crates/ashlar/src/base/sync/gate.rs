@@ -90,7 +90,6 @@ impl Gate {
 
     /// Clears the places of threads that were checking the closed gate when the process forked. In
     /// the child only `me` exists.
-    #[cfg(not(ashlar_loom))]
     pub(crate) fn after_fork_in_child(&self, me: usize) {
         for InsideMark(place) in &self.places {
             if place.load(Ordering::Relaxed) != me {

@@ -56,7 +56,6 @@ pub(crate) fn thread_id() -> usize {
 
 /// Adds one without a locked instruction. Exact if one thread at a time does so, for example under
 /// a lock. Otherwise two concurrent calls may count as one.
-#[cfg(not(ashlar_loom))]
 #[inline(always)]
 pub(crate) fn bump(counter: &AtomicUsize) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -95,14 +94,11 @@ pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
 }
 
 /// A value that start-up sets before another thread can read it.
-#[cfg(not(ashlar_loom))]
 pub(crate) struct BootCell<T>(core::cell::UnsafeCell<Option<T>>);
 
 // SAFETY: by the contract of `set`, no other thread reads the value before or while it is written.
-#[cfg(not(ashlar_loom))]
 unsafe impl<T: Send + Sync> Sync for BootCell<T> {}
 
-#[cfg(not(ashlar_loom))]
 impl<T: Copy> BootCell<T> {
     pub(crate) const fn new() -> Self {
         BootCell(core::cell::UnsafeCell::new(None))
@@ -133,7 +129,6 @@ impl<T: Copy> BootCell<T> {
 /// | making | one thread initialises it; other threads wait |
 /// | up | initialised, permanently |
 /// | failed | memory for it was refused, permanently; only if a second attempt is not possible |
-#[cfg(not(ashlar_loom))]
 pub(crate) struct Once(AtomicU32);
 
 #[cfg(not(ashlar_loom))]

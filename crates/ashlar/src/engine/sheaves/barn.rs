@@ -36,7 +36,6 @@ pub struct BarnStats {
 
 impl BarnStats {
     /// Adds these figures to `sum`.
-    #[cfg(not(ashlar_loom))]
     pub(crate) fn add_to(&self, sum: &mut BarnStats) {
         sum.get += self.get;
         sum.get_fail += self.get_fail;
@@ -203,7 +202,6 @@ impl Barn {
     }
 
     /// Takes up to `most` empty sheaves, for a barn that was robbed of as many full ones.
-    #[cfg(not(ashlar_loom))]
     pub(crate) fn give_empty(&self, most: usize) -> SheafList {
         let mut given = SheafList::new();
         let mut barn = self.inner.lock();
@@ -238,7 +236,6 @@ impl Barn {
     }
 
     /// Returns the number of objects in the full sheaves.
-    #[cfg(not(ashlar_loom))]
     pub(crate) fn full_objects(&self) -> usize {
         self.inner.lock().objects
     }
