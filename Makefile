@@ -1,12 +1,12 @@
 # Builds with Cargo and installs where C programs and their build systems look.
 #
-#   make                  release builds of the libraries and of the tool
-#   make install          into /usr/local; PREFIX, DESTDIR, LIBDIR and others below can be set
-#   make install-strip    the same without symbols that only debuggers read
-#   make install-lab      the lab and its workloads, with their manual page and completions
-#   make uninstall        same variables: removes what install and install-lab put there
-#   make check-install    same variables: builds and runs programs on what is installed
-#   make deb              three Debian packages in target/deb (needs dpkg-dev)
+#   make                          release builds of the libraries and of the tool
+#   make install                  into /usr/local; PREFIX, DESTDIR, LIBDIR and others below can be set
+#   make install-strip            the same without symbols that only debuggers read
+#   make install-lab              the lab and its workloads, with manual page and completions
+#   make uninstall                with the same variables: removes what both install
+#   make check-install            with the same variables: builds programs on what is installed
+#   make deb                      three Debian packages in target/deb (needs dpkg-dev)
 #
 # install and install-lab build only what was never built, so that they can run as root after `make`
 # by another user.

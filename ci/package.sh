@@ -73,8 +73,8 @@ installed() {
     echo "--- $name: $*"
     quietly make install"${strip:-}" DESTDIR="$dest" "$@" || { fail "$name: install"; return; }
     make --no-print-directory -s check-install DESTDIR="$dest" "$@" || fail "$name: check-install"
-    # The lab, which the installed tool finds and which finds its workloads. An earlier step has
-    # built it.
+    # The lab, which the installed tool finds and which finds its workloads. An earlier step of
+    # .ci/run has built it.
     if quietly make install-lab DESTDIR="$dest" "$@"; then
         quietly "$(find "$dest" -path '*/bin/ashlar')" bench programs --workloads trees --systems glibc,ashlar --rounds 1 \
             --scale 0.01 || fail "$name: the installed lab"

@@ -12,7 +12,7 @@ use common::{ASHLAR, command, scratch, text};
 fn tree(name: &str) -> PathBuf {
     let tree = scratch(name);
     fs::create_dir_all(tree.join("bin")).unwrap();
-    fs::copy(ASHLAR, tree.join("bin/ashlar")).unwrap();
+    fs::hard_link(ASHLAR, tree.join("bin/ashlar")).unwrap();
     tree
 }
 

@@ -1,4 +1,4 @@
-//! Fork: the child finds every structure whole, and no thread waits for a fork for ever.
+//! Fork: the child finds every structure consistent, and no thread waits for a fork for ever.
 //!
 //! ## Before
 //! [`prepare`] closes the gate of malloc and waits until no other thread is in a slow path of
@@ -6,27 +6,27 @@
 //! slow paths of caches and kmalloc, which do not pass the gate.
 //!
 //! ## Between
-//! The C library goes on to take its own locks, and other libraries have handlers that take theirs.
-//! A thread may hold one of these and allocate or free. If it waited for this fork, and the fork
-//! for its lock, both would hang. So a thread that finds the gate closed waits for a moment, and
-//! then does without the allocator: see the module `sizes::beside_fork`. Caches and kmalloc have
-//! no such way: the C library never calls them.
+//! The C library takes its own locks next, and handlers of other libraries take theirs. A thread
+//! may hold one of these while it allocates or frees. If it waited for this fork, and the fork for
+//! its lock, both would hang. So a thread that finds the gate closed waits a few milliseconds, and
+//! then proceeds without the allocator; see the module `sizes::beside_fork`. Caches and kmalloc
+//! need no such path, because the C library never calls them.
 //!
-//! The thread that forks may itself allocate, in handlers that run between or in a signal handler,
-//! and fork again: gate and locks let it pass (see the module `sync`). So the order in which
+//! The forking thread may itself allocate and fork again, in other fork handlers or in a signal
+//! handler, because gate and locks let it pass (see the module `sync`). So the order in which
 //! handlers were registered does not matter.
 //!
 //! ## After
-//! Parent and child release the locks and open the gate. What threads freed meanwhile is freed now.
-//! Critical sections need nothing: each is either committed or did not happen. The background
-//! thread does not exist in the child.
+//! Parent and child release the locks and open the gate. Blocks that threads freed meanwhile are
+//! now freed. Critical sections need no work, because each either committed or had no effect. The
+//! background thread does not exist in the child.
 //!
 //! ## Signals
 //! [`prepare`] and its counterparts run with signals blocked. A handler that forks in the middle of
-//! one would find half of the locks taken. A handler that forks while its thread is in the middle
-//! of an allocation finds that allocation's locks held, and leaves them: the child goes on with the
-//! same allocation. With other threads such a fork may hang, as with the C library's own malloc:
-//! one of them may hold a lock that comes earlier in the order, and wait for one of these.
+//! one would find half of the locks taken. A handler that forks in the middle of its thread's
+//! allocation finds the locks of that allocation held, and leaves them, because the child continues
+//! the same allocation. With other threads, such a fork may deadlock, as with the C library's own
+//! malloc: another thread may hold an earlier lock and wait for one of these.
 #![allow(unsafe_code, reason = "handlers for the C library")]
 
 use super::malloc::free;
@@ -40,11 +40,10 @@ use crate::sizes::beside_fork::{self, GATE};
 
 /// The number of the thread that forks; 0 for none.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
-/// How many forks of that thread are in progress, each inside the one before. Only changed by that
-/// thread.
+/// The number of nested forks of that thread. Only that thread changes it.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 
-/// Visits all locks but that of the registry, in lock order.
+/// Visits all locks but the registry lock, in lock order.
 fn for_each_other_lock(visit: Visit<'_>) {
     drain::for_each_lock(visit);
     registry::for_each_lock(visit);
@@ -58,7 +57,7 @@ fn for_each_other_lock(visit: Visit<'_>) {
     settings::for_each_lock(visit);
 }
 
-/// Runs `f` with signals blocked: see the module.
+/// Runs `f` with signals blocked; see the module.
 fn undisturbed(f: impl FnOnce()) {
     #[cfg(feature = "os")]
     crate::base::os::with_signals_blocked(f);
@@ -66,22 +65,23 @@ fn undisturbed(f: impl FnOnce()) {
     f();
 }
 
-/// To be called before `fork`, in the thread that forks; not on behalf of another one. Each call
-/// needs one of [`after_in_parent`] or [`after_in_child`] in the same thread.
+/// Must be called before `fork`, in the thread that forks. Each call needs a call of
+/// [`after_in_parent`] or [`after_in_child`] in the same thread.
 #[place(background)]
 pub fn prepare() {
-    // A child of a thread that forks while another one boots would wait for that one for ever.
+    // Without this, a child forked while another thread starts the allocator would wait for that
+    // thread for ever.
     boot::ensure_base();
     let me = thread_id();
     let mut waited = 0;
-    // Forks of several threads come one after another.
+    // Forks of several threads run one after another.
     while !begin(me) {
         waited += 1;
         relax(waited);
     }
 }
 
-/// Begins a fork of the thread `me`; false while another thread forks.
+/// Begins a fork of the thread `me`. Returns false while another thread forks.
 fn begin(me: usize) -> bool {
     let mut begun = false;
     undisturbed(|| {
@@ -101,8 +101,8 @@ fn begin(me: usize) -> bool {
     begun
 }
 
-/// Ends a fork, in parent and child. A function of its own by name, so that its place is with the
-/// others of forks.
+/// Ends a fork, in parent and child. A named function, so that it is placed with the other
+/// functions of forks.
 #[inline(never)]
 #[place(background)]
 fn end() {
@@ -116,7 +116,7 @@ fn end() {
     }
 }
 
-/// To be called after `fork` in the parent.
+/// Must be called after `fork` in the parent.
 ///
 /// # Safety
 /// [`prepare`] was called before, in this thread.
@@ -126,7 +126,7 @@ pub unsafe fn after_in_parent() {
     beside_fork::after_fork(free);
 }
 
-/// To be called after `fork` in the child.
+/// Must be called after `fork` in the child.
 ///
 /// # Safety
 /// [`prepare`] was called before, in the thread that forked.
@@ -136,7 +136,7 @@ pub unsafe fn after_in_child() {
     beside_fork::after_fork(free);
 }
 
-/// Ends a fork in the child, where no other thread is left.
+/// Ends a fork in the child, where no other thread exists.
 #[inline(never)]
 #[place(background)]
 fn end_in_child() {
@@ -149,10 +149,10 @@ fn end_in_child() {
     end();
 }
 
-/// Has the C library call the three functions above at each fork from now on; false when it has no
-/// memory for that. Done once, when the library is loaded, or by an earlier call: the handlers of
-/// `prepare` run in reverse order of registration and the others in order, and the earlier these
-/// are registered, the shorter other threads have to do without the allocator.
+/// Registers the three functions above with the C library as fork handlers. Returns false if it has
+/// no memory for that. Happens once, when the library is loaded, or by an earlier call. `prepare`
+/// handlers run in reverse order of registration and the others in order, so an early registration
+/// shortens the time in which other threads are without the allocator.
 #[cfg(feature = "os")]
 #[place(cold)]
 pub fn register() -> bool {
@@ -166,7 +166,7 @@ pub fn register() -> bool {
     }
     #[place(background)]
     extern "C" fn parent() {
-        // SAFETY: the C library calls this in the thread that it called `before` in.
+        // SAFETY: the C library calls this in the thread in which it called `before`.
         unsafe { after_in_parent() };
     }
     #[place(background)]
@@ -175,15 +175,15 @@ pub fn register() -> bool {
         unsafe { after_in_child() };
     }
     unsafe extern "C" {
-        /// POSIX; in the C library's static part where it is not in the shared one.
+        /// The function of POSIX. Some C libraries have it only in their static part.
         fn pthread_atfork(
             prepare: Option<extern "C" fn()>,
             parent: Option<extern "C" fn()>,
             child: Option<extern "C" fn()>,
         ) -> core::ffi::c_int;
     }
-    // SAFETY: the handlers are functions of this library; where that can be unloaded, the C library
-    // forgets them then.
+    // SAFETY: the handlers are functions of this library. If it is unloaded, the C library removes
+    // them.
     let registered = unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) == 0 };
     if !registered {
         DONE.store(0, Ordering::Release);
@@ -191,14 +191,15 @@ pub fn register() -> bool {
     registered
 }
 
-/// What [`before_vfork`] took, for [`after_vfork`].
+/// The state that [`before_vfork`] saved for [`after_vfork`].
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub use crate::percpu::rseq::Registration;
 
-/// To be called before `vfork`. Its child runs on the parent's thread pointer, and so in the
-/// parent's rseq area, but the kernel registers that for the parent alone: nothing would abort the
-/// child's sections or keep its CPU number true. So the area is not registered until the parent is
-/// back, and both go by the slow path. Where that is refused, no section runs in any thread.
+/// Must be called before `vfork`. Its child runs on the parent's thread pointer, and so in the
+/// parent's rseq area, which the kernel has registered only for the parent. So the kernel would
+/// neither abort the child's sections nor update its CPU number. Therefore the area is unregistered
+/// until the parent resumes, and both take slow paths. If the kernel refuses that, no thread runs a
+/// section meanwhile.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 #[place(background)]
 pub extern "C" fn before_vfork() -> Registration {
@@ -211,7 +212,7 @@ pub extern "C" fn before_vfork() -> Registration {
     })
 }
 
-/// To be called in the parent after `vfork`, with what [`before_vfork`] returned.
+/// Must be called in the parent after `vfork`, with the value that [`before_vfork`] returned.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 #[place(background)]
 pub extern "C" fn after_vfork(registration: Registration) {

@@ -15,8 +15,8 @@ use super::kmalloc::{self, KMALLOC_MAX_CACHE_SIZE, kfree, kmalloc_aligned, kzall
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ashlar;
 
-// SAFETY: kmalloc returns null or memory of the size and alignment asked for, which no other thread
-// has until it is freed; nothing unwinds.
+// SAFETY: kmalloc returns null or memory of the requested size and alignment, which no other caller
+// gets until it is freed. No call unwinds.
 unsafe impl GlobalAlloc for Ashlar {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -25,7 +25,7 @@ unsafe impl GlobalAlloc for Ashlar {
 
     #[inline]
     unsafe fn dealloc(&self, ptr: *mut u8, _layout: Layout) {
-        // SAFETY: the caller gives back what `alloc` returned.
+        // SAFETY: `ptr` came from `alloc`, and the caller gives it up.
         unsafe { kfree(ptr) };
     }
 
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Ashlar {
         }
         let ptr = kmalloc_aligned(layout.size(), layout.align());
         if !ptr.is_null() {
-            // SAFETY: fresh memory of the layout's size.
+            // SAFETY: the memory is fresh and has the layout's size.
             unsafe { ptr.write_bytes(0, layout.size()) };
         }
         ptr
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Ashlar {
         }
         let new = kmalloc_aligned(new_size, layout.align());
         if !new.is_null() {
-            // SAFETY: both are live and at least that long; the old one is given up.
+            // SAFETY: both are live and at least that long, and the caller gives up the old one.
             unsafe {
                 new.copy_from_nonoverlapping(ptr, layout.size().min(new_size));
                 kfree(ptr);
@@ -80,7 +80,7 @@ unsafe impl allocator_api2::alloc::Allocator for Ashlar {
 
     unsafe fn deallocate(&self, ptr: core::ptr::NonNull<u8>, layout: Layout) {
         if layout.size() != 0 {
-            // SAFETY: the caller gives back what `allocate` returned for a layout with bytes in it.
+            // SAFETY: `ptr` came from `allocate` for a nonzero layout, and the caller gives it up.
             unsafe { kfree(ptr.as_ptr()) };
         }
     }

@@ -1,6 +1,6 @@
 //! `KmemCache`: a cache of objects of one size, as programs see it.
 //!
-//! Its fast paths are inlined into the program: [`CacheRef`] has what they need.
+//! Its fast paths are inlined into the program; [`CacheRef`] holds the values that they need.
 
 use core::ptr::NonNull;
 
@@ -13,27 +13,28 @@ use crate::percpu;
 
 /// A cache of objects of one size: the kernel's `struct kmem_cache`.
 ///
-/// Caches of objects alike may be merged: [`CacheArgs::no_merge`]. Then each has its name, and all
-/// have the slabs, figures and tunables of one, as in the kernel.
+/// Caches of similar objects may be merged (see [`CacheArgs::no_merge`]). Then each has its own
+/// name, and all share slabs, figures and tunables, as in the kernel.
 ///
-/// Any thread may allocate and free. Dropping the handle leaves the cache and its objects as they
-/// are, for ever, as in C; [`destroy`](KmemCache::destroy) ends it. A [`Cache`](crate::Cache) ends
-/// when it drops.
+/// Any thread may allocate and free. Dropping the handle leaks the cache and its objects, as in C;
+/// [`destroy`](KmemCache::destroy) destroys it. A [`Cache`](crate::Cache) is destroyed when it
+/// drops.
 #[derive(Debug)]
 pub struct KmemCache {
     raw: &'static RawCache,
     hot: Hot,
-    /// The name, where that is not the first one of the slabs.
+    /// The name, unless it is the first one of the shared cache.
     alias: Option<&'static Alias>,
 }
 
-/// What the critical sections of one cache need; constant.
+/// The constants that the critical sections of one cache need.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(all(feature = "os", target_arch = "x86_64")), expect(dead_code, reason = "for rseq"))]
 struct Hot {
     /// Address of CPU 0's slot.
     slot: usize,
-    /// The same for frees: slot 0, which is always full, where frees must look at the node first.
+    /// The same for frees. It is slot 0, which is always full, if frees must examine the node
+    /// first.
     free_slot: usize,
     /// Offset of the rseq area from the thread pointer.
     rseq_offset: isize,
@@ -50,8 +51,8 @@ impl Hot {
     }
 }
 
-/// A cache borrowed for a loop: a copy of what the fast paths need, which the compiler can keep in
-/// registers.
+/// A cache borrowed for a loop: a copy of the values that the fast paths need, which the compiler
+/// can keep in registers.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheRef<'a> {
     cache: &'a KmemCache,
@@ -121,7 +122,7 @@ impl CacheRef<'_> {
     }
 }
 
-/// Pointers as the engines see them.
+/// Converts pointers to addresses for the engines.
 #[inline(always)]
 fn as_addresses(objects: &[*mut u8]) -> &[usize] {
     #[expect(unsafe_code, reason = "views pointers as addresses")]
@@ -142,7 +143,7 @@ fn as_addresses_mut(objects: &mut [*mut u8]) -> &mut [usize] {
     }
 }
 
-/// Of caches that the program makes.
+/// The policy of caches that the program creates.
 static PROGRAM: Policy = Policy { of_program: true, ..Policy::GENEROUS };
 
 impl KmemCache {
@@ -159,24 +160,24 @@ impl KmemCache {
         Ok(KmemCache { raw, hot: Hot::of(raw), alias })
     }
 
-    /// The same handle once more. The caller gives up one of the two.
+    /// Copies the handle. The caller gives up one of the two.
     pub(super) fn again(&self) -> KmemCache {
         KmemCache { raw: self.raw, hot: self.hot, alias: self.alias }
     }
 
-    /// What the engine knows of this cache.
+    /// Returns the engine's side of this cache.
     pub(crate) fn raw_cache(&self) -> &'static RawCache {
         self.raw
     }
 
-    /// One object (`kmem_cache_alloc`); `None` when memory ends. Its contents are those of its last
-    /// use, or what the constructor left.
+    /// Allocates one object (`kmem_cache_alloc`). Returns `None` without memory. The object holds
+    /// the contents of its last use, or the state that the constructor left.
     #[inline(always)]
     pub fn alloc(&self) -> Option<NonNull<u8>> {
         self.borrowed().alloc()
     }
 
-    /// A copy of what the fast paths need, for loops.
+    /// Returns a copy of the values that the fast paths need, for loops.
     #[inline(always)]
     pub fn borrowed(&self) -> CacheRef<'_> {
         CacheRef { cache: self, hot: self.hot }
@@ -188,7 +189,8 @@ impl KmemCache {
         NonNull::new(engine::alloc(self.raw))
     }
 
-    /// One object, all bytes zero (`kmem_cache_zalloc`). Not for caches with a constructor.
+    /// Allocates one object with all bytes zero (`kmem_cache_zalloc`). Not for caches with a
+    /// constructor, because it overwrites the constructed state.
     pub fn zalloc(&self) -> Option<NonNull<u8>> {
         let object = self.alloc()?;
         #[expect(unsafe_code, reason = "clears fresh memory")]
@@ -199,11 +201,11 @@ impl KmemCache {
         Some(object)
     }
 
-    /// Gives an object back (`kmem_cache_free`).
+    /// Frees an object (`kmem_cache_free`).
     ///
     /// # Safety
     /// The object was allocated from this cache, was not freed since, and no thread uses it any
-    /// more. With a constructor it is in constructed state.
+    /// more. If the cache has a constructor, the object is in constructed state.
     #[inline(always)]
     #[expect(unsafe_code, reason = "an object may be freed only once")]
     pub unsafe fn free(&self, object: NonNull<u8>) {
@@ -221,8 +223,8 @@ impl KmemCache {
         engine::free(unsafe { Object::new(self.raw, object.as_ptr() as usize) });
     }
 
-    /// Fills `out` with objects; all or nothing (`kmem_cache_alloc_bulk`). False when memory ends:
-    /// then `out` holds nothing that is allocated.
+    /// Fills `out` with objects, or with none (`kmem_cache_alloc_bulk`). Returns false without
+    /// memory; `out` then holds no allocated object.
     #[inline(always)]
     pub fn alloc_bulk(&self, out: &mut [*mut u8]) -> bool {
         self.borrowed().alloc_bulk(out)
@@ -232,17 +234,18 @@ impl KmemCache {
     #[inline(never)]
     fn alloc_bulk_slow(&self, out: &mut [*mut u8]) -> bool {
         let done = engine::alloc_bulk(self.raw, as_addresses_mut(out));
-        // Engines write addresses, which alone give no access. No instruction comes of this.
+        // Engines write bare addresses, without provenance. This loop restores it, and compiles to
+        // no instruction.
         for object in out {
             *object = core::ptr::with_exposed_provenance_mut(object.addr());
         }
         done
     }
 
-    /// Gives objects back (`kmem_cache_free_bulk`).
+    /// Frees objects (`kmem_cache_free_bulk`).
     ///
     /// # Safety
-    /// As for [`free`](KmemCache::free), for each of them; none occurs twice and none is null.
+    /// As for [`free`](KmemCache::free), for each object. None occurs twice, and none is null.
     #[inline(always)]
     #[expect(unsafe_code, reason = "objects may be freed only once")]
     pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
@@ -260,20 +263,19 @@ impl KmemCache {
         engine::free_bulk(unsafe { Objects::new(self.raw, objects) });
     }
 
-    /// Gives free slabs back to the page layer (`kmem_cache_shrink`). True when no slab is left.
+    /// Returns free slabs to the page layer (`kmem_cache_shrink`). Returns true if no slab is left.
     pub fn shrink(&self) -> bool {
         let left = engine::shrink(self.raw);
         crate::base::background::settle();
         left == 0
     }
 
-    /// Ends the cache (`kmem_cache_destroy`). Where caches are merged only this handle and its name
-    /// go, and whatever objects they have stay as they are: it is not known which of them each
-    /// object is from. The last handle ends the cache.
+    /// Destroys the cache (`kmem_cache_destroy`). If caches are merged, this removes only the
+    /// handle and its name. All objects stay, because the shared cache does not record by which
+    /// name each was allocated. The last handle destroys the shared cache.
     ///
     /// # Errors
-    /// With live objects nothing is lost: a line on standard error reports them and the handle
-    /// comes back.
+    /// If objects are live, a line on standard error reports them, and the handle is returned.
     pub fn destroy(self) -> Result<(), (KmemCache, DestroyError)> {
         if !self.raw.policy.of_program {
             return Err((self, DestroyError::BuiltIn));
@@ -298,40 +300,40 @@ impl KmemCache {
         Err((self, DestroyError::LiveObjects(live)))
     }
 
-    /// Name of the cache: that it was created with, merged or not.
+    /// Returns the name that the cache was created with, merged or not.
     pub fn name(&self) -> &str {
         self.alias.map_or(self.raw.name(), Alias::name)
     }
 
-    /// Bytes of an object that the user may use (`kmem_cache_size`); of merged caches the most that
-    /// one of them asked for.
+    /// Returns the usable bytes of an object (`kmem_cache_size`). For merged caches, this is the
+    /// largest requested size.
     pub fn object_size(&self) -> usize {
         self.raw.object_size()
     }
 
-    /// Whether the objects of this cache and of `other` come from the same slabs: they were merged,
-    /// or their engine lets caches share pages.
+    /// Returns whether this cache and `other` share slabs, because they were merged or their engine
+    /// lets caches share pages.
     pub fn shares_slabs_with(&self, other: &KmemCache) -> bool {
         core::ptr::eq(self.raw, other.raw) || engine::share_pages(self.raw, other.raw)
     }
 
-    /// Its strategy.
+    /// Returns the engine of the cache.
     pub fn engine(&self) -> Engine {
         self.raw.engine
     }
 
-    /// Shape, tunables and figures of this moment.
+    /// Returns the present shape, tunables and figures.
     pub fn info(&self) -> CacheInfo {
         registry::with_lock(|| info::info(self.raw)).named(self.name())
     }
 
-    /// The value of a tunable; `None` where the cache's engine does not have it.
+    /// Returns the value of a tunable; `None` if the cache's engine does not have it.
     pub fn tunable(&self, which: Tunable) -> Option<usize> {
         tune::tunable(self.raw, which)
     }
 
-    /// Changes a tunable, at any time, while other threads use the cache. The change is for all
-    /// names of merged caches.
+    /// Changes a tunable, at any time, also while other threads use the cache. The change applies
+    /// to all names of merged caches.
     ///
     /// # Errors
     /// See [`TuneError`]: nothing has changed then.

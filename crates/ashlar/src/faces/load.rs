@@ -1,15 +1,14 @@
-//! Load: what is done once, when the program or library that this crate is linked into has been
-//! loaded.
+//! Load: the work done once, when the program or library that contains this crate is loaded.
 //!
-//! The fork handlers are registered, and a library is kept loaded: `dlclose` would take away code
-//! that threads are in, the descriptors of critical sections that the kernel reads, and objects
-//! that other libraries still have. An allocation cannot do either, since it may come from inside
-//! the C library, under locks that both take.
+//! Registers the fork handlers, and keeps a library loaded. `dlclose` would unmap code that threads
+//! run, descriptors of critical sections that the kernel reads, and objects that other libraries
+//! still use. An allocation can do neither, because it may come from inside the C library, under
+//! locks that both take.
 #![allow(unsafe_code, reason = "a table that the loader reads")]
 
 #[place(cold)]
 extern "C" fn at_load() {
-    // musl unloads nothing.
+    // musl never unloads libraries.
     #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
     crate::base::os::stay_loaded();
     if !super::fork::register() {
@@ -17,8 +16,8 @@ extern "C" fn at_load() {
     }
 }
 
-// SAFETY: the section is an array of functions without arguments that the loader calls once, at
-// load.
+// SAFETY: the section is an array of functions. The loader calls each once, at load; this one
+// ignores its arguments.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

@@ -14,8 +14,8 @@
 
 #[cfg(feature = "os")]
 pub mod fork;
-/// Without an operating system nothing forks, and all threads have one number, to which a lock that
-/// is held for a fork is open.
+/// Without an operating system there is no fork. All threads have the same number, so a lock held
+/// for a fork would be open to all.
 #[cfg(not(feature = "os"))]
 #[expect(dead_code, unreachable_pub, reason = "compiled so that it stays in step")]
 mod fork;

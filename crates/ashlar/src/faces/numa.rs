@@ -1,10 +1,10 @@
 //! Memory of a given NUMA node.
 //!
-//! Every allocation takes memory of the node it runs on, where there is some. These functions take
-//! it of another: the kernel's `kmem_cache_alloc_node` and `kmalloc_node`. The node is a wish:
-//! another serves where it has nothing left, and [`node_of`] tells which one did. They pass the
-//! sheaves by, whose objects are all of the CPU's own node, and take one object of a slab of that
-//! node under its list_lock; so they are for memory that lives long.
+//! Other allocations take memory of the calling CPU's node, if it has some. These functions take a
+//! node, as the kernel's `kmem_cache_alloc_node` and `kmalloc_node` do. The node is a preference.
+//! Another node serves if it has no memory, and [`node_of`] returns the node of an object. These
+//! functions bypass the sheaves, which hold only objects of the CPU's own node, and take one object
+//! from a slab of the given node under its list_lock. So they are meant for long-lived memory.
 #![allow(unsafe_code, reason = "hands out raw memory")]
 
 use core::ptr::NonNull;
@@ -21,27 +21,28 @@ use crate::percpu::{self, area::PERCPU};
 use crate::sizes::kmalloc::{class_cache, natural_align};
 use crate::sizes::large;
 
-/// NUMA nodes, real or fake, numbered from 0 without gaps. Starts the allocator if it is not up.
+/// Returns the number of NUMA nodes, real or fake, which are numbered from 0 without gaps. Starts
+/// the allocator if needed.
 pub fn nodes() -> usize {
     boot::ensure_base();
     ZONE.nodes().max(1)
 }
 
-/// The node whose memory `ptr` points to; `None` for addresses outside the zone, objects above 32
-/// MiB among them.
+/// Returns the node of the memory at `ptr`; `None` for addresses outside the zone, such as objects
+/// above 32 MiB.
 pub fn node_of(ptr: *const u8) -> Option<NodeId> {
     MEMMAP.page_of(ptr as usize).map(|page| ZONE.node_of(page))
 }
 
-/// True if memory of `node` is what every allocation gets here, or if there is no such node.
+/// Returns whether ordinary allocations here use `node`, or there is no such node.
 fn is_here(node: NodeId) -> bool {
     let nodes = ZONE.nodes();
     nodes <= 1 || usize::from(node.0) >= nodes || PERCPU.node_of(percpu::this_cpu()) == node
 }
 
 impl KmemCache {
-    /// One object, of `node` if that has memory (`kmem_cache_alloc_node`); a node that does not
-    /// exist is no wish. `None` when memory ends.
+    /// Allocates one object, from `node` if it has memory (`kmem_cache_alloc_node`). A node that
+    /// does not exist is ignored. Returns `None` without memory.
     pub fn alloc_on(&self, node: NodeId) -> Option<NonNull<u8>> {
         if is_here(node) {
             return self.alloc();
@@ -50,8 +51,8 @@ impl KmemCache {
     }
 }
 
-/// As [`kmalloc`], of `node` if that has memory (`kmalloc_node`); a node that does not exist is no
-/// wish. Above 32 MiB the system decides.
+/// As [`kmalloc`], from `node` if it has memory (`kmalloc_node`). A node that does not exist is
+/// ignored. Above 32 MiB, the system chooses the node.
 pub fn kmalloc_on(size: usize, node: NodeId) -> *mut u8 {
     if size == 0 || !boot::ensure() || is_here(node) {
         return kmalloc(size);

@@ -1,15 +1,15 @@
 //! Prefilled sheaves: a reserve of objects that cannot fail.
 //!
-//! A program that must not run out in the middle of a change (a tree that is half rebalanced, a
-//! transaction that is half written) takes the most it may need before it starts, and gives back
-//! what is left when it is done. Source of the interface: `kmem_cache_prefill_sheaf` and its
-//! relatives, Linux 6.18.
+//! A program that must not run out of memory in the middle of a change (a half rebalanced tree, a
+//! half written transaction) reserves the most that it may need before it starts, and returns the
+//! rest afterwards. Source of the interface: `kmem_cache_prefill_sheaf` and its relatives, Linux
+//! 6.18.
 //!
 //! A prefilled sheaf is one block of kmalloc: a head, and the pointers of its objects behind it.
 //! The objects come from the cache in bulk, most often from this CPU's sheaf, and count as
-//! allocated until they go back. It belongs to one owner at a time and shares nothing: there is no
-//! lock here. The kernel lends one of the cache's own sheaves where the size fits; copying the few
-//! pointers that a reserve has is cheaper here than the barn lock of a loan.
+//! allocated until they are returned. The sheaf has one owner at a time, so it needs no lock. The
+//! kernel lends one of the cache's own sheaves if the size fits. Here, copying the few pointers is
+//! cheaper than the barn lock of a loan.
 #![allow(unsafe_code, reason = "a head with an array behind it")]
 
 use core::fmt;
@@ -21,15 +21,15 @@ use super::kmem_cache::KmemCache;
 use crate::base::error::AllocError;
 use crate::sizes::kmalloc::kmalloc_size_roundup;
 
-/// What stands at the start of the block.
+/// The start of the block.
 struct Head {
     cache: NonNull<KmemCache>,
     len: usize,
     capacity: usize,
 }
 
-/// Objects of one cache that are set aside: as many [`alloc`](PrefilledSheaf::alloc)s succeed,
-/// whatever becomes of memory meanwhile. What is left goes back to the cache when it drops.
+/// Reserved objects of one cache. As many calls of [`alloc`](PrefilledSheaf::alloc) succeed even
+/// without free memory. Dropping the sheaf returns the remaining objects to the cache.
 ///
 /// ```
 /// let nodes = ashlar::KmemCache::create("tree_node", 256, &ashlar::CacheArgs::default())?;
@@ -47,17 +47,17 @@ pub struct PrefilledSheaf<'a> {
     cache: PhantomData<&'a KmemCache>,
 }
 
-// SAFETY: it owns its block and its objects as a vector owns its elements; caches may be used from
-// any thread.
+// SAFETY: it owns its block and its objects as a vector owns its elements, and any thread may use
+// caches.
 unsafe impl Send for PrefilledSheaf<'_> {}
-// SAFETY: shared, it only tells its length and its cache.
+// SAFETY: a shared reference gives access only to its length and its cache.
 unsafe impl Sync for PrefilledSheaf<'_> {}
 
 impl KmemCache {
-    /// Sets `size` objects aside (`kmem_cache_prefill_sheaf`).
+    /// Reserves `size` objects (`kmem_cache_prefill_sheaf`).
     ///
     /// # Errors
-    /// [`AllocError`] when memory ends; nothing is set aside then.
+    /// [`AllocError`] without memory. No object is reserved then.
     pub fn prefill_sheaf(&self, size: usize) -> Result<PrefilledSheaf<'_>, AllocError> {
         let mut sheaf = PrefilledSheaf { head: new_block(NonNull::from(self), size)?, cache: PhantomData };
         sheaf.refill(size)?;
@@ -65,14 +65,14 @@ impl KmemCache {
     }
 }
 
-/// An empty block with room for at least `capacity` objects.
+/// Allocates an empty block with room for at least `capacity` objects.
 fn new_block(cache: NonNull<KmemCache>, capacity: usize) -> Result<NonNull<Head>, AllocError> {
     let bytes = capacity.checked_mul(size_of::<*mut u8>()).and_then(|b| b.checked_add(size_of::<Head>()));
-    // What the size class adds is room as well.
+    // The whole size class is used.
     let bytes = kmalloc_size_roundup(bytes.ok_or(AllocError)?);
     let head = NonNull::new(kmalloc(bytes).cast::<Head>()).ok_or(AllocError)?;
     let capacity = (bytes - size_of::<Head>()) / size_of::<*mut u8>();
-    // SAFETY: fresh memory, larger than a head and aligned to 8.
+    // SAFETY: the memory is fresh, larger than a head, and aligned to 8.
     unsafe { head.write(Head { cache, len: 0, capacity }) };
     Ok(head)
 }
@@ -83,34 +83,34 @@ impl<'a> PrefilledSheaf<'a> {
         unsafe { self.head.as_ref() }
     }
 
-    /// The cache that the objects belong to.
+    /// Returns the cache of the objects.
     pub fn cache(&self) -> &'a KmemCache {
         // SAFETY: `prefill_sheaf` borrowed it for 'a.
         unsafe { self.head().cache.as_ref() }
     }
 
-    /// Objects that are left (`kmem_cache_sheaf_size`).
+    /// Returns the number of objects left (`kmem_cache_sheaf_size`).
     pub fn len(&self) -> usize {
         self.head().len
     }
 
-    /// True when no object is left.
+    /// Returns true if no object is left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The place of the first object's pointer.
+    /// Returns the address of the first pointer.
     fn objects(&self) -> *mut *mut u8 {
         // SAFETY: the array begins behind the head, inside the block.
         unsafe { self.head.as_ptr().add(1).cast() }
     }
 
-    /// One of the objects (`kmem_cache_alloc_from_sheaf`); `None` only when none is left. Its
-    /// contents are those of its last use, or what the constructor left. It is freed as any other
-    /// of its cache.
+    /// Takes one of the objects (`kmem_cache_alloc_from_sheaf`). Returns `None` only if none is
+    /// left. The object holds the contents of its last use, or the state that the constructor left.
+    /// It is freed like any other object of its cache.
     #[inline]
     pub fn alloc(&mut self) -> Option<NonNull<u8>> {
-        // SAFETY: the block is live and `&mut self` is alone with it.
+        // SAFETY: the block is live, and `&mut self` is the only access to it.
         let head = unsafe { self.head.as_mut() };
         head.len = head.len.checked_sub(1)?;
         let last = head.len;
@@ -118,10 +118,10 @@ impl<'a> PrefilledSheaf<'a> {
         NonNull::new(unsafe { self.objects().add(last).read() })
     }
 
-    /// Sets more objects aside, until there are at least `size` (`kmem_cache_refill_sheaf`).
+    /// Reserves more objects, until there are at least `size` (`kmem_cache_refill_sheaf`).
     ///
     /// # Errors
-    /// [`AllocError`] when memory ends; what was set aside before stays.
+    /// [`AllocError`] without memory. The objects reserved before stay.
     pub fn refill(&mut self, size: usize) -> Result<(), AllocError> {
         let len = self.len();
         if size <= len {
@@ -138,8 +138,8 @@ impl<'a> PrefilledSheaf<'a> {
                 kfree(old.as_ptr().cast());
             }
         }
-        // SAFETY: places up to the capacity are inside the block; a pointer that was never written
-        // may be any value, so they are made null before anything looks at them.
+        // SAFETY: the places up to the capacity lie inside the block. Places that were never
+        // written are set to null before they are read.
         let places = unsafe {
             self.objects().add(len).write_bytes(0, size - len);
             core::slice::from_raw_parts_mut(self.objects().add(len), size - len)
@@ -152,18 +152,18 @@ impl<'a> PrefilledSheaf<'a> {
         Ok(())
     }
 
-    /// Gives the sheaf up as one pointer, for [`from_raw`](PrefilledSheaf::from_raw): what C holds.
+    /// Turns the sheaf into one pointer, which C holds, for [`from_raw`](PrefilledSheaf::from_raw).
     pub fn into_raw(self) -> NonNull<u8> {
         let head = self.head;
         core::mem::forget(self);
         head.cast()
     }
 
-    /// The sheaf that was given up.
+    /// Turns the pointer back into the sheaf.
     ///
     /// # Safety
-    /// The pointer came from [`into_raw`](PrefilledSheaf::into_raw) and was not used since; the
-    /// cache lives, at its place, for `'a`.
+    /// The pointer came from [`into_raw`](PrefilledSheaf::into_raw) and was not used since. The
+    /// cache lives, and is not moved, for `'a`.
     pub unsafe fn from_raw(raw: NonNull<u8>) -> PrefilledSheaf<'a> {
         PrefilledSheaf { head: raw.cast(), cache: PhantomData }
     }
@@ -172,7 +172,7 @@ impl<'a> PrefilledSheaf<'a> {
 impl Drop for PrefilledSheaf<'_> {
     /// `kmem_cache_return_sheaf`.
     fn drop(&mut self) {
-        // SAFETY: the objects were allocated from this cache, and no caller has them; those of a
+        // SAFETY: the objects were allocated from this cache, and no caller has them. Those of a
         // constructed cache were not touched since. The block is freed once.
         unsafe {
             self.cache().free_bulk(core::slice::from_raw_parts(self.objects(), self.len()));

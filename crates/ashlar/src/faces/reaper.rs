@@ -1,30 +1,30 @@
-//! The background thread, started and stopped. What it does is in [`crate::cache::reaper`].
+//! Starts and stops the background thread. Its work is in [`crate::cache::reaper`].
 
 use crate::base::error::ReaperError;
 use crate::boot;
 use crate::cache::settings::{self, Reaper};
 use crate::percpu;
 
-/// Starts the background thread, which gives free memory back to the system while the program
-/// sleeps; does nothing if it runs already. Without it the program's own calls do that work.
-/// `docs/process.md` describes the thread. It does not exist in the child of a fork, and runs until
-/// [`stop_reaper`] otherwise.
+/// Starts the background thread, which returns free memory to the system while the program sleeps.
+/// Does nothing if it runs already. Without it, the program's own calls do that work.
+/// `docs/process.md` describes the thread. It runs until [`stop_reaper`], and does not exist in the
+/// child of a fork.
 ///
-/// Not to be called by a thread that holds a lock which an allocation may need, because the C
-/// library allocates to make a thread.
+/// Must not be called under a lock that an allocation may take, because the C library allocates to
+/// create a thread.
 ///
 /// # Errors
 /// See [`ReaperError`].
 pub fn start_reaper() -> Result<(), ReaperError> {
     #[expect(unsafe_code, reason = "calls the C library")]
-    // SAFETY: this is the C library's function; the contract of this one lets threads be made here.
+    // SAFETY: this is the C library's function, and the documentation above allows this call to
+    // create a thread.
     unsafe {
         start_reaper_by(libc::pthread_create)
     }
 }
 
-/// As [`start_reaper`], for a library whose own `pthread_create` stands in the way of the C
-/// library's.
+/// As [`start_reaper`], for a library that exports a `pthread_create` of its own.
 ///
 /// # Errors
 /// See [`ReaperError`].
@@ -44,7 +44,7 @@ pub unsafe fn start_reaper_by(create: crate::base::os::thread::Create) -> Result
     if unsafe { crate::base::background::start(create) } { Ok(()) } else { Err(ReaperError::Refused) }
 }
 
-/// Ends the background thread, if there is one, and returns when the kernel knows it no more.
+/// Ends the background thread, if there is one. Returns when the kernel no longer has it.
 pub fn stop_reaper() {
     crate::base::background::stop();
 }

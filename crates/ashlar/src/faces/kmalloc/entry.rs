@@ -1,15 +1,14 @@
-//! The entry points with their fast paths: what runs when a sheaf has what is asked for.
+//! The entry points `kmalloc`, `kfree` and `kfree_sized` with their fast paths.
 //!
-//! On x86-64 they are naked functions, so that the number of instructions is the one written here
-//! and not what a compiler makes of it this week; the sections are those of
-//! [`crate::percpu::sections`]. Each reads: look the cache's slot up (by size, or by page), enter
-//! the section, take or put one pointer, return. Whatever is not right (a size too large, an
-//! address outside the zone, an empty or full sheaf, a closed gate, an allocator that is not up)
-//! ends in a jump to the slow path with the arguments as they came.
+//! On x86-64 they are naked functions, so that their number of instructions does not depend on the
+//! compiler. Their sections are those of [`crate::percpu::sections`]. Each looks up the slot of the
+//! cache (by size, or by page), enters the section, takes or puts one pointer, and returns. In all
+//! other cases (a size too large, an address outside the zone, an empty or full sheaf, a closed
+//! gate, an allocator that has not started) it jumps to the slow path with its arguments unchanged.
 #![allow(unsafe_code, reason = "naked functions")]
 
 /// The body of a naked function `unsafe extern "C" fn(*mut u8)` that finds the cache by the page:
-/// the fast path of `kfree`, and a jump to `$slow`, of the same type, where that is not enough.
+/// the fast path of `kfree`, and otherwise a jump to `$slow`, which has the same type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! kfree_fast_path {
@@ -53,7 +52,7 @@ macro_rules! kfree_fast_path {
     };
 }
 
-/// What the macros of the entry points refer to here; see [`crate::malloc::parts`].
+/// The items that the macros of the entry points refer to; see [`crate::malloc::parts`].
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 #[expect(missing_docs, reason = "named as the operands of the macro are")]
 pub(crate) mod parts {
@@ -83,18 +82,18 @@ mod fast {
     use core::arch::naked_asm;
     use core::mem::offset_of;
 
-    /// What follows each entry point: it asks for 64-byte alignment, which its section, and so its
-    /// start, gets. An entry that begins in the middle of a cache line is fetched in two.
+    /// The directives after each entry point: they align its section, and so its start, to 64
+    /// bytes. An entry that starts in the middle of a cache line would take two fetches.
     macro_rules! entry_end {
         () => {
             ".p2align 6"
         };
     }
 
-    /// Memory of at least `size` bytes; null when memory ends,
+    /// Allocates at least `size` bytes. Returns null without memory, and
     /// [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) for a size of 0. Sizes that are powers of two are
-    /// naturally aligned up to a page, others to their largest power-of-two divisor among the size
-    /// classes (at least 8). Source: the kernel's `kmalloc`.
+    /// naturally aligned, up to a page. Others are aligned to the largest power of two that divides
+    /// their size class (at least 8). Source: the kernel's `kmalloc`.
     #[unsafe(naked)]
     pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
         // rdi: size. r8: slot of CPU 0. rdx: offset of the rseq area. rcx: scratch, then CPU
@@ -130,7 +129,7 @@ mod fast {
         )
     }
 
-    /// Gives an object of kmalloc, or of any cache, back. Null and
+    /// Frees an object of kmalloc, or of any cache. Null and
     /// [`ZERO_SIZE_PTR`](crate::ZERO_SIZE_PTR) are ignored. An address that was never handed out is
     /// reported and ends the program. Source: the kernel's `kfree`.
     ///
@@ -141,7 +140,7 @@ mod fast {
         crate::kfree_fast_path!(kfree_slow)
     }
 
-    /// As [`kfree`], told the size that was asked for: no look-up of the page.
+    /// As [`kfree`], with the requested size, which saves the look-up of the page.
     ///
     /// # Safety
     /// As for [`kfree`]; `size` is what [`kmalloc`] was given for this object.

@@ -1,7 +1,7 @@
 //! kmalloc: objects of any size, under the kernel's names.
 //!
 //! * [`entry`]: the entry points `kmalloc`, `kfree` and `kfree_sized` with their fast paths.
-//! * this file: what lies behind the fast paths, and the functions built on them.
+//! * this file: the slow paths, and the functions built on the entry points.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
 pub(crate) mod entry;
@@ -23,12 +23,11 @@ pub use crate::sizes::large::KMALLOC_MAX_SIZE;
 use crate::sizes::owner::{self, Misuse};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
-/// What a request of 0 bytes returns: no memory, but not null either. Freeing it is a no-op.
+/// The result of a request of 0 bytes: not null, but no memory. Freeing it does nothing.
 pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
 
 /// `kmalloc` when the fast path found no object. Engines without sheaves take this path on every
-/// call, so their look-up comes first: two instructions of the entry point and this are all that
-/// they pay.
+/// call, so their look-up comes first. They pay only two more instructions, in the entry point.
 pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
     if is_direct(size) {
         return engine::alloc(direct_cache(size));
@@ -60,13 +59,13 @@ fn alloc_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
 /// # Safety
 /// As for [`kfree`].
 pub(crate) unsafe extern "C" fn kfree_slow(ptr: *mut u8) {
-    // Engines without sheaves take this path on every call. Objects of tracked caches must leave
-    // the object map too.
+    // Engines without sheaves take this path on every call. Objects of tracked caches are excluded,
+    // because they must also be removed from the object map.
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.engine.has_sheaves()
         && !cache.policy.tracked
     {
-        // SAFETY: the caller gives up what it says is an object, and the page is one of this cache.
+        // SAFETY: the caller gives up the object, and the page belongs to a slab of this cache.
         return engine::free_in(unsafe { Object::new(cache, ptr as usize) }, slab);
     }
     // SAFETY: passed on.
@@ -110,13 +109,13 @@ pub fn kzalloc(size: usize) -> *mut u8 {
     }
     let ptr = kmalloc(size);
     if !ptr.is_null() && size > 0 {
-        // SAFETY: `size` fresh bytes.
+        // SAFETY: the memory is fresh and has `size` bytes.
         unsafe { ptr.write_bytes(0, size) };
     }
     ptr
 }
 
-/// Memory for `count` elements of `size` bytes; null when the product overflows.
+/// Allocates memory for `count` elements of `size` bytes. Returns null if the product overflows.
 pub fn kmalloc_array(count: usize, size: usize) -> *mut u8 {
     count.checked_mul(size).map_or(core::ptr::null_mut(), |bytes| kmalloc(bytes))
 }
@@ -126,14 +125,14 @@ pub fn kcalloc(count: usize, size: usize) -> *mut u8 {
     count.checked_mul(size).map_or(core::ptr::null_mut(), kzalloc)
 }
 
-/// Memory of any size; the kernel's name for what may be mapped rather than taken from the page
-/// allocator. Here kmalloc does that itself.
+/// Allocates memory of any size. In the kernel, such memory may be mapped instead of taken from the
+/// page allocator. Here kmalloc does that itself.
 pub fn kvmalloc(size: usize) -> *mut u8 {
     kmalloc(size)
 }
 
-/// Memory of `size` bytes at a multiple of `align`, a power of two of at most 2 MiB; null
-/// otherwise.
+/// Allocates `size` bytes at a multiple of `align`, a power of two of at most 2 MiB. Returns null
+/// for another `align`, or without memory.
 pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     if align <= 8 {
         return kmalloc(size);
@@ -152,8 +151,8 @@ pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
     alloc_large(size.max(1), align, Fill::Any)
 }
 
-/// Bytes that may be used behind a pointer of kmalloc: at least what was asked for. 0 for null and
-/// for [`ZERO_SIZE_PTR`].
+/// Returns the usable bytes of memory of kmalloc, at least the requested size. Returns 0 for null
+/// and for [`ZERO_SIZE_PTR`].
 ///
 /// # Safety
 /// `ptr` came from this module, or is null, and was not freed.
@@ -171,12 +170,12 @@ pub unsafe fn ksize(ptr: *const u8) -> usize {
     }
 }
 
-/// Changes the size of an object, moving it if need be. A null pointer allocates; a size of 0 frees
-/// and returns [`ZERO_SIZE_PTR`]. Stays in place whenever the new size fits what the object has, as
-/// the kernel's does. Null when memory ends; the old object is untouched then.
+/// Changes the size of an object, and moves it if needed. A null pointer allocates. A size of 0
+/// frees and returns [`ZERO_SIZE_PTR`]. The object stays in place if the new size fits, as in the
+/// kernel. Returns null without memory; the old object is unchanged then.
 ///
 /// # Safety
-/// As for [`kfree`]; on success the old pointer is dead.
+/// As for [`kfree`]. After success the old pointer is invalid.
 pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
     if size == 0 {
         // SAFETY: the caller's promise is that of kfree.
@@ -195,15 +194,15 @@ pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
         && MEMMAP.page_of(ptr as usize).is_none()
         && let Some(at) = NonNull::new(ptr)
     {
-        // SAFETY: an address outside the zone that ksize knows starts a direct mapping; the caller
-        // lets it move.
+        // SAFETY: an address outside the zone with a nonzero ksize starts a direct mapping, and the
+        // caller expects it to move.
         if let Some(moved) = unsafe { direct::remap(at, size) } {
             return moved.as_ptr();
         }
     }
     let new = kmalloc(size);
     if !new.is_null() {
-        // SAFETY: both are live, `old` bytes are readable, and `new` has more; they do not overlap.
+        // SAFETY: both are live and do not overlap, `old` bytes are readable, and `new` has more.
         unsafe {
             new.copy_from_nonoverlapping(ptr, old);
             kfree(ptr);
@@ -212,11 +211,11 @@ pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
     new
 }
 
-/// Frees objects of any caches and sizes; neighbours of one cache go back together. Null entries
-/// are skipped.
+/// Frees objects of any caches and sizes. Consecutive objects of one cache are freed together. Null
+/// entries are skipped.
 ///
 /// # Safety
-/// As for [`kfree`], for each of them; none occurs twice.
+/// As for [`kfree`], for each object. None occurs twice.
 pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
     const BATCH: usize = 64;
     let mut batch = [0usize; BATCH];

@@ -7,42 +7,41 @@
 //! it.
 //!
 //! The section of `free` clears the entry right before its commit, so a thread that finds the
-//! object on the sheaf finds it cleared. An abort between the two puts the entry back: what leaves
-//! for the slow path is live. And what is no live object, and so has the entry 0, needs no test:
-//! the slot that 0 leads to has no room.
+//! object on the sheaf finds the entry cleared. An abort between the two restores the entry, so the
+//! slow path gets a live object. An address that is not a live object has the entry 0 and needs no
+//! test, because the slot of entry 0 has no room.
 //!
 //! # Sides
-//! The lowest bit of an entry is the side of the CPU that handed the object out: neighbouring CPUs
-//! have different ones. `free` pushes an object of its own side on the main sheaf, where the next
-//! `malloc` finds it, hot in the cache; an object of the other side on the spare. So two threads on
-//! two CPUs that were handed neighbours in one cache line do not go on reusing them (passive false
-//! sharing): each has what its own CPU was given. The bit is advice. A thread that was moved to
-//! another CPU puts its older objects on the spare, and the spare becomes the main sheaf when that
-//! is empty. A CPU's side is the lowest bit of its number. On CPUs of side 1 the words of malloc's
-//! slots have changed places (see [`crate::percpu::area`]): so an entry, as it is, is the number of
-//! the right word, on the CPU that allocates and on the one that frees. And each area has its own
-//! table of the entries for all sizes, so that `malloc` makes none from a code and a side: it loads
-//! it.
+//! The lowest bit of an entry is the side of the CPU that handed the object out; neighbouring CPUs
+//! have different sides. `free` pushes an object of its own side on the main sheaf, where the next
+//! `malloc` finds it hot in the cache, and an object of the other side on the spare. So two threads
+//! on two CPUs that got neighbours in one cache line do not keep reusing them (passive false
+//! sharing). The bit is only a hint. A thread that was moved to another CPU puts its older objects
+//! on the spare, and the spare becomes the main sheaf when that is empty. A CPU's side is the
+//! lowest bit of its number. On CPUs of side 1 the words of malloc's slots are swapped (see
+//! [`crate::percpu::area`]), so an entry is directly the number of the right word, on the
+//! allocating and on the freeing CPU. Each area has its own table of the entries for all sizes, so
+//! that `malloc` loads an entry instead of computing it from a code and a side.
 //!
 //! # The map has its place
-//! These paths make the address of an entry of the object's: divided by 16, and the low 16 bits of
-//! that rotated by two, as the planes of the map lie. The map lies where that is true, or they stay
-//! closed and every call takes the slow path (see [`crate::sizes::object_map`]). `free` rotates all
-//! of the address instead of dividing it, so that addresses which are no multiple of 16 are beyond
-//! every zone.
+//! These paths compute the address of an entry from the object's: divided by 16, with the low 16
+//! bits of the result rotated by two, which selects the plane of the map. If the map does not lie
+//! at the place that this assumes, the paths stay closed, and every call takes the slow path (see
+//! [`crate::sizes::object_map`]). `free` rotates the whole address instead of dividing it, so that
+//! addresses that are not multiples of 16 are beyond every zone.
 //!
 //! # Whose name they have
-//! A jump from an exported `malloc` to the fast path elsewhere would show in every call. So the
-//! paths are macros, and the crate that gives them a name for the linker has their text there:
-//! `malloc_fast_path!`, `free_fast_path!`.
+//! A jump from an exported `malloc` to a fast path elsewhere would cost time in every call. So the
+//! paths are macros, `malloc_fast_path!` and `free_fast_path!`, and the crate that exports the
+//! names expands them there.
 #![allow(unsafe_code, reason = "naked functions")]
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 use crate::sizes::malloc::LIMIT;
 
-/// Lets functions that have the text of `malloc` with the bound of derived forms serve calls
-/// themselves.
+/// Opens the fast paths of functions that contain the text of `malloc` with the bound of derived
+/// forms.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[doc(hidden)]
 pub fn open_derived_allocs() {
@@ -110,7 +109,7 @@ macro_rules! malloc_fast_path {
     };
 }
 
-/// Enters the object that `malloc` returns in the map.
+/// Enters the object that `malloc` returns into the map.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! enter_object {
@@ -172,7 +171,7 @@ macro_rules! free_fast_path {
     };
 }
 
-/// What the macros refer to. Nothing of it is to be called or read but by them.
+/// The items that the macros refer to. No other code may use them.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[expect(missing_docs, reason = "named as the operands of the macros are")]
 pub mod parts {
@@ -195,8 +194,8 @@ pub mod parts {
     pub const TURN: u32 = crate::sizes::object_map::TURN;
 }
 
-/// Memory of at least `size` bytes at a multiple of 16; null, and `errno` is `ENOMEM`, when there
-/// is none. A size of 0 gets memory too.
+/// Allocates at least `size` bytes at a multiple of 16. Returns null, with `errno` `ENOMEM`,
+/// without memory. A size of 0 gets memory, too.
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[unsafe(naked)]
 pub extern "C" fn malloc(size: usize) -> *mut u8 {
@@ -209,7 +208,7 @@ pub extern "C" fn malloc(size: usize) -> *mut u8 {
     super::slow::malloc_slow(size)
 }
 
-/// Gives memory back. Null is ignored; what is not a live object's address is reported and ends the
+/// Frees memory. Null is ignored. An address that is not a live object's is reported and ends the
 /// program.
 ///
 /// # Safety

@@ -6,7 +6,7 @@ mod number {
     pub(crate) use libc::{EINVAL, ENOMEM};
 
     pub(crate) fn get() -> i32 {
-        // SAFETY: the C library gives the address of this thread's errno, which is always valid.
+        // SAFETY: the C library returns the address of this thread's errno, which is always valid.
         unsafe { *libc::__errno_location() }
     }
 

@@ -1,15 +1,15 @@
 //! malloc: C's allocator, on caches of finer classes than kmalloc's.
 //!
-//! The rules are those of glibc's manual: everything is aligned to 16 bytes, a size of 0 gets
-//! memory of its own, failure sets `errno`, success and `free` leave it alone.
+//! The rules are those of glibc's manual. All memory is aligned to 16 bytes, a size of 0 gets a
+//! distinct pointer, failure sets `errno`, and success and `free` do not change it.
 //!
 //! * `entry`: `malloc` and `free` with their fast paths.
 //! * `resize`: `realloc`.
 //! * `slow`: what lies behind the fast paths.
 //! * this file: the functions built on them.
 //!
-//! The C names, with their exact argument rules, are in the crate `ashlar-malloc`; here are Rust
-//! functions.
+//! These are Rust functions. The C names, with their exact argument rules, are in the crate
+//! `ashlar-malloc`.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
 pub(crate) mod entry;
@@ -67,7 +67,7 @@ pub fn has_fast_paths() -> bool {
     LIMIT.is_open() && percpu::mode() != percpu::Mode::Lock
 }
 
-/// Memory of `size` bytes, all zero, as `calloc`.
+/// Allocates `count * size` zeroed bytes, as C's `calloc` does.
 pub fn calloc(count: usize, size: usize) -> *mut u8 {
     let Some(bytes) = count.checked_mul(size) else {
         errno::set(errno::ENOMEM);
@@ -76,7 +76,7 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
     if bytes <= MALLOC_MAX_CACHE_SIZE {
         let ptr = malloc(bytes);
         if !ptr.is_null() {
-            // SAFETY: `bytes` fresh bytes.
+            // SAFETY: the memory is fresh and has `bytes` bytes.
             unsafe { ptr.write_bytes(0, bytes) };
         }
         return ptr;
@@ -84,8 +84,8 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
     slow::allocate(bytes, STEP, || large::alloc(bytes, PAGE_SIZE, Fill::Zeros))
 }
 
-/// Memory of at least `size` bytes at a multiple of `align`, a power of two; anything else fails
-/// with `EINVAL`.
+/// Allocates at least `size` bytes at a multiple of `align`, a power of two. Fails with `EINVAL`
+/// for another `align`.
 pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
     if !align.is_power_of_two() {
         errno::set(errno::EINVAL);
@@ -101,7 +101,7 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
     }
     slow::allocate(size, align, || {
         if align > BLOCK_SIZE {
-            // The zone aligns to its blocks at most.
+            // The zone aligns at most to its blocks.
             size.checked_add(align)
                 .filter(|&sum| sum <= isize::MAX as usize)
                 .and_then(|_| direct::map(size.max(1), align, Fill::Any))
@@ -111,7 +111,7 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
     })
 }
 
-/// Bytes that may be used behind `ptr`, at least as many as were asked for; 0 for null.
+/// Returns the usable bytes at `ptr`, at least the requested size; 0 for null.
 ///
 /// # Safety
 /// `ptr` is null or was allocated here and was not freed.

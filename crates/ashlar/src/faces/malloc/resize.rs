@@ -17,11 +17,11 @@ use crate::sizes::beside_fork;
 use crate::sizes::malloc::classes::MALLOC_MAX_CACHE_SIZE;
 use crate::sizes::owner::{self, Owner};
 
-/// Changes the size of an allocation, moving it if need be. Null allocates; a size of 0 frees and
-/// returns null. On failure it returns null, `errno` is `ENOMEM`, and the allocation is as it was.
+/// Changes the size of an allocation, and moves it if needed. Null allocates. A size of 0 frees and
+/// returns null. On failure, returns null with `errno` `ENOMEM`, and the allocation is unchanged.
 ///
 /// # Safety
-/// `ptr` is null or was allocated here and was not freed; on success the old pointer is dead.
+/// `ptr` is null or was allocated here and was not freed. After success the old pointer is invalid.
 #[inline]
 pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
     if ptr.is_null() {
@@ -44,16 +44,16 @@ pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
     unsafe { relocate(ptr, bytes, size) }
 }
 
-/// Whether an object of `bytes` bytes is good for `size`, which is not 0.
+/// Returns whether an object of `bytes` bytes suits `size`, which is not 0.
 #[inline]
 fn stays(size: usize, bytes: usize) -> bool {
     size != 0 && size <= bytes && (size > bytes / 2 || bytes <= 32)
 }
 
-/// Gives up the `old` bytes at `ptr` for new memory with the same content.
+/// Moves the `old` bytes at `ptr` to new memory, and frees the old.
 ///
 /// # Safety
-/// As for [`realloc`]; so many bytes are there.
+/// As for [`realloc`]. The allocation has `old` bytes.
 #[inline(never)]
 unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
     let new = malloc(size);
@@ -68,7 +68,7 @@ unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
     new
 }
 
-/// [`realloc`] of what is no object of malloc's caches.
+/// [`realloc`] of an allocation that is not an object of malloc's caches.
 ///
 /// # Safety
 /// As for [`realloc`]; not null.
@@ -88,24 +88,24 @@ unsafe fn realloc_other(ptr: *mut u8, size: usize) -> *mut u8 {
     let beside_fork = || owner::bytes_without_locks(ptr as usize).map_or(Resized::Failed, Resized::Not);
     // SAFETY: passed on.
     match beside_fork::pass(|| unsafe { resize(ptr, size) }, beside_fork) {
-        // SAFETY: passed on; so many bytes were found there.
+        // SAFETY: the caller keeps the same contract, and `old` bytes were found there.
         Resized::Not(old) => unsafe { relocate(ptr, old, size) },
         Resized::At(at) => at,
         Resized::Failed => core::ptr::null_mut(),
     }
 }
 
-/// What became of an attempt to change the size of an allocation without a copy.
+/// The result of an attempt to resize an allocation without a copy.
 enum Resized {
-    /// It has its new size, at this address.
+    /// The allocation has its new size, at this address.
     At(*mut u8),
-    /// It is as it was, and has so many bytes.
+    /// The allocation is unchanged, and has this many bytes.
     Not(usize),
-    /// There is none.
+    /// No allocation starts at the address.
     Failed,
 }
 
-/// Changes the size of what is no object of malloc's caches, if that can be done without a copy.
+/// Resizes an allocation that is not an object of malloc's caches, if that needs no copy.
 ///
 /// # Safety
 /// As for [`realloc`]; not null.
@@ -135,7 +135,7 @@ unsafe fn resize(ptr: *mut u8, size: usize) -> Resized {
             }
             if size > DIRECT_BYTES
                 && let Some(at) = NonNull::new(ptr)
-                // SAFETY: a direct mapping starts there and the caller lets it move.
+                // SAFETY: a direct mapping starts there, and the caller expects it to move.
                 && let Some(moved) = unsafe { direct::remap(at, size) }
             {
                 return Resized::At(moved.as_ptr());

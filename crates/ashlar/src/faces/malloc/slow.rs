@@ -1,6 +1,7 @@
-//! What lies behind the fast paths of `malloc` and `free`.
+//! The slow paths of `malloc` and `free`.
 //!
-//! Every path passes the gate of forks ([`crate::sizes::beside_fork`]), and leaves errno as C asks.
+//! Every path passes the gate of forks ([`crate::sizes::beside_fork`]), and keeps C's rules for
+//! errno.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
 use core::ptr::NonNull;
@@ -41,8 +42,8 @@ pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     })
 }
 
-/// `free` of what does not fit on this CPU's sheaf, or is not a live object of malloc's caches: a
-/// large one, a mapping, null, or misuse.
+/// `free` of an object that does not fit on this CPU's sheaf, of a large object or a mapping, of
+/// null, or of an invalid address.
 ///
 /// # Safety
 /// As for [`free`](super::free).
@@ -64,7 +65,7 @@ unsafe fn free_found(ptr: *mut u8) {
         // SAFETY: passed on.
         return unsafe { release("free", ptr) };
     };
-    // SAFETY: the map had it as a live object of this cache, and the caller gives it up.
+    // SAFETY: the map held it as a live object of this cache, and the caller gives it up.
     let object = unsafe { Object::new(cache_of(code), ptr as usize) };
     if entry & 1 == PerCpu::side_of(percpu::this_cpu()) {
         engine::free(object);
@@ -73,7 +74,7 @@ unsafe fn free_found(ptr: *mut u8) {
     }
 }
 
-/// Frees what starts at `ptr`, for `function`, or reports that nothing does.
+/// Frees the allocation at `ptr`, or reports that there is none under the name `function`.
 ///
 /// # Safety
 /// As for [`free`](super::free).
@@ -100,8 +101,8 @@ pub(super) fn report_misuse(function: &str, address: usize, misuse: &Misuse) {
     }
 }
 
-/// Returns the bytes of the allocation that starts at `ptr`, for `function`, or reports that none
-/// does.
+/// Returns the bytes of the allocation at `ptr`, or reports that there is none under the name
+/// `function`.
 pub(super) fn bytes_of(function: &str, ptr: *const u8) -> Option<usize> {
     match owner::identify(ptr as usize) {
         Ok(owner) => Some(owner.bytes()),
