@@ -1,14 +1,15 @@
 # Builds with Cargo and installs where C programs and their build systems look.
 #
 #   make                          release builds of the libraries and of the tool
-#   make install                  into /usr/local; PREFIX, DESTDIR, LIBDIR and the other directories below can be set
+#   make install                  into /usr/local; PREFIX, DESTDIR, LIBDIR and others below can be set
 #   make install-strip            the same without symbols that only debuggers read
-#   make uninstall                with the same variables: removes what install put there
-#   make check-install            with the same variables: builds and runs programs on what is installed
+#   make install-lab              the lab and its workloads, with manual page and completions
+#   make uninstall                with the same variables: removes what both install
+#   make check-install            with the same variables: builds programs on what is installed
 #   make deb                      three Debian packages in target/deb (needs dpkg-dev)
 #
-# install builds only what was never built, so that it can run as root after `make` by another
-# user.
+# install and install-lab build only what was never built, so that they can run as root after `make`
+# by another user.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -32,7 +33,7 @@ $(foreach name,PREFIX BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR DOCDIR PKGCONFIGDI
 CARGO ?= cargo
 CARGOFLAGS ?=
 CARGO_TARGET_DIR ?= target
-# 1: `ashlar bench` has the other allocators in it, which needs compilers for C and C++, and cmake.
+# 1: the lab has the other allocators in it, which needs compilers for C and C++, and cmake.
 PEERS ?= 0
 INSTALL ?= install
 STRIP ?= strip
@@ -48,6 +49,7 @@ PRIVATE_LIBS := -lrt -lpthread -lm
 # Cargo's own variable for another machine puts everything one directory deeper.
 BUILT := $(CARGO_TARGET_DIR)$(if $(CARGO_BUILD_TARGET),/$(CARGO_BUILD_TARGET))/release
 ARTEFACTS := $(addprefix $(BUILT)/,ashlar libashlar.so libashlar.a libashlar_malloc.so libashlar_malloc.a)
+LAB_ARTEFACTS := $(addprefix $(BUILT)/,ashlar-lab ashlar-workload)
 FEATURES := $(if $(filter 1,$(PEERS)),,--no-default-features)
 
 LINUX_HEADERS := $(notdir $(wildcard include/linux/*.h))
@@ -80,7 +82,7 @@ SUBSTITUTE := sed \
 	-e 's|@SOVERSION@|$(SOVERSION)|g' \
 	-e 's|@VERSION@|$(VERSION)|g'
 
-.PHONY: all build install install-strip uninstall check-install deb clean help
+.PHONY: all build build-lab install install-lab install-strip uninstall check-install deb clean help
 .DELETE_ON_ERROR:
 
 all: build
@@ -88,9 +90,15 @@ all: build
 build:
 	$(CARGO) build --release $(CARGOFLAGS) -p ashlar-c -p ashlar-malloc -p ashlar-tool
 
+build-lab:
+	$(CARGO) build --release $(CARGOFLAGS) $(FEATURES) -p ashlar-lab -p ashlar-workload
+
 # Without prerequisites: an artefact that exists is taken as it is.
 $(ARTEFACTS) &:
 	$(MAKE) build
+
+$(LAB_ARTEFACTS) &:
+	$(MAKE) build-lab
 
 install: $(ARTEFACTS)
 	$(INSTALL) -d $(call to,$(BINDIR)) $(call to,$(LIBDIR)) $(call to,$(INCLUDEDIR)/ashlar/linux) \
@@ -132,20 +140,32 @@ install: $(ARTEFACTS)
 		$(UNLINK) $$name >$(call to,$(DOCDIR))/$$name; chmod 644 $(call to,$(DOCDIR))/$$name; \
 	done
 
+# The tool looks for the lab beside itself, and the lab for its workloads.
+install-lab: $(LAB_ARTEFACTS)
+	$(INSTALL) -d $(call to,$(BINDIR)) $(call to,$(MANDIR)/man1) \
+		$(call to,$(BASHDIR)) $(call to,$(ZSHDIR)) $(call to,$(FISHDIR))
+	$(INSTALL) -m 755 $(LAB_ARTEFACTS) $(call to,$(BINDIR))/
+	$(INSTALL) -m 644 man/ashlar-lab.1 $(call to,$(MANDIR))/man1/ashlar-lab.1
+	$(INSTALL) -m 644 packaging/completions/ashlar-lab.bash $(call to,$(BASHDIR))/ashlar-lab
+	$(INSTALL) -m 644 packaging/completions/_ashlar-lab $(call to,$(ZSHDIR))/_ashlar-lab
+	$(INSTALL) -m 644 packaging/completions/ashlar-lab.fish $(call to,$(FISHDIR))/ashlar-lab.fish
+
 install-strip:
 	$(MAKE) install STRIP_SHARED='$(STRIP) --strip-unneeded' STRIP_ARCHIVE='$(STRIP) --strip-debug'
 
 # Directories go only if they are the project's own; those that others share stay.
 uninstall:
-	rm -f $(call to,$(BINDIR))/ashlar
+	rm -f $(addprefix $(call to,$(BINDIR))/,ashlar ashlar-lab ashlar-workload)
 	rm -f $(foreach name,libashlar libashlar_malloc,$(addprefix $(call to,$(LIBDIR))/$(name),\
 		.so .so.$(SOVERSION) .so.$(VERSION) .a))
 	rm -f $(call to,$(INCLUDEDIR))/ashlar.h $(addprefix $(call to,$(INCLUDEDIR))/ashlar/linux/,$(LINUX_HEADERS))
 	rm -f $(addsuffix .pc,$(addprefix $(call to,$(PKGCONFIGDIR))/,$(MODULES)))
 	rm -f $(addprefix $(call to,$(CMAKEDIR))/,ashlarConfig.cmake ashlarConfigVersion.cmake)
-	rm -f $(call to,$(MANDIR))/man1/ashlar.1 $(call to,$(MANDIR))/man7/ashlar.7
+	rm -f $(addprefix $(call to,$(MANDIR))/man1/,ashlar.1 ashlar-lab.1) $(call to,$(MANDIR))/man7/ashlar.7
 	rm -f $(addsuffix .3,$(addprefix $(call to,$(MANDIR))/man3/,libashlar $(FUNCTIONS)))
-	rm -f $(call to,$(BASHDIR))/ashlar $(call to,$(ZSHDIR))/_ashlar $(call to,$(FISHDIR))/ashlar.fish
+	rm -f $(addprefix $(call to,$(BASHDIR))/,ashlar ashlar-lab)
+	rm -f $(addprefix $(call to,$(ZSHDIR))/,_ashlar _ashlar-lab)
+	rm -f $(addprefix $(call to,$(FISHDIR))/,ashlar.fish ashlar-lab.fish)
 	rm -f $(addprefix $(call to,$(DOCDIR))/,$(DOCUMENTS) $(PAGES))
 	for dir in $(INCLUDEDIR)/ashlar/linux $(INCLUDEDIR)/ashlar $(CMAKEDIR) $(DOCDIR)/docs $(DOCDIR); do \
 		[ ! -d $(DESTDIR)$$dir ] || rmdir $(DESTDIR)$$dir; \

@@ -49,7 +49,10 @@ done
 completions=$(bash -c '. packaging/completions/ashlar.bash; COMP_WORDS=(ashlar run --st) COMP_CWORD=2
     _ashlar ashlar --st run; echo "${COMPREPLY[*]}"' 2>&1)
 [[ $completions == --stats ]] || fail "bash completes \`ashlar run --st\` to: $completions"
-for shell in zsh:_ashlar fish:ashlar.fish; do
+completions=$(bash -c '. packaging/completions/ashlar-lab.bash; COMP_WORDS=(ashlar-lab hackbench --gr) COMP_CWORD=2
+    _ashlar__lab ashlar-lab --gr hackbench; echo "${COMPREPLY[*]}"' 2>&1)
+[[ $completions == --groups ]] || fail "bash completes \`ashlar-lab hackbench --gr\` to: $completions"
+for shell in zsh:_ashlar zsh:_ashlar-lab fish:ashlar.fish fish:ashlar-lab.fish; do
     if has "${shell%:*}"; then
         quietly "${shell%:*}" -n "packaging/completions/${shell#*:}" || fail "completions of ${shell%:*}"
     else
@@ -70,6 +73,14 @@ installed() {
     echo "--- $name: $*"
     quietly make install"${strip:-}" DESTDIR="$dest" "$@" || { fail "$name: install"; return; }
     make --no-print-directory -s check-install DESTDIR="$dest" "$@" || fail "$name: check-install"
+    # The lab, which the installed tool finds and which finds its workloads. An earlier step of
+    # .ci/run has built it.
+    if quietly make install-lab DESTDIR="$dest" "$@"; then
+        quietly "$(find "$dest" -path '*/bin/ashlar')" bench programs --workloads trees --systems glibc,ashlar --rounds 1 \
+            --scale 0.01 || fail "$name: the installed lab"
+    else
+        fail "$name: install-lab"
+    fi
     # Once more over it, as an update does.
     quietly make install DESTDIR="$dest" "$@" || fail "$name: second install"
     quietly make uninstall DESTDIR="$dest" "$@" || fail "$name: uninstall"

@@ -19,6 +19,9 @@ _ashlar() {
             ashlar,bench)
                 cmd="ashlar__subcmd__bench"
                 ;;
+            ashlar,compare)
+                cmd="ashlar__subcmd__compare"
+                ;;
             ashlar,forward)
                 cmd="ashlar__subcmd__forward"
                 ;;
@@ -70,6 +73,9 @@ _ashlar() {
             ashlar__subcmd__help,bench)
                 cmd="ashlar__subcmd__help__subcmd__bench"
                 ;;
+            ashlar__subcmd__help,compare)
+                cmd="ashlar__subcmd__help__subcmd__compare"
+                ;;
             ashlar__subcmd__help,forward)
                 cmd="ashlar__subcmd__help__subcmd__forward"
                 ;;
@@ -107,7 +113,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version bench forward hackbench run simulate reproduce help"
+            opts="-h -V --help --version run compare bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -121,14 +127,14 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --rounds --json --csv --style --by --check-targets --published --from --help programs worst bulk memory help"
+            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -190,7 +196,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --bulks)
@@ -320,7 +326,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --profile)
@@ -340,7 +346,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind=" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -366,11 +372,11 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all glibc ashlar mimalloc jemalloc tcmalloc snmalloc rpmalloc ashlar-unchecked" -- "${cur}"))
                     return 0
                     ;;
                 --workloads)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all synthetic real numbers sets random trees store words phases large vectors zeroed aligned server2 server4 handover handover-small crossing churn piles sharing sharing-given gcc python perl lua sqlite git node sort xz zstd redis startup pairs" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -382,7 +388,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind=" -- "${cur}"))
                     return 0
                     ;;
                 --json)
@@ -412,7 +418,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -446,6 +452,40 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__compare)
+            opts="-h --rounds --warmup --with --option --no-check --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warmup)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --with)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --option)
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind=" -- "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__forward)
             opts="-h --veth --systems --modes --bulk --completions --size --routes --flows --bad --others --packets --rounds --max-seconds --confidence --json --check-targets --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -454,11 +494,11 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache glibc" -- "${cur}"))
                     return 0
                     ;;
                 --modes)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all normal nomerge bulk bulk-nomerge bulk-tuned" -- "${cur}"))
                     return 0
                     ;;
                 --bulk)
@@ -556,11 +596,11 @@ _ashlar() {
                     return 0
                     ;;
                 --systems)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --system)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --scale)
@@ -587,7 +627,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="bench forward hackbench run simulate reproduce help"
+            opts="run compare bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -659,6 +699,20 @@ _ashlar() {
         ashlar__subcmd__help__subcmd__bench__subcmd__worst)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -770,7 +824,7 @@ _ashlar() {
                     return 0
                     ;;
                 --runs)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all tests one-cpu nodes slob simulate bulk memory hackbench forward" -- "${cur}"))
                     return 0
                     ;;
                 --from)
@@ -792,11 +846,11 @@ _ashlar() {
             fi
             case "${prev}" in
                 --engine)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "ashlar slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache" -- "${cur}"))
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind=" -- "${cur}"))
                     return 0
                     ;;
                 --stats)
@@ -818,7 +872,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)

@@ -1,53 +1,40 @@
-//! `ashlar`, the tool. `ashlar bench` is the lab: it runs the kernel's slab tests A to F on ashlar and on other
-//! allocators, one process for each, and prints the table of the 2007 mail. `ashlar run` runs a program on ashlar.
+//! `ashlar-lab`, the lab: runs the kernel's slab tests, whole programs and other experiments on
+//! ashlar and on other allocators, in one process for each, and prints tables.
+//!
+//! Four layers, each of which imports only those before it: `kit`, `systems`, `experiments` (none
+//! imports another) and `registry`. `tests/rooms.rs` checks that.
 
-mod bench;
-mod forward;
-mod hackbench;
+mod experiments;
 mod kit;
-mod programs;
 mod registry;
-mod report;
-mod reproduce;
-mod run;
 #[cfg(test)]
 mod shipped;
-mod simulate;
 mod systems;
-mod workload;
 
 use std::process::ExitCode;
 
+use ashlar_tool::usage;
 use clap::Parser;
-
+use clap::error::ErrorKind;
+use kit::error::{LabError, NAME};
 use registry::args::Cli;
 
-/// `ashlar workload` is over before the constructors of the allocators that are linked into this tool: TCMalloc's takes 6 MiB, and a
-/// workload's memory and time are to be those of the malloc under it. The libraries', a preloaded malloc's among them, have run by then,
-/// and the standard library has its arguments since 99.
-#[cfg(not(test))]
-#[used]
-#[unsafe(link_section = ".init_array.00100")]
-static BEFORE_CONSTRUCTORS: extern "C" fn() = {
-    extern "C" fn run_workload() {
-        if std::env::args_os().nth(1).is_some_and(|command| command == "workload") {
-            std::process::exit(dispatch(Cli::parse()).into());
+fn main() -> ExitCode {
+    match parse().and_then(registry::dispatch) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{NAME}: {error}");
+            error.exit_code().into()
         }
     }
-    run_workload
-};
-
-fn main() -> ExitCode {
-    dispatch(Cli::parse()).into()
 }
 
-/// Does what is asked for; the exit code.
-fn dispatch(cli: Cli) -> u8 {
-    match registry::dispatch(cli) {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("error: {error}");
-            error.exit_code()
+/// Reads the command line. Ends the process where clap prints a help text or the version.
+fn parse() -> Result<Cli, LabError> {
+    Cli::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.exit()
         }
-    }
+        _ => LabError::Usage(usage::message(&error)),
+    })
 }

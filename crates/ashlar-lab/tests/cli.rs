@@ -1,15 +1,16 @@
-//! The tool from outside: what it refuses and how, and what a small run writes. No test looks at a time.
+//! The tool from outside: what it refuses and how, and what a small run writes. No test looks at a
+//! time.
 
 mod common;
 
 use std::path::PathBuf;
 
-use common::{ashlar, command, refused, scratch, text};
+use common::{ASHLAR, ashlar, command, refused, scratch, text};
 
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
-        (&["--sizes", "0"], "--sizes"),
+        (&["--sizes", "0"], "ashlar-lab: --sizes: `0` is out of range: expected a number of bytes from 1 to 1048576"),
         (&["--sizes", "eight"], "`eight` is not a size"),
         (&["--sizes", "99999999"], "--sizes"),
         (&["--sizes", "64..8"], "LOW <= HIGH"),
@@ -38,7 +39,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--published", "--style", "kernel"], "--published"),
         (&["--style", "fancy"], "--style"),
         (&["--by", "max"], "--by"),
-        (&["G"], "expected one of A, B, C, D, E, F"),
+        (&["G"], "ashlar-lab: TEST: `G` is no test: expected one of A, B, C, D, E, F"),
         (&["--systems", "nosuch"], "--systems: unknown system `nosuch`"),
         (&["--systems", ""], "--systems: unknown system ``"),
         (&["--json", "/no/such/directory/out.json"], "--json: cannot write"),
@@ -361,4 +362,19 @@ fn a_kernel_stands_in_the_table_of_the_others() {
     let _ = std::fs::remove_dir_all(&tree);
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("A, B and C"), "{}", text(&out.stderr));
+}
+
+/// Were the preloaded library linked into the lab, it would obey `ASHLAR_STATS` there, and the
+/// system `glibc` would be ours.
+#[test]
+fn the_lab_is_not_linked_with_the_library() {
+    let args = ["bench", "C", "--systems", "glibc", "--sizes", "64", "--objects", "10", "--rounds", "1"];
+    let out = command(ASHLAR).args(args).env("ASHLAR_STATS", "text").output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(!text(&out.stderr).contains("# name"), "{}", text(&out.stderr));
+    // With the library in it a program does obey: the sign is still the right one.
+    let listed = text(&ashlar(&["bench", "programs", "--list"]).stdout);
+    let library = listed.split_whitespace().find(|word| word.ends_with("libashlar_malloc.so")).expect("the library");
+    let with = command("true").env("LD_PRELOAD", library).env("ASHLAR_STATS", "text").output().unwrap();
+    assert!(text(&with.stderr).contains("# name"), "the sign that the test looks for is gone");
 }

@@ -1,8 +1,9 @@
-//! `ashlar forward` from outside: what it refuses, what a small run prints and writes, and that it leaves no network behind.
-//! No test looks at a time.
+//! `ashlar forward` from outside: what it refuses, what a small run prints and writes, and that it
+//! leaves no network behind. No test looks at a time.
 //!
-//! Whether namespaces are gone is asked of the kernel: in a user namespace with a limit of three network namespaces, just as many as one
-//! process of the command makes, a second one can only start when those of the first are gone.
+//! Whether namespaces are gone is asked of the kernel: in a user namespace with a limit of three
+//! network namespaces, just as many as one process of the command makes, a second one can only
+//! start when those of the first are gone.
 
 mod common;
 
@@ -76,10 +77,12 @@ fn the_differences_of_the_mail_are_printed_and_written() {
     ] {
         assert!(shown.contains(line), "no `{line}` in:\n{shown}");
     }
-    for line in shown.lines().filter(|line| line.contains("locks ")) {
-        let own = line.contains("nomerge");
-        assert!(line.ends_with(if own { ", slabs of their own" } else { ", slabs shared with others" }), "{line}");
+    let lines: Vec<&str> = shown.lines().collect();
+    for pair in lines.windows(2).filter(|pair| pair[1].contains("locks ")) {
+        let slabs = if pair[0].contains("nomerge") { ", slabs of their own" } else { ", slabs shared with others" };
+        assert!(pair[1].ends_with(slabs), "{pair:?}");
     }
+    assert!(lines.iter().all(|line| line.len() <= 120), "{shown}");
     let run: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(run["records"].as_array().unwrap().len(), 11);
@@ -120,9 +123,8 @@ fn every_system_forwards_and_drops_what_is_bad() {
         assert!(out.status.success(), "{errors}");
         let figures: Vec<u64> = shown
             .lines()
-            .find(|line| line.contains(" packets: "))
-            .expect("a line says what became of the packets")
-            .split(|c: char| !c.is_ascii_digit())
+            .skip_while(|line| !line.contains(" packets: "))
+            .flat_map(|line| line.split(|c: char| !c.is_ascii_digit()))
             .filter_map(|number| number.parse().ok())
             .collect();
         // Received, forwarded, and four reasons.
@@ -178,8 +180,8 @@ impl Limited {
         command
     }
 
-    /// Runs `command` as soon as there is room for namespaces: the kernel removes those of a process a moment after its end. That
-    /// there never is any is a failure.
+    /// Runs `command` as soon as there is room for namespaces: the kernel removes those of a
+    /// process a moment after its end. That there never is any is a failure.
     fn when_free(&self, mut command: Command, what: &str) -> Output {
         let start = Instant::now();
         loop {
@@ -286,7 +288,8 @@ fn ended_by(signal: i32) {
     let out = limited.command(&[], &[]).output().unwrap();
     assert!(text(&out.stderr).contains(LIMIT), "{}", text(&out.stderr));
     assert_eq!(out.status.code(), Some(1));
-    // SAFETY: sends a signal to a process that we started and have not waited for, so the number is still its own.
+    // SAFETY: sends a signal to a process that we started and have not waited for, so the number is
+    // still its own.
     assert_eq!(unsafe { libc::kill(running.id() as libc::pid_t, signal) }, 0);
     assert_eq!(running.wait().unwrap().signal(), Some(signal));
     limited.must_be_free("after the signal");

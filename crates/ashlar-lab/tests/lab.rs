@@ -1,4 +1,5 @@
-//! `hackbench`, `bench bulk` and `bench memory` from outside: what they refuse, and what a small run writes. No test looks at a time.
+//! `hackbench`, `bench bulk` and `bench memory` from outside: what they refuse, and what a small
+//! run writes. No test looks at a time.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! `ashlar reproduce` from outside: what it refuses, what it writes, and its page in a browser. No figure is judged here.
+//! `ashlar reproduce` from outside: what it refuses, what it writes, and its page in a browser. No
+//! figure is judged here.
 
 mod common;
 
@@ -114,7 +115,8 @@ fn a_quick_run_measures_and_says_that_it_is_worth_nothing() {
     assert!(fs::read_to_string(&html).unwrap().contains("A quick run"));
 }
 
-/// What a page does in a browser that is as wide as a phone: a page of its own puts it into a frame and looks.
+/// What a page does in a browser that is as wide as a phone: a page of its own puts it into a frame
+/// and looks.
 const LOOK: &str = r#"<!doctype html><meta charset="utf-8"><iframe id="f" style="border:0;width:WIDTHpx;height:3000px"></iframe>
 <pre id="out">not yet</pre><script>
 const frame = document.getElementById('f');

@@ -48,7 +48,7 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("ashlar: {error}");
             ExitCode::from(error.exit_code())
         }
     }

@@ -16,7 +16,7 @@ const NAMES: [&str; 2] = ["libashlar_malloc.so", "libashlar_malloc.so.0"];
 pub fn find() -> Result<PathBuf, ToolError> {
     let tool = env::current_exe().map_err(|error| ToolError::Failed(format!("cannot find myself: {error}")))?;
     let dir = tool.parent().unwrap_or(Path::new("/"));
-    build_under_cargo(dir)?;
+    build_under_cargo("ashlar-malloc", NAMES[0])?;
     let prefix = dir.parent().unwrap_or(dir);
     let multiarch = format!("lib/{}-linux-gnu", env::consts::ARCH);
     let places = [dir.to_owned(), prefix.join("lib"), prefix.join(multiarch), prefix.join("lib64")];
@@ -37,18 +37,24 @@ pub(crate) fn profile_under_cargo(dir: &Path) -> Option<&str> {
     (built && env::var_os("CARGO").is_some() && Path::new(&manifest).parent() == ours).then_some(profile)
 }
 
-/// Builds the library as the tool was built, since `cargo run` and `cargo test` of this package
-/// build the tool alone. (Were the library a dependency, Cargo would build it twice under one name:
-/// tests unwind and programs do not.)
-fn build_under_cargo(dir: &Path) -> Result<(), ToolError> {
+/// Builds `package` as this program was built, if Cargo started it: `cargo run` and `cargo test` of
+/// one package build that package alone. `file` is what the build makes beside this program. (If
+/// the library were a dependency, Cargo would build it twice under one name: tests unwind and
+/// programs do not.)
+///
+/// # Errors
+/// The build failed.
+pub fn build_under_cargo(package: &str, file: &str) -> Result<(), ToolError> {
+    let tool = env::current_exe().map_err(|error| ToolError::Failed(format!("cannot find myself: {error}")))?;
+    let dir = tool.parent().unwrap_or(Path::new("/"));
     let (Some(profile), Some(cargo), Some(target)) = (profile_under_cargo(dir), env::var_os("CARGO"), dir.parent())
     else {
         return Ok(());
     };
     let mut build = Command::new(cargo);
-    build.args(["build", "-p", "ashlar-malloc"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    build.args(["build", "-p", package]).current_dir(env!("CARGO_MANIFEST_DIR"));
     // The first build takes a while, and Cargo shows a waiting user how far it is.
-    if dir.join(NAMES[0]).exists() || !stderr().is_terminal() {
+    if dir.join(file).exists() || !stderr().is_terminal() {
         build.arg("--quiet");
     }
     build.arg("--target-dir").arg(target);
@@ -57,7 +63,7 @@ fn build_under_cargo(dir: &Path) -> Result<(), ToolError> {
     }
     match build.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(ToolError::Failed(format!("`cargo build -p ashlar-malloc`: {status}"))),
-        Err(error) => Err(ToolError::Failed(format!("`cargo build -p ashlar-malloc`: {error}"))),
+        Ok(status) => Err(ToolError::Failed(format!("`cargo build -p {package}`: {status}"))),
+        Err(error) => Err(ToolError::Failed(format!("`cargo build -p {package}`: {error}"))),
     }
 }

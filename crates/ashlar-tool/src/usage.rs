@@ -11,10 +11,15 @@ pub fn message(error: &Error) -> String {
         Some(ContextValue::Strings(list)) => list.join(", "),
         _ => String::new(),
     };
-    // "--rounds <N>" and "<PROGRAM>..." without what stands for values.
+    // "--rounds <N>", "<PROGRAM>..." and "[TEST]..." without what stands for values.
     let option = text(ContextKind::InvalidArg);
-    let option =
-        option.split([' ', '[', '=']).next().unwrap_or_default().trim_matches(|c| "<>.[]".contains(c)).to_owned();
+    let option = option
+        .trim_start_matches(['<', '['])
+        .split([' ', '[', '='])
+        .next()
+        .unwrap_or_default()
+        .trim_matches(|c| "<>.[]".contains(c))
+        .to_owned();
     match error.kind() {
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => format!("{option}: expected a value"),
         ErrorKind::InvalidValue => {

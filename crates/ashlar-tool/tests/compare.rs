@@ -120,7 +120,7 @@ fn a_program_that_differs_by_itself_is_told_apart() {
     let out = compare(&["--", "sh", "-c", "echo same; echo $$"]);
     assert_eq!(out.status.code(), Some(2));
     let message = text(&out.stderr);
-    let start = "error: PROGRAM: differs from run to run on the system's malloc already: line 2 of its output is ";
+    let start = "ashlar: PROGRAM: differs from run to run on the system's malloc already: line 2 of its output is ";
     assert!(message.starts_with(start) && message.contains("--no-check measures it"), "{message}");
     let out = compare(&["--no-check", "--", "sh", "-c", "echo same; echo $$"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -326,7 +326,7 @@ fn a_signal_ends_the_program_and_prints_the_complete_rounds() {
     let early = interrupted("sleep 0.2", 4);
     assert_eq!((early.status.code(), text(&early.stdout).as_str()), (Some(130), ""));
     assert!(
-        text(&early.stderr).starts_with("error: interrupted by signal 2 after 0 complete rounds"),
+        text(&early.stderr).starts_with("ashlar: interrupted by signal 2 after 0 complete rounds"),
         "{}",
         text(&early.stderr)
     );

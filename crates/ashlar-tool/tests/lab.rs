@@ -12,7 +12,7 @@ use common::{ASHLAR, command, scratch, text};
 fn tree(name: &str) -> PathBuf {
     let tree = scratch(name);
     fs::create_dir_all(tree.join("bin")).unwrap();
-    fs::copy(ASHLAR, tree.join("bin/ashlar")).unwrap();
+    fs::hard_link(ASHLAR, tree.join("bin/ashlar")).unwrap();
     tree
 }
 
@@ -68,7 +68,7 @@ fn a_lab_that_is_missing_is_told_with_the_command_that_builds_it() {
         let out = tool(&tree).args([name, "--quick"]).output().unwrap();
         assert_eq!(out.status.code(), Some(2));
         let message = text(&out.stderr);
-        assert!(message.starts_with(&format!("error: {name} --quick: no ashlar-lab in ")), "{message}");
+        assert!(message.starts_with(&format!("ashlar: {name} --quick: no ashlar-lab in ")), "{message}");
         assert!(message.contains("`cargo build --release -p ashlar-lab`"), "{message}");
     }
     // As Cargo starts it, from a directory that Cargo builds into.
@@ -79,7 +79,7 @@ fn a_lab_that_is_missing_is_told_with_the_command_that_builds_it() {
     let out = built.env("PATH", "/usr/bin:/bin").args(["bench", "A"]).output().unwrap();
     assert_eq!(out.status.code(), Some(2));
     let wanted =
-        "error: bench A: the lab is not built: `cargo run --release -p ashlar-lab -- bench A` builds and runs it\n";
+        "ashlar: bench A: the lab is not built: `cargo run --release -p ashlar-lab -- bench A` builds and runs it\n";
     assert_eq!(text(&out.stderr), wanted);
     fs::remove_dir_all(tree).unwrap();
 }

@@ -1,9 +1,11 @@
 //! How sure a figure is that was taken round by round.
 //!
-//! A round measures all that is to be compared in turn, within seconds, so what is judged are the differences, or the ratios, within a round
-//! (paired samples): the slow drift of a machine hits both. Now and then it spoils a round by much more than any difference, so the figure is
-//! the median, and its interval the one that needs no law of errors (the sign test): the median of the population lies below a sample with
-//! chance one half, so the number of samples below it is binomial, and the samples at two ranks enclose it with a known chance.
+//! A round measures all that is to be compared in turn, within seconds, so what is judged are the
+//! differences, or the ratios, within a round (paired samples): the slow drift of a machine hits
+//! both. Now and then it spoils a round by much more than any difference, so the figure is the
+//! median, and its interval the one that needs no law of errors (the sign test): the median of the
+//! population lies below a sample with chance one half, so the number of samples below it is
+//! binomial, and the samples at two ranks enclose it with a known chance.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
@@ -26,7 +28,8 @@ impl Interval {
     }
 }
 
-/// The interval for the median of what `samples` (at least one) were drawn from, which misses with a chance of at most `risk`.
+/// The interval for the median of what `samples` (at least one) were drawn from, which misses with
+/// a chance of at most `risk`.
 pub(crate) fn interval(samples: &[f64], risk: f64) -> Interval {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -48,7 +51,8 @@ mod tests {
 
     #[test]
     fn the_interval_is_the_one_of_the_sign_test() {
-        // Tables of the sign test: of 20 samples at 95 % the 6th and the 15th, of 10 at 95 % the 2nd and the 9th.
+        // Tables of the sign test: of 20 samples at 95 % the 6th and the 15th, of 10 at 95 % the
+        // 2nd and the 9th.
         let samples: Vec<f64> = (1..=20).map(f64::from).collect();
         assert_eq!(interval(&samples, 0.05), Interval { median: 10.5, low: 6.0, high: 15.0 });
         assert_eq!(interval(&samples[..10], 0.05), Interval { median: 5.5, low: 2.0, high: 9.0 });

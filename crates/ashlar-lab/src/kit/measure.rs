@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+pub(crate) use ashlar_workload::hide;
+
 /// Unit of [`ticks`].
 pub(crate) const UNIT_OF_TICKS: &str =
     if cfg!(target_arch = "x86_64") { "cycles of the time-stamp counter" } else { "ns" };
@@ -18,8 +20,9 @@ pub(crate) const UNIT: &str = "ns_per_op";
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     use core::arch::x86_64::{_mm_lfence, _rdtsc};
-    // SAFETY: LFENCE and RDTSC exist on every x86-64 CPU (SSE2 is in the base), touch no memory, and the
-    // kernel leaves RDTSC open to user space unless prctl(PR_SET_TSC) forbade it, which this program never does.
+    // SAFETY: LFENCE and RDTSC exist on every x86-64 CPU (SSE2 is in the base), touch no memory,
+    // and the kernel leaves RDTSC open to user space unless prctl(PR_SET_TSC) forbade it, which
+    // this program never does.
     unsafe {
         _mm_lfence();
         let now = _rdtsc();
@@ -38,36 +41,12 @@ pub(crate) fn ticks() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Gives the pointer back with its origin forgotten, in a register: the compiler may neither drop a
-/// malloc+free pair (it knows what `malloc` is) nor be made to store the pointer, as `black_box` would.
-#[inline(always)]
-#[cfg_attr(
-    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
-    expect(
-        clippy::pointers_in_nomem_asm_block,
-        reason = "nothing is read through the pointer; a memory clobber would spill what the loop holds"
-    )
-)]
-pub(crate) fn hide(ptr: *mut u8) -> *mut u8 {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-    {
-        let hidden;
-        // SAFETY: the block holds no instruction (a comment only): it changes no register, flag or memory, so
-        // `hidden` is `ptr` with its provenance passed through an opaque register.
-        unsafe {
-            core::arch::asm!("/* {0} */", inlateout(reg) ptr => hidden, options(nomem, nostack, preserves_flags));
-        }
-        hidden
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-    core::hint::black_box(ptr)
-}
-
 /// The CPUs this process may run on, in ascending order; never empty.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: `cpu_set_t` is a plain array of integers, for which all bits zero is a value.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
-    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes to `set`, which is live and exclusively ours.
+    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes to `set`, which is live and
+    // exclusively ours.
     let rc = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
     let cpus: Vec<usize> = (0..libc::CPU_SETSIZE as usize)
         // SAFETY: `CPU_ISSET` reads a bit inside `set`, because every index is below CPU_SETSIZE.
@@ -76,11 +55,13 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     if cpus.is_empty() { vec![0] } else { cpus }
 }
 
-/// Pins the calling thread. A refusal is left alone: the figures are then of an unpinned thread, not wrong ones.
+/// Pins the calling thread. A refusal is left alone: the figures are then of an unpinned thread,
+/// not wrong ones.
 pub(crate) fn pin(cpu: usize) {
     // SAFETY: `cpu_set_t` is a plain array of integers, for which all bits zero is a value.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
-    // SAFETY: `cpu` comes from `allowed_cpus`, hence is below CPU_SETSIZE and the bit lies inside `set`.
+    // SAFETY: `cpu` comes from `allowed_cpus`, hence is below CPU_SETSIZE and the bit lies inside
+    // `set`.
     unsafe { libc::CPU_SET(cpu, &mut set) };
     // SAFETY: the kernel only reads `size_of_val(&set)` bytes of the live `set`.
     let _ = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
@@ -88,7 +69,8 @@ pub(crate) fn pin(cpu: usize) {
 
 /// A barrier that spins, so that no thread starts late because a futex had to wake it.
 ///
-/// With more threads than CPUs spinning would keep the others from arriving: after `patience` turns it yields.
+/// With more threads than CPUs spinning would keep the others from arriving: after `patience` turns
+/// it yields.
 #[derive(Debug)]
 pub(crate) struct SpinBarrier {
     parties: usize,
@@ -112,7 +94,8 @@ impl SpinBarrier {
     /// Returns when all have arrived. What each did before is visible to all after it.
     pub(crate) fn wait(&self) {
         let generation = self.generation.load(Ordering::Acquire);
-        // AcqRel: the last to arrive sees what the others did, and hands it on with the Release below.
+        // AcqRel: the last to arrive sees what the others did, and hands it on with the Release
+        // below.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.parties {
             self.arrived.store(0, Ordering::Relaxed);
             self.generation.store(generation.wrapping_add(1), Ordering::Release);
@@ -151,11 +134,5 @@ mod tests {
                 });
             }
         });
-    }
-
-    #[test]
-    fn hide_returns_its_argument() {
-        let mut byte = 7u8;
-        assert_eq!(hide(&raw mut byte), &raw mut byte);
     }
 }

@@ -1,5 +1,5 @@
-//! What every experiment stands on, and no experiment is: measuring, asking child processes, the form of a run, statistics and
-//! tables. Nothing here knows a system or an experiment.
+//! What every experiment stands on, and no experiment is: measuring, asking child processes, the
+//! form of a run, statistics and tables. Nothing here knows a system or an experiment.
 
 pub(crate) mod counts;
 pub(crate) mod csv;
@@ -18,3 +18,5 @@ pub(crate) mod random;
 pub(crate) mod record;
 pub(crate) mod statistics;
 pub(crate) mod table;
+pub(crate) mod terminal;
+pub(crate) mod verdict;

@@ -1,21 +1,23 @@
-//! A child that does what its argument says, prints one answer, and ends: what `bench worst`, `bench bulk`, `bench memory` and
-//! `hackbench` start for each system and round.
+//! A child that does what its argument says, prints one answer, and ends: what `bench worst`,
+//! `bench bulk`, `bench memory` and `hackbench` start for each system and round.
 //!
-//! The children of the tests A to F live through a run and wait for requests (`parent`). A child that ends is simpler, and begins with
-//! an allocator that nobody has used: for memory and for a whole program's time that is the point.
+//! The children of the tests A to F live through a run and wait for requests (`parent`). A child
+//! that ends is simpler, and begins with an allocator that was not used yet: for memory and for a
+//! whole program's time that is the point.
 
-use crate::kit::output;
 use std::io::BufReader;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
+use crate::kit::output;
 use crate::kit::record::Record;
-use crate::kit::statistics::{median, round2};
+use crate::kit::statistics::{median, rounded};
 
-/// Starts `ashlar COMMAND ID PLAN` with what the system's environment says and `options` for ashlar, and reads its answer.
+/// Starts `ashlar COMMAND ID PLAN` with what the system's environment says and `options` for
+/// ashlar, and reads its answer.
 pub(crate) fn ask<P: Serialize, A: DeserializeOwned>(
     command: &[&str],
     plan: &P,
@@ -47,21 +49,21 @@ pub(crate) fn record(test: &str, system: &str, unit: &str, samples: &[f64]) -> R
         system: system.to_owned(),
         cpus: 1,
         unit: unit.to_owned(),
-        min: round2(samples.iter().copied().fold(f64::INFINITY, f64::min)),
-        median: round2(median(samples)),
+        min: rounded(samples.iter().copied().fold(f64::INFINITY, f64::min), unit),
+        median: rounded(median(samples), unit),
         runs: samples.len(),
-        samples: samples.iter().copied().map(round2).collect(),
+        samples: samples.iter().map(|sample| rounded(*sample, unit)).collect(),
         ..Record::default()
     }
 }
 
 /// Reads the plan of a child.
-pub(crate) fn plan<P: DeserializeOwned>(text: &str, command: &str) -> Result<P, CliError> {
+pub(crate) fn plan<P: DeserializeOwned>(text: &str, command: &str) -> Result<P, LabError> {
     serde_json::from_str(text)
-        .map_err(|_| CliError::Usage(format!("expected to be started by `ashlar {command}`, which says what to do")))
+        .map_err(|_| LabError::Usage(format!("expected to be started by `ashlar {command}`, which says what to do")))
 }
 
 /// Prints the answer of a child.
-pub(crate) fn answer<A: Serialize>(answer: &A) -> Result<(), CliError> {
-    output::print(&serde_json::to_string(answer).map_err(|error| CliError::Failed(error.to_string()))?)
+pub(crate) fn answer<A: Serialize>(answer: &A) -> Result<(), LabError> {
+    output::print(&serde_json::to_string(answer).map_err(|error| LabError::Failed(error.to_string()))?)
 }

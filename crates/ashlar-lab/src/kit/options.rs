@@ -3,7 +3,8 @@
 /// Largest object size of the lab: larger ones measure the system's mmap, not an allocator.
 pub(crate) const MAX_SIZE: usize = 1 << 20;
 
-/// Sorted, without repeats, never empty. (A type of its own, because clap takes a bare `Vec` for a repeated option.)
+/// Sorted, without repeats, never empty. (A type of its own, because clap takes a bare `Vec` for a
+/// repeated option.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SizeList(pub(crate) Vec<usize>);
 
@@ -18,7 +19,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
     let expected = format!("expected a number of bytes from 1 to {MAX_SIZE}");
     match text.trim().parse::<usize>() {
         Ok(size) if (1..=MAX_SIZE).contains(&size) => Ok(size),
-        Ok(size) => Err(format!("size {size} is out of range: {expected}")),
+        Ok(size) => Err(format!("`{size}` is out of range: {expected}")),
         Err(_) => Err(format!("`{}` is not a size: {expected}", text.trim())),
     }
 }

@@ -1,4 +1,5 @@
-//! A measured process and the two ends of its pipes: it is asked, and answers, one JSON object on a line.
+//! A measured process and the two ends of its pipes: it is asked, and answers, one JSON object on a
+//! line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

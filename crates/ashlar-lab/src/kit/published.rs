@@ -1,8 +1,9 @@
 //! Figures that the kernel's mailing lists published, to be shown beside measured ones.
 //!
-//! `data/published.json` belongs to the crate, so that a fresh clone has it. It holds figures, sizes, units and
-//! configurations; its texts are ours. A table that has what a test of the lab measures names its `series`: for which
-//! test, in which column, under which head. Cycles of other machines are for shapes, never for absolute comparison.
+//! `data/published.json` belongs to the crate, so that a fresh clone has it. It holds figures,
+//! sizes, units and configurations; its texts are ours. A table that has what a test of the lab
+//! measures names its `series`: for which test, in which column, under which head. Cycles of other
+//! machines are for shapes, never for absolute comparison.
 
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +111,8 @@ impl Table {
         Some((least / objects, most / objects))
     }
 
-    /// The figure of a column at a size, as printed: of a range its middle, of two the `part`, `alloc` or `free`.
+    /// The figure of a column at a size, as printed: of a range its middle, of two the `part`,
+    /// `alloc` or `free`.
     pub(crate) fn sized(&self, column: &str, size: usize, part: Option<&str>) -> Option<f64> {
         let row = self.rows.iter().find(|row| row.size == Some(size) || row.label == ALL_SIZES)?;
         self.cell(row, column, part)
@@ -181,7 +183,8 @@ mod tests {
         assert_eq!(at("B", "SLUB-ll@2010", 8), Some((95.0, 95.0)));
     }
 
-    /// `ASHLAR_SEEDS` names a file with the tables as they were taken from the mails, from which this data was made.
+    /// `ASHLAR_SEEDS` names a file with the tables as they were taken from the mails, from which
+    /// this data was made.
     #[test]
     fn the_data_are_those_of_the_mails() {
         let Some(path) = std::env::var_os("ASHLAR_SEEDS") else {

@@ -1,14 +1,14 @@
 //! A run as data: what `--json` writes and `--from` reads.
 
-use crate::kit::statistics::Statistic;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::kit::counts::Counts;
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::published::Published;
+use crate::kit::statistics::Statistic;
 
 /// Host and records of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,8 +23,9 @@ pub(crate) struct Report {
 /// One cell: a test, a system and a size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// `A` to `F`; `D-free` is the second phase of D, `F-alloc` the first of F, per CPU that allocates. Those of other commands
-    /// begin with the command's name: `bulk-`, `memory-`, `hackbench`.
+    /// `A` to `F`; `D-free` is the second phase of D, `F-alloc` the first of F, per CPU that
+    /// allocates. Those of other commands begin with the command's name: `bulk-`, `memory-`,
+    /// `hackbench`.
     pub(crate) test: String,
     pub(crate) system: String,
     /// Of tests that run a system in several configurations: which.
@@ -100,7 +101,8 @@ pub(crate) struct Host {
     /// In the order of the columns.
     pub(crate) systems: Vec<String>,
     pub(crate) peers: BTreeMap<String, Peer>,
-    /// What the processes of our own systems said about themselves: the mode and the number of nodes.
+    /// What the processes of our own systems said about themselves: the mode and the number of
+    /// nodes.
     pub(crate) notes: BTreeMap<String, String>,
 }
 
@@ -117,15 +119,15 @@ pub(crate) struct Peer {
 
 impl Report {
     /// Reads what `--json` wrote.
-    pub(crate) fn load(path: &Path) -> Result<Self, CliError> {
+    pub(crate) fn load(path: &Path) -> Result<Self, LabError> {
         let expected = "expected a file written by `ashlar bench --json`";
         let text = std::fs::read_to_string(path).map_err(|error| {
-            CliError::option("--from", format_args!("cannot read {}: {error}; {expected}", path.display()))
+            LabError::option("--from", format_args!("cannot read {}: {error}; {expected}", path.display()))
         })?;
         let report: Self = serde_json::from_str(&text)
-            .map_err(|error| CliError::option("--from", format_args!("{}: {error}; {expected}", path.display())))?;
+            .map_err(|error| LabError::option("--from", format_args!("{}: {error}; {expected}", path.display())))?;
         if report.records.is_empty() {
-            return Err(CliError::option("--from", format_args!("{} holds no records; {expected}", path.display())));
+            return Err(LabError::option("--from", format_args!("{} holds no records; {expected}", path.display())));
         }
         Ok(report)
     }

@@ -34,9 +34,22 @@ pub(crate) fn round2(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
+/// Rounds a figure of `unit`: seconds to microseconds, because short runs take milliseconds, and
+/// anything else to hundredths.
+pub(crate) fn rounded(value: f64, unit: &str) -> f64 {
+    if unit == "s" { (value * 1e6).round() / 1e6 } else { round2(value) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_times_are_not_rounded_to_nothing() {
+        assert_eq!(rounded(0.001_234_4, "s"), 0.001_234);
+        assert_eq!(rounded(0.001_234_4, "ns"), 0.0);
+        assert_eq!(rounded(12.345_678_9, "ns"), 12.35);
+    }
 
     #[test]
     fn median_of_odd_and_even_counts() {

@@ -1,10 +1,8 @@
 //! The bodies of the measured processes, one set for each system.
 
-use crate::bench::{bulk, child, memory};
-use crate::forward::child as forward;
-use crate::forward::pool::{Kernel, Malloc};
-use crate::hackbench;
-use crate::kit::error::CliError;
+use crate::experiments::forward::child::pool::{Kernel, Malloc};
+use crate::experiments::{bulk, forward, hackbench, kernel_tests, memory};
+use crate::kit::error::LabError;
 use crate::systems::heap::{Heap, Malloced};
 use crate::systems::traits::{Called, Calls, System};
 use crate::systems::{self, limit, ours, peers};
@@ -23,15 +21,15 @@ pub(crate) struct Bodies {
 }
 
 /// The body of a process that serves requests.
-pub(crate) type Serve = fn() -> Result<(), CliError>;
+pub(crate) type Serve = fn() -> Result<(), LabError>;
 
 /// The body of a process that does what its argument says.
-pub(crate) type Planned = fn(&str) -> Result<(), CliError>;
+pub(crate) type Planned = fn(&str) -> Result<(), LabError>;
 
 /// The bodies for the system `S`, which has bulk calls as `B` and is a whole heap as `H`.
 const fn bodies<S: System, B: System, H: Heap>() -> Bodies {
     Bodies {
-        bench: child::serve::<S>,
+        bench: kernel_tests::child::serve::<S>,
         bulk: bulk::child::main::<B>,
         memory: memory::child::main::<H>,
         hackbench: hackbench::child::main::<H>,
@@ -48,14 +46,14 @@ const KMALLOC: Bodies = bodies::<Called<ours::Kmalloc>, ours::Caches, ours::Cach
 
 /// A limit has no heap; [`systems::select_heaps`] refuses it before any of these is asked for one.
 const fn limit_alone<S: System>() -> Bodies {
-    fn none(_plan: &str) -> Result<(), CliError> {
-        Err(CliError::Usage("a limit runs only the tests A to F".to_owned()))
+    fn none(_plan: &str) -> Result<(), LabError> {
+        Err(LabError::Usage("a limit runs only the tests A to F".to_owned()))
     }
-    Bodies { bench: child::serve::<S>, bulk: none, memory: none, hackbench: none }
+    Bodies { bench: kernel_tests::child::serve::<S>, bulk: none, memory: none, hackbench: none }
 }
 
 /// The bodies of the system called `id`.
-pub(crate) fn of(id: &str) -> Result<Bodies, CliError> {
+pub(crate) fn of(id: &str) -> Result<Bodies, LabError> {
     let info = systems::lookup(id)?;
     let found = match id {
         "ashlar" => KMALLOC,
@@ -84,37 +82,37 @@ pub(crate) fn of(id: &str) -> Result<Bodies, CliError> {
         "tcmalloc-sized" => of_calls::<peers::TcmallocSized>(),
         "limit" => limit_alone::<limit::Limit>(),
         "limit-called" => limit_alone::<limit::LimitCalled>(),
-        _ => return Err(CliError::option("--systems", format_args!("`{id}` is not in this build"))),
+        _ => return Err(LabError::option("--systems", format_args!("`{id}` is not in this build"))),
     };
     Ok(found)
 }
 
 /// The body of `forward` for the system called `id`.
-pub(crate) fn forwarding(id: &str) -> Result<Serve, CliError> {
+pub(crate) fn forwarding(id: &str) -> Result<Serve, LabError> {
     let info = systems::lookup(id)?;
     let found: Serve = match id {
-        _ if info.has_caches() => forward::serve::<Kernel>,
-        "ashlar-malloc" => forward::serve::<Malloc<ours::Malloc>>,
-        "glibc" => forward::serve::<Malloc<peers::Glibc>>,
+        _ if info.has_caches() => forward::child::serve::<Kernel>,
+        "ashlar-malloc" => forward::child::serve::<Malloc<ours::Malloc>>,
+        "glibc" => forward::child::serve::<Malloc<peers::Glibc>>,
         #[cfg(feature = "peer-mimalloc")]
-        "mimalloc" => forward::serve::<Malloc<peers::Mimalloc>>,
+        "mimalloc" => forward::child::serve::<Malloc<peers::Mimalloc>>,
         #[cfg(feature = "peer-mimalloc")]
-        "mimalloc-sized" => forward::serve::<Malloc<peers::MimallocSized>>,
+        "mimalloc-sized" => forward::child::serve::<Malloc<peers::MimallocSized>>,
         #[cfg(feature = "peer-jemalloc")]
-        "jemalloc" => forward::serve::<Malloc<peers::Jemalloc>>,
+        "jemalloc" => forward::child::serve::<Malloc<peers::Jemalloc>>,
         #[cfg(feature = "peer-jemalloc")]
-        "jemalloc-sized" => forward::serve::<Malloc<peers::JemallocSized>>,
+        "jemalloc-sized" => forward::child::serve::<Malloc<peers::JemallocSized>>,
         #[cfg(feature = "peer-snmalloc")]
-        "snmalloc" => forward::serve::<Malloc<peers::Snmalloc>>,
+        "snmalloc" => forward::child::serve::<Malloc<peers::Snmalloc>>,
         #[cfg(feature = "peer-snmalloc")]
-        "snmalloc-sized" => forward::serve::<Malloc<peers::SnmallocSized>>,
+        "snmalloc-sized" => forward::child::serve::<Malloc<peers::SnmallocSized>>,
         #[cfg(feature = "peer-rpmalloc")]
-        "rpmalloc" => forward::serve::<Malloc<peers::Rpmalloc>>,
+        "rpmalloc" => forward::child::serve::<Malloc<peers::Rpmalloc>>,
         #[cfg(feature = "peer-tcmalloc")]
-        "tcmalloc" | "tcmalloc-percpu" => forward::serve::<Malloc<peers::Tcmalloc>>,
+        "tcmalloc" | "tcmalloc-percpu" => forward::child::serve::<Malloc<peers::Tcmalloc>>,
         #[cfg(feature = "peer-tcmalloc")]
-        "tcmalloc-sized" => forward::serve::<Malloc<peers::TcmallocSized>>,
-        _ => return Err(CliError::option("--systems", format_args!("`{id}` does not forward"))),
+        "tcmalloc-sized" => forward::child::serve::<Malloc<peers::TcmallocSized>>,
+        _ => return Err(LabError::option("--systems", format_args!("`{id}` does not forward"))),
     };
     Ok(found)
 }

@@ -1,33 +1,34 @@
-//! Pairs systems with experiments: which function a measured process runs for which system, and which experiment a command runs.
+//! Pairs systems with experiments: which function a measured process runs for which system, and
+//! which experiment a command runs.
 //!
-//! Each body is compiled once for each system, so that no call of a timed loop goes through a pointer. This is the only place that
-//! knows both sides; experiments know systems by their traits and ids.
+//! Each body is compiled once for each system, so that no call of a timed loop goes through a
+//! pointer. This is the only place that knows both sides; experiments know systems by their traits
+//! and ids.
 
 pub(crate) mod args;
 mod bodies;
 
-use crate::kit::error::CliError;
-use crate::{bench, forward, hackbench, programs, reproduce, run, simulate, workload};
 use args::{BenchCommand, Cli, Command};
 
+use crate::experiments::{bulk, forward, hackbench, kernel_tests, memory, programs, reproduce, simulate, worst};
+use crate::kit::error::LabError;
+
 /// Does what is asked for.
-pub(crate) fn dispatch(cli: Cli) -> Result<(), CliError> {
+pub(crate) fn dispatch(cli: Cli) -> Result<(), LabError> {
     match cli.command {
         Command::Bench(args) => match &args.command {
-            None => bench::run(&args),
+            None => kernel_tests::run(&args.kernel_tests),
             Some(BenchCommand::Programs(args)) => programs::run(args),
-            Some(BenchCommand::Worst(args)) => bench::worst::run(args),
-            Some(BenchCommand::Bulk(args)) => bench::bulk::run(args),
-            Some(BenchCommand::Memory(args)) => bench::memory::run(args),
+            Some(BenchCommand::Worst(args)) => worst::run(args),
+            Some(BenchCommand::Bulk(args)) => bulk::run(args),
+            Some(BenchCommand::Memory(args)) => memory::run(args),
         },
         Command::Forward(args) => forward::run(&args),
         Command::Hackbench(args) => hackbench::run(&args),
-        Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
-        Command::Workload(args) => workload::main(&args),
-        Command::SimulateChild { plan } => simulate::child_main(&plan),
-        Command::BenchWorstChild { plan } => bench::worst::child::main(&plan),
+        Command::SimulateChild { plan } => simulate::child::main(&plan),
+        Command::BenchWorstChild { plan } => worst::child::main(&plan),
         Command::BenchChild { system } => (bodies::of(&system)?.bench)(),
         Command::BenchBulkChild { system, plan } => (bodies::of(&system)?.bulk)(&plan),
         Command::BenchMemoryChild { system, plan } => (bodies::of(&system)?.memory)(&plan),

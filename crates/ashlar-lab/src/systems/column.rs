@@ -34,14 +34,16 @@ impl Column {
     }
 }
 
-/// What the children of a run answered, in the order of the rounds, by the column's place; and a line for each that did not.
+/// What the children of a run answered, in the order of the rounds, by the column's place; and a
+/// line for each that did not.
 #[derive(Debug)]
 pub(crate) struct Answers<A> {
     pub(crate) of: BTreeMap<usize, Vec<A>>,
     pub(crate) failures: Vec<String>,
 }
 
-/// Asks every column once a round, each round beginning with another one. Who fails leaves the run, with all its answers.
+/// Asks every column once a round, each round beginning with another one. Who fails leaves the run,
+/// with all its answers.
 pub(crate) fn rounds<A>(
     columns: &[Column],
     rounds: usize,

@@ -2,10 +2,10 @@
 
 use ashlar::Engine;
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 
 /// The engines of `list`, in its order, each once.
-pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
+pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, LabError> {
     let known = || Engine::ALL.iter().map(|engine| engine.id()).collect::<Vec<_>>().join(", ");
     if list == "all" {
         return Ok(Engine::ALL.to_vec());
@@ -13,7 +13,7 @@ pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
     let mut found = Vec::new();
     for id in list.split(',').map(str::trim) {
         let engine = Engine::from_id(id).ok_or_else(|| {
-            CliError::option(
+            LabError::option(
                 "--systems",
                 format_args!("`{id}` is no engine of ashlar; expected `all` or some of {}", known()),
             )
@@ -23,4 +23,17 @@ pub(crate) fn engines(list: &str) -> Result<Vec<Engine>, CliError> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_taken_once_and_others_are_refused_with_the_known_ones() {
+        assert_eq!(engines("slob, ashlar,slob").unwrap(), [Engine::Slob, Engine::Sheaves]);
+        assert_eq!(engines("all").unwrap(), Engine::ALL);
+        let message = engines("slob,glibc").unwrap_err().to_string();
+        assert!(message.contains("--systems: `glibc` is no engine") && message.contains("slob-seg"), "{message}");
+    }
 }

@@ -1,15 +1,14 @@
 //! A system as the whole heap of a program: objects of several kinds at once, from any thread.
 //!
-//! The tests A to F hold a handle for one size. A workload has kinds of objects: some have a name, for which the kernel would have
-//! a cache, the others have a size alone. Ours create the caches and serve the rest by kmalloc, as the kernel does; for who has only
-//! malloc a kind is a size.
+//! The tests A to F hold a handle for one size. A workload has kinds of objects: some have a name,
+//! for which the kernel would have a cache, the others have a size alone. Ours create the caches
+//! and serve the rest by kmalloc, as the kernel does; for who has only malloc a kind is a size.
 
-use crate::systems::traits::Slab;
 use core::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
 
-use crate::systems::traits::Calls;
+use crate::systems::traits::{Calls, Slab};
 
 /// A kind of objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +17,9 @@ pub(crate) struct Kind {
     pub(crate) name: Option<String>,
     /// Bytes.
     pub(crate) size: usize,
-    /// Aligned to cache lines, as the kernel has it for many caches (`SLAB_HWCACHE_ALIGN`). Allocators of fixed sizes round up for that, `slob` leaves
-    /// holes. A malloc is asked for whole lines.
+    /// Aligned to cache lines, as the kernel has it for many caches (`SLAB_HWCACHE_ALIGN`).
+    /// Allocators of fixed sizes round up for that, `slob` leaves holes. A malloc is asked for
+    /// whole lines.
     pub(crate) lines: bool,
 }
 
@@ -42,12 +42,14 @@ impl Kind {
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
-/// Bytes of a message's head: the kernel's `struct sk_buff` on a 64-bit machine in the years of the mails. Its cache is aligned to lines.
+/// Bytes of a message's head: the kernel's `struct sk_buff` on a 64-bit machine in the years of the
+/// mails. Its cache is aligned to lines.
 pub(crate) const HEAD: usize = 232;
 
 /// An allocator under test, for kinds of objects.
 pub(crate) trait Heap: Sized + Send + Sync + 'static {
-    /// Prepares the process, and a place for each of `kinds`. The error says why the system cannot run.
+    /// Prepares the process, and a place for each of `kinds`. The error says why the system cannot
+    /// run.
     fn open(kinds: &[Kind]) -> Result<Self, String>;
 
     /// Called on each thread before its first allocation, also on the first one.
@@ -67,7 +69,8 @@ pub(crate) trait Heap: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Asks the system to give free memory back, by what it has for that; says what was called, `None` if it has nothing.
+    /// Asks the system to give free memory back, by what it has for that; says what was called,
+    /// `None` if it has nothing.
     fn shrink(&self) -> Option<&'static str> {
         None
     }

@@ -1,21 +1,15 @@
 //! The machine, the build and the systems of a run, for its head.
 
-use crate::kit::machine::cpu_model;
-use crate::kit::machine::glibc;
-use crate::kit::machine::kernel;
-use crate::kit::machine::own_build;
-use crate::kit::machine::thp;
-use crate::kit::machine::tsc_mhz;
-use crate::systems::peers;
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::kit::machine::{cpu_model, glibc, kernel, own_build, thp, tsc_mhz};
 use crate::kit::measure::allowed_cpus;
 use crate::kit::record::{Host, Peer};
-use crate::systems::{Kind, SystemInfo};
+use crate::systems::{Kind, SystemInfo, peers};
 
-/// Text that only a build with assertions contains, for the peers that cannot be asked. Written backwards, so that the
-/// search in our own program does not find this table.
+/// Text that only a build with assertions contains, for the peers that cannot be asked. Written
+/// backwards, so that the search in our own program does not find this table.
 const DEBUG_MARKS: [(&str, &str); 3] = [
     ("mimalloc", "\"s%\" ta :deliaf noitressa :collamim"),
     ("snmalloc", " no }{ ni }{ :liaf tressa"),
@@ -68,7 +62,8 @@ fn build_of(id: &str, program: &[u8]) -> String {
     let name = id.split('-').next().unwrap_or(id);
     let debug = match name {
         "glibc" => return "of the distribution".to_owned(),
-        // Its crate compiles with -O2 in every profile, and its assertions are a feature that we do not enable.
+        // Its crate compiles with -O2 in every profile, and its assertions are a feature that we do
+        // not enable.
         "rpmalloc" => return "release".to_owned(),
         _ => peers::told_debug(name).unwrap_or_else(|| has_debug_mark(name, program)),
     };

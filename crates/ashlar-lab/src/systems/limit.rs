@@ -1,28 +1,31 @@
-//! What no allocator can beat: a stack of object pointers for each thread and size, without any protection.
+//! What no allocator can beat: a stack of object pointers for each thread and size, without any
+//! protection.
 //!
-//! `limit` is inlined and knows its stack; `limit-called` stands behind a real call and makes the look-ups that every
-//! malloc and free must make: the stack from the size, and the stack from the address through a page map.
-//! Both take objects only from the stack of their own thread, which holds exactly as many as one pass needs, and free to
-//! the stack of whatever thread calls: there is no slow path. Before each pass the stacks are filled anew.
+//! `limit` is inlined and knows its stack; `limit-called` stands behind a real call and makes the
+//! look-ups that every malloc and free must make: the stack from the size, and the stack from the
+//! address through a page map. Both take objects only from the stack of their own thread, which
+//! holds exactly as many as one pass needs, and free to the stack of whatever thread calls: there
+//! is no slow path. Before each pass the stacks are filled anew.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::kit::options::MAX_SIZE;
-use crate::systems::traits::Setup;
-use crate::systems::traits::{Handle, System};
+use crate::systems::traits::{Handle, Setup, System};
 
 /// Granule of the page map.
 const PAGE: usize = 4096;
 /// Alignment of the objects.
 const GRANULE: usize = 8;
-/// Each stack starts on a cache line of its own, and no stack has offset 0, which stands for "none".
+/// Each stack starts on a cache line of its own, and no stack has offset 0, which stands for
+/// "none".
 const LINE: usize = 64;
 
 /// The memory of all threads.
 ///
-/// A thread's area holds a stack for each size at the same offset: the address of the top entry, an entry of zero that
-/// marks the bottom, then room for the objects of all threads, because in test F one thread frees them all.
+/// A thread's area holds a stack for each size at the same offset: the address of the top entry, an
+/// entry of zero that marks the bottom, then room for the objects of all threads, because in test F
+/// one thread frees them all.
 #[derive(Debug)]
 struct Stacks {
     areas: *mut u8,
@@ -43,8 +46,9 @@ struct Class {
     first: usize,
 }
 
-// SAFETY: the pointers name mappings that live as long as the process; `prepare` is the only method that writes through
-// them, and only to the area of the thread it is called for, which is the calling one.
+// SAFETY: the pointers name mappings that live as long as the process; `prepare` is the only method
+// that writes through them, and only to the area of the thread it is called for, which is the
+// calling one.
 unsafe impl Send for Stacks {}
 // SAFETY: as above: no two threads write to the same area.
 unsafe impl Sync for Stacks {}
@@ -75,16 +79,18 @@ impl Stacks {
         self.areas.wrapping_add(me * self.area_size)
     }
 
-    /// Fills the stack of `me` for `size` with its own objects, the lowest on top; returns its head.
+    /// Fills the stack of `me` for `size` with its own objects, the lowest on top; returns its
+    /// head.
     fn prepare(&self, me: usize, size: usize) -> *mut Top {
         // The parent asks only for sizes that it announced in the set-up.
         let class = self.sizes[self.sizes.iter().position(|class| class.size == size).unwrap_or_default()];
         let head = self.area(me).wrapping_add(class.stack).cast::<Top>();
         let bottom = head.wrapping_add(1).cast::<*mut u8>();
         let first = self.zone.wrapping_add(me * self.zone_share + class.first);
-        // SAFETY: `head`, `bottom` and the `objects` entries after it lie in the part of the area of `me` that `new` sized
-        // for them, aligned to 8 (areas are page-aligned, stacks line-aligned). Only the thread `me` calls this, between
-        // two passes, so no other thread reads or writes there.
+        // SAFETY: `head`, `bottom` and the `objects` entries after it lie in the part of the area
+        // of `me` that `new` sized for them, aligned to 8 (areas are page-aligned, stacks
+        // line-aligned). Only the thread `me` calls this, between two passes, so no other thread
+        // reads or writes there.
         unsafe {
             bottom.write(core::ptr::null_mut());
             for at in 0..self.objects {
@@ -102,7 +108,8 @@ type Top = *mut *mut u8;
 fn map(length: usize) -> Result<*mut u8, String> {
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+    // memory.
     let address = unsafe { libc::mmap(core::ptr::null_mut(), length, access, flags, -1, 0) };
     if address == libc::MAP_FAILED {
         return Err(format!("cannot map {length} bytes: {}", std::io::Error::last_os_error()));
@@ -135,9 +142,10 @@ pub(crate) struct Stack {
 impl Handle for Stack {
     #[inline(always)]
     fn alloc(&mut self) -> *mut u8 {
-        // The head is volatile because an allocator's state is in memory: it may not stay in a register of the loop.
-        // SAFETY: `head` is the head of this thread's stack (`prepare`). A pass allocates at most the `objects` that
-        // `prepare` put there, so the top entry is one of them and the one below it is in the stack too.
+        // The head is volatile because an allocator's state is in memory: it may not stay in a
+        // register of the loop. SAFETY: `head` is the head of this thread's stack (`prepare`). A
+        // pass allocates at most the `objects` that `prepare` put there, so the top entry is one of
+        // them and the one below it is in the stack too.
         unsafe {
             let top = self.head.read_volatile();
             let object = top.read();
@@ -148,8 +156,8 @@ impl Handle for Stack {
 
     #[inline(always)]
     unsafe fn free(&mut self, object: *mut u8) {
-        // SAFETY: the stack has room for the objects of all threads, and each is freed once (contract), so the entry
-        // above the top is in the stack; only this thread uses it.
+        // SAFETY: the stack has room for the objects of all threads, and each is freed once
+        // (contract), so the entry above the top is in the stack; only this thread uses it.
         unsafe {
             let top = self.head.read_volatile().add(1);
             top.write(object);
@@ -238,8 +246,9 @@ extern "C" fn limit_malloc(size: usize) -> *mut u8 {
         return core::ptr::null_mut();
     }
     let head = AREA.get().wrapping_add(offset as usize).cast::<Top>();
-    // SAFETY: `offset` is that of a stack in each area, and AREA is this thread's area: the threads of the pool set it
-    // before they allocate. `prepare` made the head point to an entry. The bottom entry is null and is never popped.
+    // SAFETY: `offset` is that of a stack in each area, and AREA is this thread's area: the threads
+    // of the pool set it before they allocate. `prepare` made the head point to an entry. The
+    // bottom entry is null and is never popped.
     unsafe {
         let top = head.read();
         let object = top.read();
@@ -253,7 +262,8 @@ extern "C" fn limit_malloc(size: usize) -> *mut u8 {
 /// Pushes an object on this thread's stack for its page; an address outside the zone is ignored.
 ///
 /// # Safety
-/// An `object` inside the zone is live, came from [`limit_malloc`], and the calling thread is one of the pool.
+/// An `object` inside the zone is live, came from [`limit_malloc`], and the calling thread is one
+/// of the pool.
 #[inline(never)]
 unsafe extern "C" fn limit_free(object: *mut u8) {
     let at = (object as usize).wrapping_sub(ZONE.load(Ordering::Relaxed));
@@ -266,8 +276,8 @@ unsafe extern "C" fn limit_free(object: *mut u8) {
         return;
     }
     let head = AREA.get().wrapping_add(offset as usize).cast::<Top>();
-    // SAFETY: `head` is a stack of this thread's area, as in `limit_malloc`; it has room for the objects of all threads,
-    // and each is freed once.
+    // SAFETY: `head` is a stack of this thread's area, as in `limit_malloc`; it has room for the
+    // objects of all threads, and each is freed once.
     unsafe {
         let top = head.read().add(1);
         top.write(object);

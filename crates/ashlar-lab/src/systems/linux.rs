@@ -1,9 +1,10 @@
 //! The originals: SLAB, SLUB and SLOB of Linux 6.1, measured by the kernel that holds them.
 //!
-//! `lab/linux/build.sh` builds three User-Mode Linux kernels with a benchmark of ours in each. Such a kernel is a program:
-//! it boots, runs tests A, B and C in its last initcall, prints one line for each measured pass and ends. There is no child
-//! that takes requests, so a kernel is booted once whenever the children of the lab are started anew, and serves as many
-//! rounds as they do. Loops, clock, touches and warm-up are those of `kernel_tests`; what differs is said in
+//! `lab/linux/build.sh` builds three User-Mode Linux kernels with a benchmark of ours in each. Such
+//! a kernel is a program: it boots, runs tests A, B and C in its last initcall, prints one line for
+//! each measured pass and ends. There is no child that takes requests, so a kernel is booted once
+//! whenever the children of the lab are started anew, and serves as many rounds as they do. Loops,
+//! clock, touches and warm-up are those of `kernel_tests`; what differs is said in
 //! `lab/linux/README.md`: one CPU, and interrupt flags that are variables.
 
 use core::time::Duration;
@@ -88,7 +89,8 @@ pub(crate) fn part(tests: &[&str], sizes: &[usize], objects: usize) -> Result<Ve
     Ok(sizes)
 }
 
-/// MiB for the largest size, with half as much for what an allocator adds and for what it keeps of other sizes.
+/// MiB for the largest size, with half as much for what an allocator adds and for what it keeps of
+/// other sizes.
 fn memory(objects: usize, sizes: &[usize]) -> usize {
     let largest = sizes.iter().copied().max().unwrap_or(0).next_power_of_two().max(64);
     128 + (objects.saturating_mul(largest) >> 20).saturating_mul(3) / 2
@@ -106,7 +108,8 @@ fn run(mut command: Command, longest: Duration) -> Result<Output, String> {
     let watch = thread::spawn(move || {
         let late = ended.recv_timeout(longest) == Err(RecvTimeoutError::Timeout);
         if late {
-            // SAFETY: takes numbers only. The child's is its own until it was waited for, and then `done` is dropped.
+            // SAFETY: takes numbers only. The child's is its own until it was waited for, and then
+            // `done` is dropped.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         late

@@ -1,7 +1,8 @@
-//! The systems that the lab can run: ours, the peers, the limit that none can beat, and the originals.
+//! The systems that the lab can run: ours, the peers, the limit that none can beat, and the
+//! originals.
 //!
-//! Here is what is known of each by its id; `traits` and `heap` say what a system is for the child that measures it. What runs on
-//! which system is the registry's business.
+//! Here is what is known of each by its id; `traits` and `heap` say what a system is for the child
+//! that measures it. What runs on which system is the registry's business.
 
 pub(crate) mod column;
 pub(crate) mod engines;
@@ -15,14 +16,15 @@ pub(crate) mod start;
 pub(crate) mod trace;
 pub(crate) mod traits;
 
-use crate::kit::error::CliError;
+use crate::kit::error::LabError;
 use crate::kit::machine;
 
 /// How a system stands in comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ours,
-    /// Compared with ours. `sized` peers are told the size by the caller of free, so they meet only `ashlar-sized`.
+    /// Compared with ours. `sized` peers are told the size by the caller of free, so they meet only
+    /// `ashlar-sized`.
     Peer {
         sized: bool,
     },
@@ -38,7 +40,8 @@ pub(crate) struct SystemInfo {
     pub(crate) kind: Kind,
     /// The Cargo feature that compiles it in.
     feature: Option<&'static str>,
-    /// Whether this build serves it: false for a peer whose feature is off, and for a kernel, which is no child of ours.
+    /// Whether this build serves it: false for a peer whose feature is off, and for a kernel, which
+    /// is no child of ours.
     pub(crate) served: bool,
     /// Whether it has a column of its own in `forward`; the others say nothing new there.
     pub(crate) forwards: bool,
@@ -125,7 +128,8 @@ static SYSTEMS: [SystemInfo; 30] = [
     kernel("linux-slob", || linux::built("linux-slob")),
 ];
 
-/// tcmalloc keeps a value of its own in a field of the rseq area that Linux 6.19 no longer rewrites.
+/// tcmalloc keeps a value of its own in a field of the rseq area that Linux 6.19 no longer
+/// rewrites.
 fn percpu_is_safe() -> Result<(), String> {
     let release = machine::kernel();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0u32));
@@ -154,6 +158,12 @@ impl SystemInfo {
     }
 }
 
+/// All systems, in this build or not, for the shells' completions.
+#[cfg(test)]
+pub(crate) fn all() -> impl Iterator<Item = &'static SystemInfo> {
+    SYSTEMS.iter()
+}
+
 /// Those that this build serves.
 pub(crate) fn served() -> impl Iterator<Item = &'static SystemInfo> {
     SYSTEMS.iter().filter(|info| info.served)
@@ -164,14 +174,14 @@ fn names(systems: impl Iterator<Item = &'static SystemInfo>) -> String {
 }
 
 /// The systems that `--systems` names.
-pub(crate) fn select(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+pub(crate) fn select(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
     if list.trim() == "all" {
         return Ok(served().filter(|info| (info.usable)().is_ok()).collect());
     }
     let mut chosen: Vec<&'static SystemInfo> = Vec::new();
     for id in list.split(',').map(str::trim) {
         let info = lookup(id)?;
-        (info.usable)().map_err(|error| CliError::option("--systems", format_args!("`{id}`: {error}")))?;
+        (info.usable)().map_err(|error| LabError::option("--systems", format_args!("`{id}`: {error}")))?;
         if chosen.iter().all(|other| other.id != id) {
             chosen.push(info);
         }
@@ -180,9 +190,9 @@ pub(crate) fn select(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
 }
 
 /// The system called `id`, if this build has it.
-pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
+pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, LabError> {
     let Some(info) = SystemInfo::by_id(id) else {
-        return Err(CliError::option(
+        return Err(LabError::option(
             "--systems",
             format_args!(
                 "unknown system `{id}`; expected `all` or a comma-separated list of: {}",
@@ -191,7 +201,7 @@ pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
         ));
     };
     match info.feature {
-        Some(feature) if !info.served => Err(CliError::option(
+        Some(feature) if !info.served => Err(LabError::option(
             "--systems",
             format_args!(
                 "`{id}` is not in this build: it needs the Cargo feature `{feature}`; in this build: {}",
@@ -202,8 +212,9 @@ pub(crate) fn lookup(id: &str) -> Result<&'static SystemInfo, CliError> {
     }
 }
 
-/// The systems that `--systems` names, of those that hold a whole heap: ours and the peers. `all` takes each allocator once.
-pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+/// The systems that `--systems` names, of those that hold a whole heap: ours and the peers. `all`
+/// takes each allocator once.
+pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
     let mut chosen = select(list)?;
     if list.trim() == "all" {
         chosen.retain(|info| match info.kind {
@@ -215,7 +226,7 @@ pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, CliEr
     match chosen.iter().find(|info| matches!(info.kind, Kind::Limit | Kind::Linux)) {
         Some(info) => {
             let known = served().filter(|info| matches!(info.kind, Kind::Ours | Kind::Peer { .. }));
-            Err(CliError::option(
+            Err(LabError::option(
                 "--systems",
                 format_args!(
                     "`{}` runs only the tests A to F; expected `all` or a comma-separated list of: {}",
@@ -229,7 +240,7 @@ pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, CliEr
 }
 
 /// The systems of `--systems` that forward.
-pub(crate) fn select_forwarding(list: &str) -> Result<Vec<&'static SystemInfo>, CliError> {
+pub(crate) fn select_forwarding(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
     let forwards = |info: &&SystemInfo| info.forwards;
     let all = list.trim() == "all";
     let mut chosen = select(list)?;
@@ -239,7 +250,7 @@ pub(crate) fn select_forwarding(list: &str) -> Result<Vec<&'static SystemInfo>, 
         let known = names(SYSTEMS.iter().filter(|info| info.forwards));
         let error =
             format_args!("`{}` does not forward; expected `all` or a comma-separated list of: {known}", info.id);
-        return Err(CliError::option("--systems", error));
+        return Err(LabError::option("--systems", error));
     }
     Ok(chosen)
 }

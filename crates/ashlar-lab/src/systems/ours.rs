@@ -1,13 +1,12 @@
-//! ashlar itself: kmalloc as a called function, with plain and sized free, and an inlined cache for each size.
+//! ashlar itself: kmalloc as a called function, with plain and sized free, and an inlined cache for
+//! each size.
 
 use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, CacheRef, KmemCache, MAX_SHEAF_CAPACITY};
 
 use crate::systems::heap::{Heap, Kind};
-use crate::systems::traits::Setup;
-use crate::systems::traits::Slab;
-use crate::systems::traits::{Calls, Handle, System};
+use crate::systems::traits::{Calls, Handle, Setup, Slab, System};
 
 /// See [`System::note`].
 fn note() -> String {
@@ -177,8 +176,8 @@ impl Handle for CacheHandle<'_> {
 
     #[inline(always)]
     unsafe fn free(&mut self, object: *mut u8) {
-        // SAFETY: `object` came from `alloc` of a handle on this same cache and was not null, as the contract of
-        // `Handle::free` says; so it is non-null, live, and of this cache.
+        // SAFETY: `object` came from `alloc` of a handle on this same cache and was not null, as
+        // the contract of `Handle::free` says; so it is non-null, live, and of this cache.
         unsafe { self.0.free(NonNull::new_unchecked(object)) }
     }
 
@@ -191,7 +190,8 @@ impl Handle for CacheHandle<'_> {
 
     #[inline(always)]
     unsafe fn free_bulk(&mut self, objects: &[*mut u8]) {
-        // SAFETY: live objects of this cache, each once and none null, by the contract of `Handle::free_bulk`.
+        // SAFETY: live objects of this cache, each once and none null, by the contract of
+        // `Handle::free_bulk`.
         unsafe { self.0.free_bulk(objects) }
     }
 }
@@ -229,7 +229,8 @@ impl Heap for CachesAndKmalloc {
     #[inline(always)]
     unsafe fn free(&self, kind: usize, object: *mut u8) {
         match &self.0[kind] {
-            // SAFETY: `object` came from `alloc` of this kind and was not null (contract): live, and of this cache.
+            // SAFETY: `object` came from `alloc` of this kind and was not null (contract): live,
+            // and of this cache.
             Place::Cache(cache) => unsafe { cache.free(NonNull::new_unchecked(object)) },
             // SAFETY: as above, from kmalloc.
             Place::Kmalloc(_) => unsafe { ashlar::kfree(object) },

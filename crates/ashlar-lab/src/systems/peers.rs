@@ -3,8 +3,8 @@
 use crate::kit::machine;
 use crate::systems::traits::Calls;
 
-/// Declares a system of two foreign functions. The contract of the block: the functions are an allocator's malloc
-/// (safe to call with any size, null on failure) and the matching free.
+/// Declares a system of two foreign functions. The contract of the block: the functions are an
+/// allocator's malloc (safe to call with any size, null on failure) and the matching free.
 macro_rules! calls {
     ($(#[$doc:meta])* $name:ident, |$size:ident| $alloc:expr, |$object:ident, $known:ident| $free:expr $(, $($more:tt)*)?) => {
         $(#[$doc])*
@@ -14,16 +14,18 @@ macro_rules! calls {
         impl Calls for $name {
             #[inline(always)]
             fn alloc($size: usize) -> *mut u8 {
-                // SAFETY: an allocator's malloc may be called with any size; threads and process were
-                // initialised first, by `process_start` and `thread_start`, where the allocator asks for it.
+                // SAFETY: an allocator's malloc may be called with any size; threads and process
+                // were initialised first, by `process_start` and `thread_start`, where the
+                // allocator asks for it.
                 unsafe { $alloc }.cast()
             }
 
             #[inline(always)]
             unsafe fn free($object: *mut u8, $known: usize) {
                 let $object = $object.cast();
-                // SAFETY: by the contract of this function the object is live and came from `alloc` above with
-                // this very size, and the function called is the free that belongs to that malloc.
+                // SAFETY: by the contract of this function the object is live and came from `alloc`
+                // above with this very size, and the function called is the free that belongs to
+                // that malloc.
                 unsafe { $free };
             }
 
@@ -74,7 +76,8 @@ calls!(
         // 4096 stands for all arenas.
         for name in [c"thread.tcache.flush", c"arena.4096.purge"] {
             let none = core::ptr::null_mut();
-            // SAFETY: `name` ends with a zero byte; these entries of the tree are read and written with nothing.
+            // SAFETY: `name` ends with a zero byte; these entries of the tree are read and written
+            // with nothing.
             unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), none, none.cast(), none, 0) };
         }
     }
@@ -92,7 +95,8 @@ calls!(
     Snmalloc, |size| snmalloc_sys::sn_malloc(size), |object, _size| snmalloc_sys::sn_free(object)
 );
 
-/// What the Rust interface of snmalloc is given beside the size: that of a machine word, the least kmalloc promises.
+/// What the Rust interface of snmalloc is given beside the size: that of a machine word, the least
+/// kmalloc promises.
 #[cfg(feature = "peer-snmalloc")]
 const WORD: usize = align_of::<u64>();
 
@@ -127,8 +131,8 @@ calls!(
     }
 );
 
-/// The crate declares only the aligned functions; these are the C library's own malloc and free under the prefix that
-/// keeps them apart from the system's.
+/// The crate declares only the aligned functions; these are the C library's own malloc and free
+/// under the prefix that keeps them apart from the system's.
 #[cfg(feature = "peer-tcmalloc")]
 mod tcmalloc {
     use core::ffi::c_void;
@@ -153,7 +157,7 @@ mod tcmalloc {
     /// Which caches are in force in this process.
     pub(crate) fn mode() -> String {
         // The mode is decided by the first allocation.
-        // SAFETY: malloc and the matching free, on an object that nobody else has seen.
+        // SAFETY: malloc and the matching free, on an object that no other code has seen.
         unsafe { TCMallocInternalFree(TCMallocInternalMalloc(8)) };
         // SAFETY: takes nothing, reads a flag of the initialised library.
         match unsafe { MallocExtension_Internal_GetPerCpuCachesActive() } {
@@ -215,13 +219,15 @@ fn mimalloc_version() -> String {
 /// Reads a value of jemalloc's control tree.
 ///
 /// # Safety
-/// `T` is the type that jemalloc's manual gives for `name`, and every bit pattern jemalloc may write is a `T`.
+/// `T` is the type that jemalloc's manual gives for `name`, and every bit pattern jemalloc may
+/// write is a `T`.
 #[cfg(feature = "peer-jemalloc")]
 unsafe fn mallctl<T: Copy>(name: &core::ffi::CStr, initial: T) -> Option<T> {
     let mut value = initial;
     let mut length = size_of::<T>();
-    // SAFETY: `name` ends with a zero byte; `value` has room for `length` bytes, is of the type jemalloc writes by the
-    // contract of this function, and nothing is written to the tree (null, 0).
+    // SAFETY: `name` ends with a zero byte; `value` has room for `length` bytes, is of the type
+    // jemalloc writes by the contract of this function, and nothing is written to the tree (null,
+    // 0).
     let rc = unsafe {
         tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut length, core::ptr::null_mut(), 0)
     };
@@ -250,7 +256,8 @@ fn jemalloc_version() -> String {
 pub(crate) fn told_debug(id: &str) -> Option<bool> {
     #[cfg(feature = "peer-jemalloc")]
     if id.starts_with("jemalloc") {
-        // SAFETY: the manual gives `bool` for "config.debug"; read as a byte, of which every pattern is a value.
+        // SAFETY: the manual gives `bool` for "config.debug"; read as a byte, of which every
+        // pattern is a value.
         return unsafe { mallctl::<u8>(c"config.debug", 0) }.map(|debug| debug != 0);
     }
     let _ = id;

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use crate::systems::{Kind, SystemInfo};
 
-/// A command that runs this tool's hidden command `entry` for a system, with its environment. `options` are added to
-/// `ASHLAR_OPTIONS` if the system is ours.
+/// A command that runs this tool's hidden command `entry` for a system, with its environment.
+/// `options` are added to `ASHLAR_OPTIONS` if the system is ours.
 pub(crate) fn command(info: &SystemInfo, options: Option<&str>, entry: &str) -> Result<Command, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);

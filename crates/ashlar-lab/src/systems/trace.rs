@@ -1,11 +1,12 @@
 //! The trace: what is allocated and freed, in which order, the same for every system.
 //!
-//! It is made from a seed while it runs, so that it takes no memory that somebody would count as the allocator's; each operation goes
-//! into a hash, which all systems must agree on.
+//! It is made from a seed while it runs, so that it takes no memory that would be counted as
+//! the allocator's; each operation goes into a hash, which all systems must agree on.
 //!
-//! `mixed` is a kernel at work: named caches and kmalloc sizes with weights. The heap grows, is churned at that size, is freed
-//! but for a quarter that lies scattered, is shrunk, and ends. `caches` is the machine of the mails on SLOB: many caches of similar sizes
-//! with few objects each, as after boot, then messages that come and go, as under hackbench.
+//! `mixed` is a kernel at work: named caches and kmalloc sizes with weights. The heap grows, is
+//! churned at that size, is freed but for a quarter that lies scattered, is shrunk, and ends.
+//! `caches` is the machine of the mails on SLOB: many caches of similar sizes with few objects
+//! each, as after boot, then messages that come and go, as under hackbench.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,8 @@ pub(crate) enum Op {
     End(&'static str),
 }
 
-/// Objects of `mixed`: name of the cache, bytes, how often of 100 or so. The sizes are those that common objects of a kernel have.
+/// Objects of `mixed`: name of the cache, bytes, how often of 100 or so. The sizes are those that
+/// common objects of a kernel have.
 const MIXED: [(Option<&str>, usize, usize); 24] = [
     (Some("dentry"), 192, 14),
     (Some("inode_cache"), 608, 5),
@@ -68,7 +70,8 @@ const MIXED: [(Option<&str>, usize, usize); 24] = [
 const MIXED_BYTES: usize = 24 << 20;
 /// Caches of `caches`.
 const CACHES: usize = 160;
-/// Bytes of the objects of one of those, at most; and live bytes of kmalloc beside them in the full trace.
+/// Bytes of the objects of one of those, at most; and live bytes of kmalloc beside them in the full
+/// trace.
 const CACHE_BYTES: usize = 48 << 10;
 const KMALLOC_BYTES: usize = 3 << 20;
 /// Messages that are on their way at one time, and in all, in the full trace.
@@ -96,7 +99,8 @@ pub(crate) struct Trace {
     pub(crate) kinds: Vec<Kind>,
 }
 
-/// Lists that a trace needs while it runs. They are made and written before, so that their memory is none of the trace's.
+/// Lists that a trace needs while it runs. They are made and written before, so that their memory
+/// is none of the trace's.
 #[derive(Debug)]
 pub(crate) struct Lists {
     /// Kind and place of each live object.
@@ -243,7 +247,8 @@ impl Trace {
         }
     }
 
-    /// The heap of a machine that has been up for a while: the objects after boot, of which a third was freed since, here and there.
+    /// The heap of a machine that has been up for a while: the objects after boot, of which a third
+    /// was freed since, here and there.
     pub(crate) fn boot(&self, lists: &mut Lists, sink: &mut dyn FnMut(Op) -> Result<(), String>) -> Result<(), String> {
         let mut running = self.start(lists, sink);
         self.boot_objects(&mut running)?;

@@ -23,11 +23,15 @@ pub(crate) trait System: Sized + Send + Sync + 'static {
         String::new()
     }
 
-    /// Locks taken, operations beyond the fast path and the like since the start, of systems that count them.
+    /// Locks taken, operations beyond the fast path and the like since the start, of systems that
+    /// count them.
     fn counts(&self) -> Option<ashlar::Counts> {
         None
     }
 }
+
+/// Bytes by which the objects of a fragmented heap are smaller than those measured.
+pub(crate) const LESS: usize = 8;
 
 /// What a child must know before it can start its threads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,7 +46,8 @@ pub(crate) struct Setup {
     pub(crate) fragmented: usize,
     /// Their sizes.
     pub(crate) holes: Vec<usize>,
-    /// Those of the sizes whose caches have the largest sheaves there are, where the system has caches.
+    /// Those of the sizes whose caches have the largest sheaves there are, where the system has
+    /// caches.
     pub(crate) large_sheaves: Vec<usize>,
 }
 
@@ -54,13 +59,15 @@ pub(crate) trait Handle {
     /// Gives an object back.
     ///
     /// # Safety
-    /// `object` is live and came from `alloc` of a handle of the same system and size, on whatever thread.
+    /// `object` is live and came from `alloc` of a handle of the same system and size, on any
+    /// thread.
     unsafe fn free(&mut self, object: *mut u8);
 
     /// Whether there are calls for many objects at a time.
     const BULK: bool = false;
 
-    /// Fills `out` with new objects; false, and nothing taken, when memory ends. The system has [`Handle::BULK`].
+    /// Fills `out` with new objects; false, and nothing taken, when memory ends. The system has
+    /// [`Handle::BULK`].
     fn alloc_bulk(&mut self, _out: &mut [*mut u8]) -> bool {
         false
     }
@@ -117,7 +124,8 @@ pub(crate) trait Calls: Send + Sync + 'static {
 pub(crate) struct Slab {
     /// Bytes of all pages that slabs and large objects have.
     pub(crate) bytes: usize,
-    /// Bytes that describe and queue them, which the kernel counts in part: caches, sheaves, tables.
+    /// Bytes that describe and queue them, which the kernel counts in part: caches, sheaves,
+    /// tables.
     pub(crate) metadata: usize,
 }
 
@@ -125,7 +133,8 @@ pub(crate) struct Slab {
 #[derive(Debug)]
 pub(crate) struct Called<C>(PhantomData<C>);
 
-/// The size is a run-time value of the loop, as in a program that allocates what a request asks for.
+/// The size is a run-time value of the loop, as in a program that allocates what a request asks
+/// for.
 #[derive(Debug)]
 pub(crate) struct CalledHandle<C> {
     size: usize,
@@ -164,7 +173,8 @@ impl<C: Calls> Handle for CalledHandle<C> {
 
     #[inline(always)]
     unsafe fn free(&mut self, object: *mut u8) {
-        // SAFETY: passed on; all handles of one pass have the same size, so it is the size of the allocation.
+        // SAFETY: passed on; all handles of one pass have the same size, so it is the size of the
+        // allocation.
         unsafe { C::free(object, self.size) }
     }
 }

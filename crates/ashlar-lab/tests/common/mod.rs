@@ -33,7 +33,8 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }
 
-/// Each case, behind `prefix`, is bad input: exit code 2, an error that contains what stands beside it, and no result.
+/// Each case, behind `prefix`, is bad input: exit code 2, an error that contains what stands beside
+/// it, and no result.
 #[track_caller]
 pub(crate) fn refused(prefix: &[&str], cases: &[(&[&str], &str)]) {
     for (args, expected) in cases {

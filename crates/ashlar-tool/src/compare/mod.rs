@@ -37,7 +37,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, ToolError> {
     let record = rounds::compare(args, &program, rows, notes)?;
     if let Some(signal) = record.interrupted.filter(|_| record.rounds < 2) {
         let done = record.rounds;
-        eprintln!("error: interrupted by signal {signal} after {done} complete rounds: nothing to show");
+        eprintln!("ashlar: interrupted by signal {signal} after {done} complete rounds: nothing to show");
         return Ok(code_of(signal));
     }
     let text = table::render(&record);

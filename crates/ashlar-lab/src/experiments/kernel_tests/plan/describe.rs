@@ -1,0 +1,25 @@
+//! The head of a run of the tests A to F.
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::experiments::kernel_tests::plan::Plan;
+use crate::kit::measure::allowed_cpus;
+use crate::kit::record::Host;
+use crate::systems::host::of_run;
+
+/// Describes this machine and the systems of `plan`; `notes` is what the children said about
+/// themselves.
+pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> Host {
+    let nodes_with_cpus = plan.nodes.map(|nodes| {
+        // As ashlar spreads CPUs over fake nodes.
+        let nodes: BTreeSet<usize> = allowed_cpus().into_iter().map(|cpu| cpu % nodes).collect();
+        nodes.len()
+    });
+    Host {
+        objects: plan.objects,
+        nodes: plan.nodes,
+        nodes_with_cpus,
+        fragmented: plan.fragmented,
+        warm_up: "one round of everything, and two to twelve passes right before each measured pass".to_owned(),
+        ..of_run(&plan.systems, plan.rounds, notes)
+    }
+}

@@ -1,0 +1,31 @@
+//! Options of `reproduce`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options of `ashlar reproduce`.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// Write claims, verdicts and everything that was measured as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write a page with charts, which needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Measure a little of everything, to see that all of it works: the figures are worth nothing
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate,
+    /// bulk, memory, hackbench, forward
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) runs: String,
+
+    /// Do not measure: take what an earlier run wrote by `--json`, or a directory with a file
+    /// NAME.json for each measurement
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["quick", "runs"])]
+    pub(crate) from: Option<PathBuf>,
+}

@@ -1,0 +1,35 @@
+//! Everything that `--json` writes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiments::reproduce::plan::evidence::Evidence;
+use crate::experiments::reproduce::targets::{Judged, Verdict};
+
+/// The machine of a report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu_model: String,
+    pub(crate) cpus: usize,
+    pub(crate) kernel: String,
+    pub(crate) glibc: String,
+    pub(crate) ashlar_version: String,
+    pub(crate) ashlar_mode: String,
+    pub(crate) build: String,
+}
+
+/// Everything that `--json` writes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    /// The measurements were too small to mean anything.
+    pub(crate) quick: bool,
+    pub(crate) claims: Vec<Judged>,
+    /// What was measured, by the name of the run.
+    pub(crate) runs: Evidence,
+}
+
+impl Report {
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
+        self.claims.iter().filter(|claim| claim.verdict == verdict).count()
+    }
+}

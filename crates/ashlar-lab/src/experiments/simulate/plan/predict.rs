@@ -1,0 +1,234 @@
+//! From what was measured to predictions, and what they are worth on two CPUs.
+//!
+//! **Test D**: the CPUs of a node are a [`Model`]. What is under list_lock and the zone lock is
+//! theirs together; everything else of an operation each does for itself, also at the locks of
+//! CPUs, slabs and barns, where no two meet in this test. Nodes have locks of their own, so CPUs of
+//! different nodes do not wait for each other.
+//!
+//! **Test F**: one CPU frees, so no CPU waits; what a free costs depends on where the object is
+//! from. Objects of CPUs of the same node cost what was measured between two CPUs of one node;
+//! those of other nodes what was measured with two fake nodes, and for each line that moves the
+//! difference between a far and a near line. That difference is the one number which this machine
+//! cannot tell: it is an option.
+//!
+//! What is left out: memory that becomes slow because more CPUs use it, caches that are too small
+//! for the objects of many CPUs, and waiters that slow the holder down by more than one line. So
+//! what is predicted for locks under much contention is the least.
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiments::simulate::plan::measured::{Answer, Measured, Operation};
+use crate::experiments::simulate::plan::model::{Model, SPREAD, SharedLock};
+
+/// Least share of an operation that a CPU does for itself, where the measured hold times say less.
+const LEAST_LOCAL: f64 = 0.05;
+
+/// What was measured of one engine and size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Inputs {
+    /// On one node, with both CPUs on it.
+    pub(crate) one_node: Measured,
+    /// On two fake nodes, with a CPU on each.
+    pub(crate) two_nodes: Measured,
+    /// Ticks until a line that one CPU wrote is the other's.
+    pub(crate) line: f64,
+    /// What a line from another node costs over one of the same.
+    pub(crate) far: f64,
+}
+
+impl Inputs {
+    /// The inputs of each size that both processes measured.
+    pub(crate) fn pair(one_node: &Answer, two_nodes: &Answer, far: f64) -> Vec<Self> {
+        let line = one_node.line.min(two_nodes.line);
+        let both = one_node.sizes.iter().zip(&two_nodes.sizes);
+        both.map(|(&one_node, &two_nodes)| Self { one_node, two_nodes, line, far }).collect()
+    }
+
+    /// The CPUs of a node in test D.
+    pub(crate) fn model(&self, nodes: usize) -> Model {
+        let measured = if nodes == 1 { &self.one_node } else { &self.two_nodes };
+        let of = &measured.alloc;
+        let held = of.list_locks * of.list_hold + of.zone_locks * of.zone_hold;
+        // Looks from outside cannot be exact: what is held is no more than what there is.
+        let scale = (of.alone * (1.0 - LEAST_LOCAL) / held).min(1.0);
+        let moved = moved(&self.one_node.alloc);
+        let lock = |taken: f64, hold: f64| SharedLock { every: 1.0 / taken, hold: hold * scale, moved };
+        let locks = [lock(of.list_locks, of.list_hold), lock(of.zone_locks, of.zone_hold)];
+        Model {
+            local: if held > 0.0 { of.alone - held * scale } else { of.alone },
+            locks: locks.into_iter().filter(|lock| lock.every.is_finite()).collect(),
+            handover: self.line,
+            spread: SPREAD,
+        }
+    }
+
+    /// Ticks of an allocation in test D on `cpus` CPUs, spread evenly over `nodes` nodes.
+    pub(crate) fn test_d(&self, cpus: usize, nodes: usize, seed: u64) -> f64 {
+        let model = self.model(nodes);
+        let (least, fuller) = (cpus / nodes, cpus % nodes);
+        let of = |groups: usize, size: usize| {
+            let members = groups * size;
+            if members == 0 { 0.0 } else { members as f64 * model.cost(size, seed) }
+        };
+        (of(nodes - fuller, least) + of(fuller, least + 1)) / cpus as f64
+    }
+
+    /// Cache lines that move for one free of another CPU's object: what it costs more, in lines.
+    pub(crate) fn lines(&self, nodes: usize) -> f64 {
+        let measured = if nodes == 1 { &self.one_node } else { &self.two_nodes };
+        ((measured.remote_free - measured.free.alone) / self.line).max(0.0)
+    }
+
+    /// Ticks of a free in test F, where one CPU frees what all `cpus - 1` others allocated.
+    pub(crate) fn test_f(&self, cpus: usize, nodes: usize) -> f64 {
+        if nodes == 1 {
+            return self.one_node.remote_free;
+        }
+        // What looking at the node costs every free, also where it is the same.
+        let look = (self.two_nodes.free.alone - self.one_node.free.alone).max(0.0);
+        let near = self.one_node.remote_free + look;
+        let far = self.two_nodes.remote_free + self.lines(nodes) * self.line * (self.far - 1.0);
+        let others = (cpus - 1) as f64;
+        let neighbours = (cpus.div_ceil(nodes) - 1) as f64;
+        (neighbours * near + (others - neighbours) * far) / others
+    }
+}
+
+/// What the lines of another CPU cost at one taking of a shared lock: what allocating by turns
+/// costs more than allocating alone.
+fn moved(of: &Operation) -> f64 {
+    let takings = of.list_locks + of.zone_locks;
+    if takings > 0.0 { ((of.by_turns - of.by_turns_alone) / takings).max(0.0) } else { 0.0 }
+}
+
+/// A prediction for what this machine can measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Validation {
+    pub(crate) test: String,
+    pub(crate) system: String,
+    pub(crate) size: usize,
+    pub(crate) cpus: usize,
+    pub(crate) nodes: usize,
+    /// Ticks.
+    pub(crate) predicted: f64,
+    /// Ticks.
+    pub(crate) measured: f64,
+    /// Predicted over measured, less one, in percent.
+    pub(crate) error_percent: f64,
+}
+
+/// Tests D and F on as many CPUs and nodes as can be measured here.
+pub(crate) fn validate(system: &str, inputs: &Inputs, seed: u64) -> Vec<Validation> {
+    let (one, two) = (&inputs.one_node, &inputs.two_nodes);
+    [
+        ("D", 1, 1, inputs.test_d(1, 1, seed), one.alloc.alone_again),
+        ("D", 2, 1, inputs.test_d(2, 1, seed), one.alloc.both),
+        ("D", 2, 2, inputs.test_d(2, 2, seed), two.alloc.both),
+        ("F", 2, 1, inputs.test_f(2, 1), one.remote_free_test),
+        // Fake nodes are no farther than neighbours.
+        ("F", 2, 2, Inputs { far: 1.0, ..*inputs }.test_f(2, 2), two.remote_free_test),
+    ]
+    .into_iter()
+    .map(|(test, cpus, nodes, predicted, measured)| Validation {
+        test: test.to_owned(),
+        system: system.to_owned(),
+        size: one.size,
+        cpus,
+        nodes,
+        predicted,
+        measured,
+        error_percent: (predicted / measured - 1.0) * 100.0,
+    })
+    .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An engine that takes list_lock for every tenth allocation, and holds it for 50 ticks.
+    pub(crate) fn inputs() -> Inputs {
+        let alloc = Operation {
+            alone: 25.0,
+            alone_again: 26.0,
+            both: 31.0,
+            by_turns: 28.0,
+            by_turns_alone: 26.0,
+            list_locks: 0.1,
+            list_hold: 50.0,
+            ..Operation::default()
+        };
+        let free = Operation { alone: 20.0, ..Operation::default() };
+        let one_node = Measured { size: 64, alloc, free, remote_free: 60.0, remote_free_test: 66.0 };
+        let free = Operation { alone: 30.0, ..Operation::default() };
+        let two_nodes = Measured { free, remote_free: 110.0, remote_free_test: 100.0, ..one_node };
+        Inputs { one_node, two_nodes, line: 40.0, far: 2.0 }
+    }
+
+    #[test]
+    fn the_model_takes_what_was_measured_apart() {
+        let model = inputs().model(1);
+        assert!((model.local - 20.0).abs() < 1e-9, "{model:?}");
+        let [lock] = model.locks[..] else { panic!("a lock that is never taken is none: {model:?}") };
+        assert!(
+            (lock.every - 10.0).abs() < 1e-9 && (lock.hold - 50.0).abs() < 1e-9 && (lock.moved - 20.0).abs() < 1e-9
+        );
+        assert_eq!(model.handover, 40.0);
+    }
+
+    #[test]
+    fn holds_that_are_more_than_everything_are_cut() {
+        let mut inputs = inputs();
+        inputs.one_node.alloc.list_hold = 900.0;
+        let model = inputs.model(1);
+        let sum = model.local + model.locks[0].hold / model.locks[0].every;
+        assert!((sum - 25.0).abs() < 1e-9 && model.local > 0.0, "{model:?}");
+    }
+
+    #[test]
+    fn one_cpu_costs_what_was_measured_alone() {
+        assert!((inputs().test_d(1, 1, 1) / 25.0 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_node_for_each_cpu_is_as_good_as_one_cpu() {
+        let inputs = inputs();
+        assert!((inputs.test_d(16, 16, 1) / inputs.test_d(1, 1, 1) - 1.0).abs() < 0.01);
+        // Sixteen CPUs at one lock: each of their holds is of 50 ticks, of lines that moved, and of
+        // the waiters' line.
+        assert!((inputs.test_d(256, 1, 1) / (256.0 * (50.0 + 20.0 + 40.0) / 10.0) - 1.0).abs() < 0.1);
+        assert!(inputs.test_d(256, 1, 1) > 3.0 * inputs.test_d(256, 4, 1));
+    }
+
+    #[test]
+    fn cpus_that_do_not_divide_are_spread_as_evenly_as_they_can() {
+        let inputs = inputs();
+        let uneven = inputs.test_d(5, 4, 1);
+        let expected = (3.0 * inputs.test_d(1, 4, 1) + 2.0 * inputs.model(4).cost(2, 1)) / 5.0;
+        // `test_d(1, 4, …)` is one CPU on one of the nodes.
+        assert!((uneven - expected).abs() < 1e-9, "{uneven} and {expected}");
+    }
+
+    #[test]
+    fn remote_frees_cost_by_how_far_their_objects_are() {
+        let inputs = inputs();
+        assert_eq!(inputs.lines(1), 1.0);
+        assert_eq!(inputs.lines(2), 2.0);
+        assert_eq!(inputs.test_f(2, 1), 60.0);
+        assert_eq!(inputs.test_f(1024, 1), 60.0);
+        // All far: 110 and two lines of 40 more. One of three near: 60 and the look of 10.
+        assert_eq!(inputs.test_f(2, 2), 190.0);
+        assert_eq!(inputs.test_f(4, 2), (70.0 + 2.0 * 190.0) / 3.0);
+    }
+
+    #[test]
+    fn an_error_is_the_prediction_over_the_measurement() {
+        let found = validate("x", &inputs(), 1);
+        let cell = |test: &str, nodes: usize| {
+            found.iter().find(|v| v.test == test && v.nodes == nodes && v.cpus == 2).unwrap()
+        };
+        assert!((cell("F", 1).error_percent - (60.0 / 66.0 - 1.0) * 100.0).abs() < 1e-9);
+        assert!((cell("F", 2).error_percent - 10.0).abs() < 1e-9, "{:?}", cell("F", 2));
+        assert_eq!(found.len(), 5);
+    }
+}

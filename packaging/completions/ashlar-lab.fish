@@ -1,0 +1,414 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_ashlar_lab_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_ashlar_lab_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_ashlar_lab_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_ashlar_lab_using_subcommand
+    set -l cmd (__fish_ashlar_lab_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -s V -l version -d 'Print version'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
+ashlar\t''
+ashlar-sized\t''
+ashlar-cache\t''
+ashlar-malloc\t''
+slub\t''
+slub-emu\t''
+slub+\t''
+slub-o\t''
+slub-ll\t''
+slub-bulk\t''
+slab\t''
+slob\t''
+slob-seg\t''
+slob-cache\t''
+glibc\t''
+mimalloc\t''
+jemalloc\t''
+snmalloc\t''
+rpmalloc\t''
+tcmalloc\t''
+tcmalloc-percpu\t''
+jemalloc-sized\t''
+snmalloc-sized\t''
+tcmalloc-sized\t''
+mimalloc-sized\t''
+limit\t''
+limit-called\t''
+linux-slab\t''
+linux-slub\t''
+linux-slob\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l objects -d 'Objects for each CPU and pass' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l fragmented -d 'Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every second is freed' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l csv -d 'Write the records as comma-separated values' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l style -d '`table`: one block for each test; `kernel`: the lines that the kernel\'s test module prints' -r -f -a "table\t''
+kernel\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
+median\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l wide -d 'Show every system side by side, however wide the table becomes; without it, those that fit the terminal, or all of `--systems` in parts'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
+glibc\t''
+ashlar\t''
+mimalloc\t''
+jemalloc\t''
+tcmalloc\t''
+snmalloc\t''
+rpmalloc\t''
+ashlar-unchecked\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l workloads -d 'Workloads, separated by commas; `all`, `synthetic` and `real` stand for many' -r -f -a "all\t''
+synthetic\t''
+real\t''
+numbers\t''
+sets\t''
+random\t''
+trees\t''
+store\t''
+words\t''
+phases\t''
+large\t''
+vectors\t''
+zeroed\t''
+aligned\t''
+server2\t''
+server4\t''
+handover\t''
+handover-small\t''
+crossing\t''
+churn\t''
+piles\t''
+sharing\t''
+sharing-given\t''
+gcc\t''
+python\t''
+perl\t''
+lua\t''
+sqlite\t''
+git\t''
+node\t''
+sort\t''
+xz\t''
+zstd\t''
+redis\t''
+startup\t''
+pairs\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l rounds -d 'Measured rounds; each runs every workload once on every system' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l scale -d 'How much of the usual work is done' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l option -d 'A column more: ashlar with these options (as in `ASHLAR_OPTIONS`); may be given several times' -r -f -a "engine=\t''
+percpu=\t''
+nodes=\t''
+hugepages=\t''
+prefault=\t''
+zone=\t''
+decay=\t''
+reaper=\t''
+min_order=\t''
+max_order=\t''
+min_objects=\t''
+sheaf_capacity=\t''
+barn=\t''
+min_partial=\t''
+cpu_partial=\t''
+remote_node_defrag_ratio=\t''
+limit=\t''
+batchcount=\t''
+shared=\t''
+merge=\t''
+noaliencache=\t''
+on_error=\t''
+deepbind=\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l json -d 'Write machine and figures as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l by -d 'Statistic over the rounds that ratios and targets use' -r -f -a "min\t''
+median\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l from -d 'Do not measure: take the figures of an earlier run from this JSON file' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l list -d 'Print workloads and systems, and what is missing here; run nothing'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l check-targets -d 'Judge the targets of the project; exit code 1 if one is missed'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l systems -d 'Engines of ashlar, separated by commas, or `all`' -r -f -a "all\t''
+ashlar\t''
+slub\t''
+slub-emu\t''
+slub+\t''
+slub-o\t''
+slub-ll\t''
+slub-bulk\t''
+slab\t''
+slob\t''
+slob-seg\t''
+slob-cache\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l sizes -d 'Object sizes in bytes, 16 or more, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l live -d 'Objects of the fragmented heap, of which every second is freed' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l samples -d 'Calls of each kind that are timed with warm caches' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l cold -d 'Calls of each kind that are timed with cold caches' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l sweep -d 'MiB that are read before each of those, to make the caches cold' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l json -d 'Write machine and figures as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l systems -d 'Systems, separated by commas, or `all`; `dpdk` is the mempool in DPDK\'s own test' -r -f -a "all\t''
+ashlar\t''
+ashlar-sized\t''
+ashlar-cache\t''
+ashlar-malloc\t''
+slub\t''
+slub-emu\t''
+slub+\t''
+slub-o\t''
+slub-ll\t''
+slub-bulk\t''
+slab\t''
+slob\t''
+slob-seg\t''
+slob-cache\t''
+glibc\t''
+mimalloc\t''
+jemalloc\t''
+snmalloc\t''
+rpmalloc\t''
+tcmalloc\t''
+tcmalloc-percpu\t''
+jemalloc-sized\t''
+snmalloc-sized\t''
+tcmalloc-sized\t''
+mimalloc-sized\t''
+limit\t''
+limit-called\t''
+linux-slab\t''
+linux-slub\t''
+linux-slob\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l bulks -d 'Objects of one call, separated by commas' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l size -d 'Bytes of an object' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l objects -d 'Objects of a timed pass' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l spread -d 'Objects of the heap of the worst case' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l passes -d 'Passes of each cell in a process' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l rounds -d 'Measured rounds; each starts a process for every system' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -l check-targets -d 'Judge the targets: from 8 on a call costs at most 0.4 of the loop, no cliff from 30 to 250, ahead of DPDK\'s mempool; exit code 1 if one is missed'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from bulk" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
+ashlar\t''
+ashlar-sized\t''
+ashlar-cache\t''
+ashlar-malloc\t''
+slub\t''
+slub-emu\t''
+slub+\t''
+slub-o\t''
+slub-ll\t''
+slub-bulk\t''
+slab\t''
+slob\t''
+slob-seg\t''
+slob-cache\t''
+glibc\t''
+mimalloc\t''
+jemalloc\t''
+snmalloc\t''
+rpmalloc\t''
+tcmalloc\t''
+tcmalloc-percpu\t''
+jemalloc-sized\t''
+snmalloc-sized\t''
+tcmalloc-sized\t''
+mimalloc-sized\t''
+limit\t''
+limit-called\t''
+linux-slab\t''
+linux-slub\t''
+linux-slob\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l profile -d 'The trace' -r -f -a "mixed\t'A kernel at work: grow, churn, free three quarters, shrink'
+caches\t'Many caches of similar sizes, then messages that come and go'"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l scale -d 'How much of the full trace, for all systems' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l seed -d 'What the trace is made from' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l idle -d 'Milliseconds that the idle phase lasts' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l option -d 'Each system of ashlar once more, with these options (as in `ASHLAR_OPTIONS`); may be given several times' -r -f -a "engine=\t''
+percpu=\t''
+nodes=\t''
+hugepages=\t''
+prefault=\t''
+zone=\t''
+decay=\t''
+reaper=\t''
+min_order=\t''
+max_order=\t''
+min_objects=\t''
+sheaf_capacity=\t''
+barn=\t''
+min_partial=\t''
+cpu_partial=\t''
+remote_node_defrag_ratio=\t''
+limit=\t''
+batchcount=\t''
+shared=\t''
+merge=\t''
+noaliencache=\t''
+on_error=\t''
+deepbind=\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l rounds -d 'Measured rounds; each starts a process for every system' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
+ashlar\t''
+ashlar-malloc\t''
+slub\t''
+slub-emu\t''
+slub+\t''
+slub-o\t''
+slub-ll\t''
+slub-bulk\t''
+slab\t''
+slob\t''
+slob-seg\t''
+slob-cache\t''
+glibc\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l modes -d 'Modes of systems that have caches, separated by commas, or `all`; others run `normal` alone' -r -f -a "all\t''
+normal\t''
+nomerge\t''
+bulk\t''
+bulk-nomerge\t''
+bulk-tuned\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l bulk -d 'Most packet heads that one bulk free gives back' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l completions -d 'The CPU that frees sent packets' -r -f -a "same\t'The forwarder, at the start of each poll'
+other\t'A thread on another CPU'"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l size -d 'Bytes of a frame, without its checksum' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l routes -d 'Prefixes of the routing table' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l flows -d 'Destinations of the packets, in turn' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l bad -d 'Of thousand frames so many are bad, in turn for each reason to drop one' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l others -d 'Live objects of the other caches of 256 bytes that heads may be merged with; one is replaced in each poll' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l packets -d 'Packets of a pass [default: 200000 in memory, 20480 over veth]' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l rounds -d 'Most rounds; each measures every mode of every system in turn, in processes of its own' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l max-seconds -d 'No further round begins that would end later than this' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l confidence -d 'Of the intervals, in per cent' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l json -d 'Write machine, records and differences as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l veth -d 'Forward between two network namespaces over veth pairs and packet sockets, not in memory. Needs the rights of root, or user namespaces'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -l check-targets -d 'Judge the target of the project: bulk free at least 1 % faster than normal, beyond the noise; exit code 1 if it is missed'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand forward" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -s g -l groups -d 'Groups' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -s l -l loops -d 'Messages of each sender to each receiver' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -s f -l fds -d 'Senders of a group, and as many receivers' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -s s -l datasize -d 'Bytes of a message; several sizes, separated by commas, take turns' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -l systems -l system -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
+ashlar\t''
+ashlar-sized\t''
+ashlar-cache\t''
+ashlar-malloc\t''
+slub\t''
+slub-emu\t''
+slub+\t''
+slub-o\t''
+slub-ll\t''
+slub-bulk\t''
+slab\t''
+slob\t''
+slob-seg\t''
+slob-cache\t''
+glibc\t''
+mimalloc\t''
+jemalloc\t''
+snmalloc\t''
+rpmalloc\t''
+tcmalloc\t''
+tcmalloc-percpu\t''
+jemalloc-sized\t''
+snmalloc-sized\t''
+tcmalloc-sized\t''
+mimalloc-sized\t''
+limit\t''
+limit-called\t''
+linux-slab\t''
+linux-slub\t''
+linux-slob\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -l scale -d 'Share of the loops that slow systems (`slob`) run' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -l boot -d 'Begin with the heap of a machine that has been up for a while: so many times 7 MiB of objects of 160 caches, of which a third was freed since; 0 for an empty heap. Processes begin with empty heaps' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -l rounds -d 'Measured rounds; each starts a process for every system' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -s T -l threads -d 'Senders and receivers are threads: what one allocates the other frees (the default)'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -s P -l process -d 'Senders and receivers are processes, each with its own heap: messages are copied, each side frees what it allocated'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand hackbench" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l systems -d 'Engines of ashlar, separated by commas, or `all`' -r -f -a "all\t''
+ashlar\t''
+slub\t''
+slub-emu\t''
+slub+\t''
+slub-o\t''
+slub-ll\t''
+slub-bulk\t''
+slab\t''
+slob\t''
+slob-seg\t''
+slob-cache\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l cpus -d 'Numbers of CPUs to predict for, 2 to 1024, separated by commas' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l nodes -d 'Numbers of NUMA nodes to predict for, 1 to 16, separated by commas; where there are more nodes than CPUs, nothing is predicted' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l far -d 'What a cache line from another node costs over one of the same, which cannot be measured on a machine with one node' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l objects -d 'Objects for each CPU and measured pass' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l seed -d 'Start of the random numbers: the same measurements and the same seed give the same predictions' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l json -d 'Write machine, records, measured inputs and errors as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l from -d 'Do not measure: predict from the inputs of an earlier run\'s JSON file' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l json -d 'Write claims, verdicts and everything that was measured as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l html -d 'Write a page with charts, which needs nothing else' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l runs -d 'Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate, bulk, memory, hackbench, forward' -r -f -a "all\t''
+tests\t''
+one-cpu\t''
+nodes\t''
+slob\t''
+simulate\t''
+bulk\t''
+memory\t''
+hackbench\t''
+forward\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l from -d 'Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l quick -d 'Measure a little of everything, to see that all of it works: the figures are worth nothing'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
