@@ -12,7 +12,7 @@ impl Rng {
 
     /// The next number (xorshift64*).
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -22,7 +22,7 @@ impl Rng {
     /// A number below `end`, which is below 2^32.
     #[inline]
     pub fn below(&mut self, end: usize) -> usize {
-        (((self.next() >> 32) * end as u64) >> 32) as usize
+        (((self.draw() >> 32) * end as u64) >> 32) as usize
     }
 
     /// A size from `low` to `high`; small ones are frequent: each doubling is as likely as the one

@@ -57,7 +57,7 @@ impl Routes {
                 }
                 share -= part;
             }
-            let address = (rng.next() >> 32) as u32 & (u32::MAX << (32 - length));
+            let address = (rng.draw() >> 32) as u32 & (u32::MAX << (32 - length));
             let first = (address >> 24) as u8;
             if matches!(first, 0 | 10 | 127 | UNROUTED | 224..) {
                 continue;
@@ -89,7 +89,7 @@ impl Routes {
     pub(crate) fn some_address(&self, rng: &mut Rng) -> u32 {
         let (address, length) = self.table.keys().nth(rng.below(self.table.len())).unwrap_or((0, 0));
         let host = u32::MAX.checked_shr(u32::from(length)).unwrap_or(0);
-        address | ((rng.next() >> 32) as u32 & host)
+        address | ((rng.draw() >> 32) as u32 & host)
     }
 }
 

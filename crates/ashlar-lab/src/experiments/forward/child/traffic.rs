@@ -135,7 +135,7 @@ fn frame(at: usize, to: u32, port: u16, size: usize, fault: Option<Fault>, rng: 
         _ => {}
     }
     let mut payload: Vec<u8> = (at as u32).to_le_bytes().to_vec();
-    payload.extend((payload.len()..size - HEADERS).map(|_| rng.next() as u8));
+    payload.extend((payload.len()..size - HEADERS).map(|_| rng.draw() as u8));
     let builder =
         PacketBuilder::ethernet2([2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 8]).ipv4([172, 16, 0, 1], to, ttl).udp(port, 9);
     let mut frame = Vec::with_capacity(size);
