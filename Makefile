@@ -1,7 +1,7 @@
 # Builds with Cargo and installs where C programs and their build systems look.
 #
 #   make                          release builds of the libraries and of the tool
-#   make install                  into /usr/local; PREFIX, DESTDIR, LIBDIR and others below can be set
+#   make install                  into /usr/local; PREFIX, DESTDIR, LIBDIR and others can be set
 #   make install-strip            the same without symbols that only debuggers read
 #   make install-lab              the lab and its workloads, with manual page and completions
 #   make uninstall                with the same variables: removes what both install

@@ -2,7 +2,7 @@
 # The peers of `ashlar bench programs` as shared libraries, from the sources that the lab's crates
 # carry.
 #
-#   lab/peers/build.sh [NAME...]       names: mimalloc jemalloc snmalloc rpmalloc; all if none is given
+#   lab/peers/build.sh [NAME...]       NAME: mimalloc jemalloc snmalloc rpmalloc; default all
 #
 # They go to target/peers (or $CARGO_TARGET_DIR/peers), each with a file NAME.version, and are built
 # as their makers say for a library that replaces malloc: release mode, initial-exec thread-local

@@ -1,5 +1,4 @@
-//! The names that the libraries give to a program: those of `ashlar.h`, and none of the C
-//! library's.
+//! The libraries export the names of `ashlar.h`, and none of the C library's.
 
 mod common;
 
@@ -8,7 +7,7 @@ use std::process::Command;
 
 use common::{libraries, root, text};
 
-/// Names that the shared library exports.
+/// Returns the names that the shared library exports.
 fn exported() -> BTreeSet<String> {
     let out = Command::new("nm").args(["-D", "--defined-only"]).arg(libraries().join("libashlar.so")).output();
     let out = out.expect("nm comes with the compiler");
@@ -16,7 +15,7 @@ fn exported() -> BTreeSet<String> {
     text(&out.stdout).lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect()
 }
 
-/// Functions that the header declares.
+/// Returns the functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(root().join("include/ashlar.h")).expect("the header can be read");
     let code: Vec<&str> = header.lines().map(|line| line.split("//").next().unwrap_or("")).collect();

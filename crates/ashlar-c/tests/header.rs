@@ -1,4 +1,4 @@
-//! `include/ashlar.h` is what the sources of this crate say.
+//! `include/ashlar.h` is generated from the sources of this crate.
 //!
 //! `ASHLAR_UPDATE_HEADERS=1 cargo test --release -p ashlar-c --test header` writes the file.
 
@@ -113,7 +113,7 @@ fn polish(text: &str) -> String {
         if rest.is_empty() && out.ends_with("\n\n") {
             continue;
         }
-        // Lines of comments are as long as their authors want them.
+        // Lines of comments are not broken.
         while rest.len() > 110 && !rest.trim_start().starts_with('*') {
             let at = rest[..110].rfind(", ").map_or(rest.len(), |comma| comma + 1);
             out.push_str(&rest[..at]);

@@ -1,4 +1,4 @@
-//! The headers stand alone, in any order, in C and in C++, without a warning of the strict kind.
+//! Each header compiles by itself and in any order, in C and in C++, without strict warnings.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What each function promises, by C programs that are C++ programs too: linked with the shared
+//! The contract of each function, tested by programs that are both C and C++: with the shared
 //! library in all modes, and with the archive.
 
 mod common;

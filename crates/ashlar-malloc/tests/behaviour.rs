@@ -14,7 +14,7 @@ fn runner() -> Command {
     if cfg!(debug_assertions) {
         command.env("BEHAVIOUR_DEBUG", "1");
     }
-    // Machines of CI may be busy.
+    // CI machines may be busy.
     command.env("BEHAVIOUR_SECONDS", "90");
     command.arg("--library").arg(common::library()).arg("--built").arg(built());
     command
@@ -24,7 +24,7 @@ fn built() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("behaviour")
 }
 
-/// Runs all programs in one mode. The names of the failing ones are in the message.
+/// Runs all programs in one mode. The message of a failure names the programs.
 #[track_caller]
 fn all_in(mode: &str) {
     static COMPILED: OnceLock<bool> = OnceLock::new();

@@ -7,14 +7,14 @@ use std::process::Command;
 
 use common::{archive, build, library, on_library, preloaded, text, well};
 
-/// Builds a program that has the archive inside and needs no shared library.
+/// Builds a program that contains the archive and needs no shared library.
 fn built_static(compiler: &str, source: &str) -> std::path::PathBuf {
     build(compiler, source, &["-static", &archive()])
 }
 
 #[test]
 fn c_programs_find_what_the_manual_says() {
-    // Linked with the library too: glibc has no free_sized yet.
+    // Linked with the library, too, because glibc has no free_sized yet.
     let program = build("cc", "c/contract.c", &[library().to_str().expect("a path in UTF-8")]);
     for options in ["", "percpu=lock", "sheaf=0", "nodes=2", "max_order=0", "engine=slab", "engine=slub+"] {
         well(&preloaded(&program, options), options);

@@ -1,5 +1,5 @@
-//! Libraries that are opened with `RTLD_DEEPBIND`, which would find the C library's `free` before
-//! ours.
+//! Libraries opened with `RTLD_DEEPBIND`, which would find the C library's `free` before this
+//! library's.
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 mod common;

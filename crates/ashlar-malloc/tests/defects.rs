@@ -6,8 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 
 use common::{build, preloaded, text};
 
-/// Program, and the line on standard error: `{0}` and `{1}` are the addresses that the program
-/// told.
+/// Each program and its line on standard error. `{0}` and `{1}` are the addresses that the program
+/// printed.
 const DEFECTS: [(&str, &str); 20] = [
     ("double_free_at_once", "free({0}): object of cache malloc-64 is free already"),
     ("double_free_others_between", "free({0}): object of cache malloc-64 is free already"),

@@ -1,12 +1,12 @@
-//! The library gives a program C's names, and none of the kernel's: a program may have a `kmalloc`
-//! of its own. And it asks for no library but C's.
+//! The library exports C's names and none of the kernel's, because a program may have a `kmalloc`
+//! of its own. It needs no library but the C library.
 
 mod common;
 
 use common::{archive, library};
 use std::process::Command;
 
-/// What a tool prints.
+/// Returns the output of a tool.
 fn said(command: &mut Command) -> String {
     let out = command.output().expect("the tool comes with the compiler");
     String::from_utf8(out.stdout).expect("names in UTF-8")
@@ -31,10 +31,9 @@ fn no_name_of_the_kernel_is_exported() {
     assert!(taken.is_empty(), "{taken:?}");
 }
 
-/// What POSIX and glibc's manual name as cancellation points, of what an allocator could have a use
-/// for. A thread that is cancelled in one of them would leave the allocator's locks held. `fwrite`
-/// is a point by permission only, and called by `malloc_info` alone, on the caller's stream and
-/// without a lock.
+/// The cancellation points of POSIX and glibc's manual that an allocator might call. A thread
+/// cancelled in one of them would leave the allocator's locks held. `fwrite` is only permitted to
+/// be one. Only `malloc_info` calls it, on the caller's stream and without a lock.
 const CANCELLATION_POINTS: [&str; 38] = [
     "accept",
     "aio_suspend",

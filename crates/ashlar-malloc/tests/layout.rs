@@ -1,5 +1,5 @@
-//! Where the linker laid things down: what every program uses together, and apart what few use
-//! (`layout.ld`).
+//! The layout of the library (`layout.ld`): code that every program uses lies together, and code
+//! that few use lies apart.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -15,7 +15,7 @@ fn said(command: &str, options: &[&str]) -> String {
     String::from_utf8(out.stdout).expect("names in UTF-8")
 }
 
-/// Addresses of a section.
+/// Returns the addresses of a section.
 fn section(name: &str) -> Option<Range<u64>> {
     let text = said("readelf", &["-SW"]);
     let mut words = text.lines().find_map(|line| Some(line.split_once(&format!("] {name} "))?.1))?.split_whitespace();
@@ -24,8 +24,8 @@ fn section(name: &str) -> Option<Range<u64>> {
     Some(start..start + size)
 }
 
-/// Addresses of the code and of the tables that lie apart; `None` where the linker does not take
-/// the script.
+/// Returns the addresses of the code and of the tables that lie apart; `None` if the linker does
+/// not support the script.
 fn apart() -> Option<[Range<u64>; 2]> {
     let Some(code) = section(".text.ashlar_apart") else {
         assert!(
@@ -100,8 +100,8 @@ fn what_few_programs_use_lies_apart() {
     );
 }
 
-/// Start-up uses some of it, and drops it. What allocates, of any size and in several threads,
-/// needs none; nor constants there.
+/// Start-up uses some of these pages, and drops them. Allocations of any size, in several threads,
+/// need neither code nor constants there.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn nothing_that_lies_apart_is_resident() {

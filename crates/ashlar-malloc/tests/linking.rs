@@ -17,8 +17,8 @@ fn alone(program: &PathBuf, what: &str) {
 #[test]
 fn static_programs_start_fork_thread_and_end() {
     for kind in ["-static", "-static-pie"] {
-        // Not early.c: a resolver of a static program runs before there is a thread pointer, and
-        // glibc's malloc fails too.
+        // Without early.c, because a resolver of a static program runs before there is a thread
+        // pointer; glibc's malloc fails, too.
         for source in ["c/busy.c", "c/forks.c", "c/vforks.c"] {
             alone(&build("cc", source, &[kind, &archive()]), &format!("{source} {kind}"));
         }

@@ -1,5 +1,5 @@
-//! Names that programs replace: no call inside the library goes through one, and a program that
-//! replaces some finds the others as they should be.
+//! Names that programs replace: no call inside the library uses one, and the other names of a
+//! program that replaces some work as usual.
 
 mod common;
 
@@ -9,15 +9,15 @@ use std::process::Command;
 
 use common::{archive, build, library, on_library, shared_flags, well};
 
-/// Forms of new and delete that others call as the C++ standard demands, whether the program
-/// replaced them or not: `new`, `delete` and `delete[]`, and the same for alignments but `new[]`.
+/// The forms of new and delete that other forms must call by the C++ standard, replaced or not:
+/// `new`, `delete` and `delete[]`, and all aligned ones but `new[]`.
 const CALLED_BY_NAME: &[&str] = if cfg!(target_arch = "x86_64") {
     &["_ZdaPv", "_ZdaPvSt11align_val_t", "_ZdlPv", "_ZdlPvSt11align_val_t", "_Znwm", "_ZnwmSt11align_val_t"]
 } else {
     &[]
 };
 
-/// What a tool prints about the library.
+/// Returns the output of a tool about the library.
 fn said(tool: &str, options: &[&str]) -> String {
     let out = Command::new(tool).args(options).arg(library()).output().expect("the tool comes with the compiler");
     String::from_utf8(out.stdout).expect("names in UTF-8")
@@ -56,7 +56,7 @@ fn runs(program: &Path, what: &[&str]) {
 fn programs_define_malloc_and_its_relatives_by_the_c_librarys_own_names() {
     each_subset_of_wrappers(|some| {
         let program = build("cc", "c/wraps.c", some);
-        // Without this library too: the program is right.
+        // Without this library, too, to show that the program is right.
         runs(&program, some);
         for options in ["", "percpu=lock"] {
             well(&on_library(&program, options).output().expect("it runs"), &format!("{some:?} under `{options}`"));

@@ -1,5 +1,5 @@
-//! C++ programs that replace some of the operators new and delete: every other form calls what the
-//! standard says it calls. The C++ library's own operators are the measure.
+//! C++ programs that replace some of the operators new and delete: every other form calls the form
+//! that the standard requires. The C++ library's own operators are the reference.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -40,7 +40,7 @@ impl Objects {
     }
 }
 
-/// What a program prints that ends well.
+/// Returns the output of a program that must succeed.
 #[track_caller]
 fn trace(command: &mut Command, what: &str) -> String {
     let out = command.output().expect("it runs");
@@ -105,8 +105,8 @@ fn it_is_the_same_where_sections_are_protected_by_locks() {
 fn it_is_the_same_in_static_programs() {
     let objects = Objects::compile();
     let archive = archive();
-    // The archive has all forms in one object, so the linker has to be told that the program's
-    // count.
+    // The archive has all forms in one object, so the linker needs an option to prefer the
+    // program's.
     let with_library = ["-static", &archive, "-Wl,-z,muldefs"];
     let singly = (0..REPLACED).map(|one| 1 << one);
     for subset in [0, 0b0001_0001, 0b1111_1111].into_iter().chain(singly) {
@@ -136,7 +136,7 @@ fn a_library_that_replaces_operators_comes_and_goes() {
     well(&out, "dlopen");
 }
 
-/// Instructions of a call, by the name of what is called.
+/// Returns the instructions of a call, by the name of the called form.
 fn counts(program: &Path) -> Vec<(String, u32)> {
     let out = preloaded(program, "percpu=emulate,reaper=off");
     assert!(out.status.success(), "{}", text(&out.stderr));

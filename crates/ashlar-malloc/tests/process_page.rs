@@ -1,4 +1,4 @@
-//! docs/process.md, on what ashlar does to a process, agrees with the sources, the libraries and
+//! Checks docs/process.md, on ashlar's effects on a process, against the sources, the libraries and
 //! running processes. Each test reads one section of the page.
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
@@ -43,7 +43,7 @@ fn rows(heading: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// What stands between back quotes.
+/// Returns the texts between back quotes.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -59,7 +59,7 @@ fn ashlar() -> PathBuf {
     common::built("ashlar-c").join("libashlar.so")
 }
 
-/// What a tool prints about a file.
+/// Returns the output of a tool about a file.
 fn said(tool: &str, options: &[&str], file: &Path) -> String {
     let out = Command::new(tool).args(options).arg(file).output().expect("the tool comes with the compiler");
     assert!(out.status.success(), "{tool}: {}", text(&out.stderr));
@@ -245,7 +245,7 @@ fn numbers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     all.into_iter().map(|number| number.to_string()).collect()
 }
 
-/// True where filters can be had.
+/// Returns whether the system allows filters.
 fn possible(out: &Output) -> bool {
     if out.status.code() == Some(NOT_HERE) {
         skipped("seccomp filters are not allowed here");
@@ -291,7 +291,7 @@ fn behind_a_filter_without_calls_of_the_start_a_program_runs_on() {
         }
         well(&out, options);
     }
-    // That the filter does something: without one of these the program is killed.
+    // Shows that the filter works: if one of these is missing, the program is killed.
     for without in ["mmap", "mremap", "madvise", "prctl", "tgkill", "vfork"] {
         let out = run("", without);
         assert!(!out.status.success() && out.stdout.is_empty(), "{without} is not missed");
@@ -357,7 +357,7 @@ fn no_file_descriptor_stays_open() {
     };
     let without = run(&mut Command::new(&program));
     assert_eq!(run(&mut on_library(&program, "")), without);
-    // With figures there is one more, with a high number.
+    // With figures there is one more descriptor, with a high number.
     let with = run(on_library(&program, "").env("ASHLAR_STATS", "json"));
     let more: Vec<usize> = with.difference(&without).filter_map(|fd| fd.parse().ok()).collect();
     assert!(more.len() == 1 && more[0] >= 100, "{more:?}");

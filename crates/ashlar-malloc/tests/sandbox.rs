@@ -1,4 +1,4 @@
-//! Where the system forbids: seccomp filters, limits of memory, a root without /proc and /sys,
+//! Restricted processes: seccomp filters, limits of memory, a root without /proc and /sys,
 //! set-user-ID programs.
 
 mod common;
@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 
 use common::{NOT_HERE, archive, build, library, on_library, shared_flags, skipped, text, well};
 
-/// Runs a program by a launcher, which runs on the library too; `None` where the system does not
-/// allow it.
+/// Runs a program by a launcher, which uses the library, too; `None` if the system does not allow
+/// it.
 fn launch(launcher: &Path, options: &str, first: &[&str], program: &Path, last: &[&str]) -> Option<Output> {
     let out = on_library(launcher, options).args(first).arg(program).args(last).output().expect("it runs");
     if out.status.code() == Some(NOT_HERE) {

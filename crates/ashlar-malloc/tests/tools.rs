@@ -1,4 +1,4 @@
-//! Under tools: debuggers, single steps, valgrind, strace.
+//! Programs under tools: debuggers, single steps, valgrind, strace.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use common::{NOT_HERE, build, library, preloaded, skipped, text, well};
 
-/// Runs a tool, or says that there is none.
+/// Runs a tool; reports and returns `None` if it is not installed.
 fn tool(command: &mut Command) -> Option<Output> {
     match command.output() {
         Ok(out) => Some(out),
@@ -50,7 +50,7 @@ fn gdb_steps_over_and_into_allocation() {
     assert!(told.contains("\nwell\n") && told.contains("exited normally"), "{told}\n{}", text(&out.stderr));
 }
 
-/// The function lies among what start-up drops.
+/// The function lies among the pages that start-up drops.
 #[test]
 fn a_breakpoint_that_was_set_before_the_start_stays() {
     let program = build("cc", "c/stats.c", &["-g", "-O0"]);
@@ -76,7 +76,7 @@ fn valgrind_runs_the_library_by_locks() {
     for kind in ["none", "memcheck"] {
         let mut command = Command::new("valgrind");
         command.args(["-q", "--error-exitcode=9"]).arg(format!("--tool={kind}")).arg(&program).arg("mode");
-        // The tool itself is a program, and not one for the library.
+        // The tool itself must run without the library.
         let Some(out) = tool(command.env("LD_PRELOAD", library())) else { return };
         assert_eq!((text(&out.stderr), text(&out.stdout)), (String::new(), "lock well\n".into()), "{kind}");
         assert_eq!(out.status.code(), Some(0), "{kind}");

@@ -98,8 +98,8 @@ suites! {
     stress_by_locks_on_four_nodes: "lock", ",percpu=lock,nodes=4", stressed;
 }
 
-/// Caches of all engines in one process: each choice holds, and kfree finds every object's way
-/// home.
+/// Caches of all engines in one process: each keeps its engine, and kfree returns every object to
+/// its cache.
 #[test]
 fn caches_of_all_engines_live_side_by_side() {
     let caches: Vec<_> = Engine::ALL
@@ -125,7 +125,7 @@ fn caches_of_all_engines_live_side_by_side() {
         unsafe {
             common::check(at.as_ptr(), 72, 72, token);
             let cache = &caches[i % caches.len()];
-            // What an object of `slob` belongs to only its cache knows.
+            // Only its cache can free an object of `slob`.
             let by_kfree = i / caches.len() % 2 == 0 && cache.engine() != Engine::Slob;
             if by_kfree { ashlar::kfree(at.as_ptr()) } else { cache.free(at) }
         }
@@ -137,8 +137,8 @@ fn caches_of_all_engines_live_side_by_side() {
     }
 }
 
-/// What malloc gave may go back by kfree: then the object map must lose it, or free would take it a
-/// second time.
+/// kfree may free an object of malloc. It must remove the object from the map, or `free` would
+/// accept it a second time.
 #[test]
 fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
     let test = "kfree_of_an_object_of_malloc_takes_it_from_the_object_map";
@@ -165,8 +165,8 @@ fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
     }
 }
 
-/// Caches that share pages, as those of the segregated engines do: each counts what goes back to
-/// it; what kfree takes, which is not told the cache, never keeps a cache from being destroyed.
+/// Caches of the segregated engines share pages. Each counts the objects freed to it. Objects freed
+/// by kfree, which does not get the cache, never prevent the destruction of a cache.
 #[test]
 fn caches_that_share_pages_count_their_own_objects() {
     for engine in [Engine::SlobSeg, Engine::SlobCache] {
@@ -181,7 +181,7 @@ fn caches_that_share_pages_count_their_own_objects() {
         assert!(of_a.iter().any(|x| of_b.iter().any(|y| page(x) == page(y))), "{}: no page is shared", engine.id());
         let live = |cache: &KmemCache| cache.info().usage.live;
         assert_eq!((live(&a), live(&b)), (50, 50));
-        // The pages stand at one of the two.
+        // One of the two counts the pages.
         let slabs = |cache: &KmemCache| cache.info().usage.slabs;
         assert_eq!((slabs(&a) > 0, slabs(&b)), (true, 0));
         // SAFETY: live, each freed once.
@@ -190,10 +190,10 @@ fn caches_that_share_pages_count_their_own_objects() {
             assert_eq!((live(&a), live(&b)), (30, 50));
             of_a[20..].iter().for_each(|at| ashlar::kfree(at.as_ptr()));
         }
-        // All 30 may be of either; there are 50 at most.
+        // All 30 may be of either cache; there are at most 50.
         assert_eq!((live(&a), live(&b)), (30, 50));
         a.destroy().map_err(|(_, e)| e).expect("kfree took the rest");
-        // Now it is known whose the 50 are, and the pages stand at the cache that is left.
+        // Now the 50 can only be of the remaining cache, which also counts the pages.
         assert_eq!(live(&b), 50);
         assert!(slabs(&b) > 0);
         let ((), b) = match b.destroy() {

@@ -25,7 +25,7 @@ fn decode(at: u64) -> Instruction {
     Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode()
 }
 
-/// Panics for what has no place on a fast path.
+/// Panics for instructions that a fast path must not contain.
 fn is_harmless(instruction: &Instruction) {
     let memory = (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory);
     assert_ne!(instruction.code(), Code::INVALID, "not an instruction: {instruction}");
@@ -99,7 +99,7 @@ fn inlined_pair(cache: &KmemCache) {
     }
 }
 
-/// Pairs in a loop around a borrowed cache: what the compiler can keep in registers it does.
+/// Pairs in a loop around a borrowed cache, so that the compiler can keep values in registers.
 #[inline(never)]
 fn inlined_loop(cache: CacheRef<'_>, pairs: usize) {
     for _ in 0..pairs {
@@ -196,8 +196,8 @@ fn instructions_are_as_many_as_the_golden_file_says() {
         ("kfree_sized", told("kfree_sized")),
         ("called pair: kmalloc, kfree", told("kmalloc") + told("kfree")),
         ("called pair: kmalloc, kfree_sized", told("kmalloc") + told("kfree_sized")),
-        // More than those of kmalloc is what it costs to know every live object: see the module
-        // `objmap`.
+        // The instructions beyond those of kmalloc maintain the object map; see the module
+        // `object_map`.
         ("malloc", told("malloc")),
         ("free", told("free")),
         ("called pair: malloc, free", told("malloc") + told("free")),
@@ -293,8 +293,7 @@ fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
     let (found, golden) = (words(&text), words(&golden));
     assert_eq!(found.len(), golden.len(), "another table; run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
     for (found, golden) in found.iter().zip(&golden) {
-        // Made by the compiler, not written down as the entry points are: a tenth is none of this
-        // test's business.
+        // The compiler generates this code, unlike the entry points, so a tenth is tolerated.
         let close = match (found.parse::<f64>(), golden.parse::<f64>()) {
             (Ok(found), Ok(golden)) => (found - golden).abs() <= golden / 10.0,
             _ => found == golden,

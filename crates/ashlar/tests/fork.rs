@@ -1,7 +1,7 @@
-//! Fork while other threads are in the middle of everything.
+//! Forks while other threads are in all kinds of operations.
 //!
-//! The child has one thread and a copy of every lock. If one was held by a thread that is not there
-//! any more, the child waits for ever: a watchdog in the parent turns that into a failure.
+//! The child has one thread and a copy of every lock. If a thread that does not exist in the child
+//! held one, the child would wait for ever. A watchdog in the parent turns that into a failure.
 
 mod common;
 
@@ -15,7 +15,7 @@ use common::{Rng, check, child, fill};
 
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// What the other threads do: everything that takes a lock.
+/// The work of the other threads: everything that takes a lock.
 fn busy(thread: u64, stop: &AtomicBool) {
     let mut rng = Rng::new(thread);
     while !stop.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Merging: which caches become one, by the kernel's rules; what an alias is; how it ends. One test
-//! at a time: caches of another one would be candidates.
+//! Merging: the kernel's rules for which caches become one, the properties of an alias, and its
+//! end. One test at a time: caches of another one would be candidates.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! Prefilled sheaves: what is set aside is there, however memory ends; what is left goes back.
+//! Prefilled sheaves: reserved objects are available even without memory, and the rest is returned.
 
 mod common;
 
@@ -10,7 +10,7 @@ use ashlar::{CacheArgs, Constructor, KmemCache, NodeId};
 use common::{Rng, child};
 use proptest::prelude::*;
 
-/// Without the objects of other caches, whose counts would be in the way.
+/// Without other caches, whose counts would disturb the test.
 const ALONE: CacheArgs = CacheArgs::DEFAULT.no_merge(true);
 
 /// Takes all memory there is, in ever smaller pieces.
@@ -93,8 +93,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is done with a reserve: it holds what it says, never hands an object out twice, and
-    /// counts as live.
+    /// In any sequence of operations, a reserve holds as many objects as it reports, never hands an
+    /// object out twice, and counts as live.
     #[test]
     fn a_reserve_agrees_with_a_set(first in 0usize..300, steps in proptest::collection::vec(step(), 0..60)) {
         let cache = KmemCache::create("model", 40, &ALONE).expect("memory");

@@ -1,6 +1,6 @@
-//! A name of a merged cache.
+//! The names of merged caches.
 //!
-//! The registry keeps these records on a list, under its lock. Their memory serves later ones.
+//! The registry keeps these records on a list, under its lock. Memory of removed records is reused.
 
 use crate::base::sync::AtomicPtr;
 use crate::engine::RawCache;
@@ -12,7 +12,7 @@ pub(crate) struct Alias {
     name_len: u8,
     /// The cache whose slabs serve it.
     pub(super) cache: &'static RawCache,
-    /// Bytes of an object that were asked for under this name.
+    /// The object size that was requested under this name.
     pub(super) object_size: usize,
     /// The next on the list of names, or of free records.
     pub(super) next: AtomicPtr<Alias>,

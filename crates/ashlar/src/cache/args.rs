@@ -7,8 +7,8 @@ use crate::engine::Tunable;
 
 /// How a cache is made: the kernel's `kmem_cache_args` and flags.
 ///
-/// Options of the process stand in for what is `None`. Options for a cache of this name
-/// (`cache.NAME.KEY=VALUE`) stand in for what is not, too, so that users can tune programs that
+/// Options of the process replace fields that are `None`. Options for a cache of this name
+/// (`cache.NAME.KEY=VALUE`) also override the other fields, so that users can tune programs that
 /// they did not write.
 ///
 /// ```
@@ -25,15 +25,15 @@ pub struct CacheArgs {
     pub align: usize,
     /// Align to cache lines, to a fraction of one for small objects (`SLAB_HWCACHE_ALIGN`).
     pub hwcache_align: bool,
-    /// Called once for each object when it is first carved; for each allocation by the engines
-    /// `slob`, `slob-seg` and `slob-cache`. Objects must come back in constructed state.
+    /// Called once for each object when it is first carved; in the engines `slob`, `slob-seg` and
+    /// `slob-cache`, at each allocation. Objects must be freed in constructed state.
     pub ctor: Option<Constructor>,
-    /// Objects in a sheaf, 1 to 254; `None`: by object size.
+    /// Objects in a sheaf, 1 to 254; `None`: chosen by object size.
     pub sheaf_capacity: Option<usize>,
-    /// Empty slabs that each node keeps, 0 to 1048576; `None`: by object size.
+    /// Empty slabs that each node keeps, 0 to 1048576; `None`: chosen by object size.
     pub min_partial: Option<usize>,
-    /// Free objects that a CPU's partial slabs may have, 0 to 1048576, of the engine `slub-bulk`;
-    /// `None`: by object size.
+    /// The most free objects on a CPU's partial slabs, 0 to 1048576, in the engine `slub-bulk`;
+    /// `None`: chosen by object size.
     pub cpu_partial: Option<usize>,
     /// See [`Tunable::RemoteNodeDefragRatio`], 0 to 100; `None`: the option of the process.
     pub remote_node_defrag_ratio: Option<usize>,
@@ -41,15 +41,15 @@ pub struct CacheArgs {
     pub min_order: Option<u8>,
     /// Largest order of slabs, 0 to 9; `None`: the option of the process.
     pub max_order: Option<u8>,
-    /// The strategy; `None`: the option `engine` of the process.
+    /// The engine; `None`: the option `engine` of the process.
     pub engine: Option<Engine>,
-    /// The cache shares its slabs with no other (`SLAB_NO_MERGE`). Without, caches of objects alike
-    /// are one cache with several names, unless the option of the process says `merge=off`. Never
-    /// merged is a cache with `ctor`, `sheaf_capacity`, `min_partial`, `cpu_partial`,
-    /// `remote_node_defrag_ratio`, `min_order` or `max_order`, or with options for its name. The
-    /// engines `slob` and `slob-seg` share pages all the same: they know no caches.
+    /// The cache shares its slabs with no other cache (`SLAB_NO_MERGE`). Otherwise, caches of
+    /// similar objects are one cache with several names, unless the option is `merge=off`. A cache
+    /// with `ctor`, `sheaf_capacity`, `min_partial`, `cpu_partial`, `remote_node_defrag_ratio`,
+    /// `min_order` or `max_order`, or with options for its name, is never merged. The engines
+    /// `slob` and `slob-seg` share pages in any case, because they do not distinguish caches.
     pub no_merge: bool,
-    /// Only caches with the same number here are merged: what the kernel has in flags that must be
+    /// Only caches with the same number are merged. It stands for the kernel's flags that must be
     /// equal.
     pub merge_group: u8,
 }

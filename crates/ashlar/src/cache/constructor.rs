@@ -1,15 +1,15 @@
-//! What constructs the objects of a cache, with the promise that it does so.
+//! Constructors of objects.
 #![allow(unsafe_code, reason = "takes a promise about a function")]
 
 use core::alloc::Layout;
 
 use crate::slab::cache::Construct;
 
-/// A function that constructs objects of a cache, when they are first carved: the kernel's `ctor`.
+/// A function that constructs the objects of a cache when they are first carved: the kernel's
+/// `ctor`.
 ///
-/// Its making is unsafe, and so the creation of a cache by
-/// [`CacheArgs::ctor`](super::CacheArgs::ctor) need not be.
-/// [`Cache::constructed`](crate::Cache::constructed) needs no unsafe code at all.
+/// Making one is unsafe, so creating a cache by [`CacheArgs::ctor`](super::CacheArgs::ctor) is
+/// safe. [`Cache::constructed`](crate::Cache::constructed) needs no unsafe code at all.
 #[derive(Clone, Copy, Debug)]
 pub struct Constructor {
     function: Construct,
@@ -23,10 +23,10 @@ impl Constructor {
     /// refuse it.
     ///
     /// # Safety
-    /// Any thread may call the function with the address of memory of that layout which it alone
-    /// can reach and whose bytes may not be initialised. The function writes to no other memory by
-    /// its argument, and it does not unwind. It stays callable, in a library that is not unloaded
-    /// for example, as long as a cache has it.
+    /// Any thread may call the function with the address of memory of that layout that only this
+    /// thread can reach, and whose bytes may be uninitialised. The function writes to no other
+    /// memory through its argument, and does not unwind. It stays callable as long as a cache has
+    /// it, so its library must not be unloaded.
     ///
     /// The function may allocate and free. One that always allocates from the cache whose object it
     /// constructs overflows the stack.
@@ -34,10 +34,10 @@ impl Constructor {
         Constructor { function, layout }
     }
 
-    /// Whether it constructs objects of `size` bytes, aligned as asked for by
+    /// Returns whether it can construct objects of `size` bytes with the alignment
     /// [`CacheArgs::align`](super::CacheArgs::align).
     pub(super) fn fits(&self, size: usize, align: usize) -> bool {
-        // The least that every engine aligns to is 8.
+        // Every engine aligns to 8 at least.
         self.layout.size() <= size && self.layout.align() <= align.max(8)
     }
 

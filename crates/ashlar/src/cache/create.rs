@@ -1,7 +1,7 @@
-//! Creation of a cache: from arguments and options to the [`CacheSpec`] that engines see.
+//! Creates caches: turns arguments and options into the [`CacheSpec`] for the engine.
 //!
-//! For each property an option for the cache's name comes first, then the argument, then the option
-//! of the process, then what the policy and the engine have by default.
+//! For each property, an option for the cache's name takes precedence, then the argument, then the
+//! option of the process, then the default of the policy and the engine.
 
 use super::alias::Alias;
 use super::args::CacheArgs;
@@ -17,8 +17,8 @@ use crate::slab::OrderRule;
 use crate::slab::cache::MAX_NAME;
 use crate::slab::geometry::Geometry;
 
-/// Creates a cache and enters it, at `slot` if the caller has claimed one for it; or merges it into
-/// another.
+/// Creates and registers a cache, at `slot` if the caller has claimed one, or merges it into
+/// another cache.
 pub(crate) fn create_or_merge(
     name: &str,
     size: usize,
@@ -36,7 +36,7 @@ pub(crate) fn create_or_merge(
     let needs_link = constructed && engine.links_objects();
     let geometry = Geometry::new(size, args.align, args.hwcache_align, needs_link, rule, cpus)?;
     let geometry = engine.lay_out(geometry, constructed, rule).ok_or(CreateError::Size)?;
-    // What the user wants of this cache, what its maker wants, what the user wants of all.
+    // The option for this cache, then the argument, then the option of the process.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
     let stride = geometry.stride;
     let capacity = wanted(Tunable::SheafCapacity, args.sheaf_capacity, options.sheaf_capacity);
@@ -67,7 +67,7 @@ pub(crate) fn create_or_merge(
     })
 }
 
-/// Refuses what no cache of a program's can be called or have.
+/// Refuses names and arguments that no cache of a program can have.
 pub(crate) fn check_wishes(name: &str, size: usize, args: &CacheArgs) -> Result<(), CreateError> {
     if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
         return Err(CreateError::Name);
@@ -91,7 +91,7 @@ pub(crate) fn check_wishes(name: &str, size: usize, args: &CacheArgs) -> Result<
 }
 
 /// Creates a cache of the library's own, which is never merged, at `slot` if the caller has claimed
-/// one for it.
+/// one.
 pub(crate) fn create_raw(
     name: &str,
     size: usize,
@@ -104,7 +104,7 @@ pub(crate) fn create_raw(
 
 fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule, CreateError> {
     let min_order = args.min_order.unwrap_or(rule.min_order);
-    // A caller that asks for the smallest order alone need not know the engine's largest.
+    // A caller that sets only the smallest order need not consider the engine's largest.
     let max_order = args.max_order.unwrap_or(rule.max_order.max(min_order));
     if max_order > 9 {
         return Err(CreateError::Option("max_order: expected 0 to 9"));
@@ -112,8 +112,7 @@ fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule,
     if min_order > max_order {
         return Err(CreateError::Option("min_order: expected at most max_order"));
     }
-    // An option of this cache takes the other limit with it, if that would leave nothing between
-    // them.
+    // If an option of this cache would leave no order between the limits, it moves the other limit.
     let (low, high) = (own.min_order.unwrap_or(0), own.max_order.unwrap_or(9));
     Ok(OrderRule {
         min_order: own.min_order.unwrap_or(min_order.min(high)),

@@ -1,4 +1,4 @@
-//! What a cache looks like from outside: shape, tunables, figures.
+//! The public description of a cache: shape, tunables, figures.
 
 use super::alias::Alias;
 use super::registry;
@@ -7,17 +7,17 @@ use crate::engine::history::slab_queues::{self, QueueInfo};
 use crate::engine::{self, Counts, Engine, RawCache, Usage, tunable};
 use crate::slab::cache::{MAX_NAME, copied_name};
 
-/// What a cache looks like at one moment; the columns of the kernel's slabinfo and sysfs files.
+/// The state of a cache at one moment: the columns of the kernel's slabinfo and sysfs files.
 #[derive(Clone, Copy)]
 pub struct CacheInfo {
     name: [u8; MAX_NAME],
     name_len: usize,
-    /// The strategy.
+    /// The engine.
     pub engine: Engine,
-    /// Handles of these slabs that the program has: more than 1 where caches were merged, whose
-    /// other names [`crate::for_each_alias`] tells.
+    /// The number of handles of these slabs: more than 1 if caches were merged.
+    /// [`crate::for_each_alias`] lists their other names.
     pub refcount: usize,
-    /// Bytes that the user may use.
+    /// Usable bytes of an object.
     pub object_size: usize,
     /// Bytes from one object to the next.
     pub stride: usize,
@@ -35,9 +35,9 @@ pub struct CacheInfo {
     pub min_partial: usize,
     /// Slabs, objects, bytes.
     pub usage: Usage,
-    /// What happened at the barns.
+    /// The counters of the barns.
     pub barn: crate::engine::sheaves::barn::BarnStats,
-    /// What happened on the slow paths.
+    /// The counters of the slow paths.
     pub slow: crate::slab::counters::SlowPathStats,
     /// Locks taken, slow paths entered.
     pub counts: Counts,
@@ -51,7 +51,7 @@ impl CacheInfo {
         core::str::from_utf8(&self.name[..self.name_len]).unwrap_or("?")
     }
 
-    /// The same under another name.
+    /// Returns the same description under another name.
     pub(crate) fn named(mut self, name: &str) -> CacheInfo {
         self.name_len = name.len().min(MAX_NAME);
         self.name[..self.name_len].copy_from_slice(&name.as_bytes()[..self.name_len]);
@@ -90,8 +90,8 @@ pub(crate) fn info(raw: &'static RawCache) -> CacheInfo {
     info.named(raw.name())
 }
 
-/// What happened at all caches that exist, and in the page layer: locks and slow paths. Asking
-/// counts for nothing.
+/// Returns the counts of locks and slow paths of all existing caches and of the page layer. The
+/// call itself is not counted.
 pub fn total_counts() -> Counts {
     let mut sum = Counts { zone_locks: crate::pages::zone::ZONE.locks_taken() as u64, ..Counts::default() };
     registry::for_each(|cache| engine::counts(cache).add_to(&mut sum));

@@ -1,4 +1,4 @@
-//! Layer 5, caches: a kmem_cache is created, named, merged, tuned and ended here.
+//! Layer 5, caches: creates, names, merges, tunes and destroys each kmem_cache.
 //!
 //! | module | what it owns |
 //! |---|---|

@@ -1,8 +1,7 @@
-//! The registry: every cache of the process, and the memory of destroyed ones.
+//! The registry: all caches of the process, and the memory of destroyed ones.
 //!
 //! Lock: the *registry lock* (the kernel's slab_mutex), before all others. Creation, destruction
-//! and walks over all caches hold it; allocation paths only ever try it, when the zone is about to
-//! grow.
+//! and walks over all caches hold it. Allocation paths only try it, when the zone is about to grow.
 #![allow(unsafe_code, reason = "caches live in metadata memory")]
 
 use super::alias::Alias;
@@ -19,15 +18,15 @@ struct Registry {
     caches: [*mut RawCache; MAX_CACHES],
     count: usize,
     next_serial: u32,
-    /// What the keys of free links are made from; 0 before the first.
+    /// The state from which keys of free links are derived; 0 before the first.
     key: u64,
-    /// The names of merged caches, the youngest first, and the records that were given up.
+    /// The list of names of merged caches, the youngest first, and the list of free records.
     aliases: *mut Alias,
     free_aliases: *mut Alias,
 }
 
-// SAFETY: the entries point to caches in metadata memory, which any thread may use; the table
-// itself is reached under the lock only.
+// SAFETY: the entries point to caches in metadata memory, which any thread may use. The table
+// itself is used only under the lock.
 unsafe impl Send for Registry {}
 
 #[place(large_data)]
@@ -41,15 +40,15 @@ static REGISTRY: SpinLock<Registry> = SpinLock::new(Registry {
 });
 
 impl Registry {
-    /// The caches that exist, in order of their entries.
+    /// Returns the existing caches, in order of their entries.
     fn live(&self) -> impl DoubleEndedIterator<Item = &'static RawCache> {
         let caches = self.caches[..self.count].iter();
         // SAFETY: entries below `count` point to caches that are never unmapped.
         caches.map(|&cache| unsafe { &*cache }).filter(|cache| cache.serial.load(Ordering::Relaxed) != 0)
     }
 
-    /// Makes `new` one more name of a cache that it can be merged with, of several the youngest.
-    /// `None` without such, and without memory: then it becomes a cache of its own.
+    /// Makes `new` a further name of the youngest cache that it can be merged with. Returns `None`
+    /// if there is none, or without memory; then `new` becomes a cache of its own.
     #[place(cold)]
     #[inline(never)]
     fn merge(&mut self, new: &CacheSpec<'_>) -> Option<(&'static RawCache, &'static Alias)> {
@@ -59,11 +58,11 @@ impl Registry {
             META.alloc(size_of::<Alias>(), align_of::<Alias>())?.as_ptr().cast::<Alias>()
         } else {
             let place = self.free_aliases;
-            // SAFETY: records of the list were written when they were made, and are never unmapped.
+            // SAFETY: records on the list were initialised, and are never unmapped.
             self.free_aliases = unsafe { (*place).next.load(Ordering::Relaxed) };
             place
         };
-        // SAFETY: memory for a record that nothing refers to.
+        // SAFETY: the memory holds a record to which no reference exists.
         let alias = unsafe {
             place.write(Alias::new(new.name, cache, new.geometry.object_size, self.aliases));
             &*place
@@ -74,15 +73,15 @@ impl Registry {
         Some((cache, alias))
     }
 
-    /// The names of merged caches.
+    /// Returns the names of merged caches.
     fn aliases(&self) -> impl Iterator<Item = &'static Alias> {
-        // SAFETY: null, or a record: those are never unmapped, and are written again only when they
-        // are on no list.
+        // SAFETY: the pointer is null or points to a record. Records are never unmapped, and are
+        // rewritten only while they are on no list.
         let record = |at: *mut Alias| unsafe { at.as_ref() };
         core::iter::successors(record(self.aliases), move |alias| record(alias.next.load(Ordering::Relaxed)))
     }
 
-    /// Takes a name off the list.
+    /// Removes a name from the list.
     fn forget(&mut self, alias: &'static Alias) {
         let after = alias.next.load(Ordering::Relaxed);
         match self.aliases().take_while(|other| !core::ptr::eq(*other, alias)).last() {
@@ -94,16 +93,15 @@ impl Registry {
     }
 }
 
-/// What `look` says of the name in place `index` of the list, under the registry lock: `None`
-/// behind the end.
+/// Calls `look` on the `index`-th alias, under the registry lock. Returns `None` past the end.
 pub(super) fn nth_alias<R>(index: usize, look: impl FnOnce(&'static Alias) -> R) -> Option<R> {
     REGISTRY.lock().aliases().nth(index).map(look)
 }
 
-/// Enters a new cache, or makes it a name of one that it is merged with.
+/// Registers a new cache, or merges it into an existing one.
 pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option<&'static Alias>), CreateError> {
     let mut registry = REGISTRY.lock();
-    // Another thread was quicker, or the parent of a fork in a thread that is gone here.
+    // Another thread created it first, or a thread of the parent did before a fork.
     if let Some(slot) = new.slot
         && let Some(cache) = registry.live().find(|cache| cache.slot == slot)
     {
@@ -114,7 +112,7 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
     {
         return Ok((cache, Some(alias)));
     }
-    // An entry of a destroyed cache is used again, with its node entries, which are empty.
+    // The entry of a destroyed cache is reused, with its empty node entries.
     let count = registry.count;
     let free = registry.caches[..count].iter().copied().find(|&c| {
         // SAFETY: entries below `count` point to caches that are never unmapped.
@@ -125,14 +123,14 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
     }
     let slot = new.slot.or_else(|| PERCPU.claim_slot()).ok_or(CreateError::TooManyCaches)?;
     let (place, mut state) = match free {
-        // SAFETY: as above; no thread uses a destroyed cache.
+        // SAFETY: as above. No thread uses a destroyed cache.
         Some(place) => (Some(place), unsafe { (*place).state }),
         None => {
             let place = META.alloc(size_of::<RawCache>(), align_of::<RawCache>().max(64));
             (place.map(|p| p.as_ptr().cast()), engine::EMPTY_STATE)
         }
     };
-    // Those that are set aside stay so.
+    // Reserved slots stay reserved.
     let give_slot_back = || {
         if new.slot.is_none() {
             PERCPU.release_slot(slot);
@@ -144,12 +142,12 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
     };
     let mut geometry = new.geometry;
     let opened = engine::open(&mut state, new, &mut geometry);
-    // An entry whose engine could not be opened is entered all the same, as that of a destroyed
-    // cache: the next attempt finds what this one made.
+    // If the engine could not be opened, the entry is stored as that of a destroyed cache, so that
+    // the next attempt reuses the memory.
     let serial = if opened.is_ok() { registry.next_serial } else { 0 };
     let secret = secret(&mut registry.key, serial);
-    // SAFETY: the place is unused memory of a cache's size and alignment; written before anyone can
-    // see it.
+    // SAFETY: the place is unused memory of a cache's size and alignment, and is written before any
+    // thread can see it.
     let cache = unsafe {
         place.write(RawCache::new(new, geometry, state, slot, secret, serial));
         &*place
@@ -169,8 +167,8 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
     Ok((cache, None))
 }
 
-/// A key for the free links of one cache: the process's random key, mixed with the cache's number
-/// (the finaliser of Steele's SplitMix64).
+/// Returns a key for the free links of one cache: the random key of the process, mixed with the
+/// number of the cache by the finaliser of Steele's SplitMix64.
 fn secret(key: &mut u64, serial: u32) -> u64 {
     if *key == 0 {
         #[cfg(feature = "os")]
@@ -182,14 +180,14 @@ fn secret(key: &mut u64, serial: u32) -> u64 {
     let mut z = key.wrapping_add(u64::from(serial).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    // The upper half must not be zero, or small corrupt links would pass for good ones.
+    // The upper half must not be zero, because otherwise small corrupt links would look valid.
     (z ^ (z >> 31)) | 1 << 63
 }
 
-/// Gives up a handle of a cache, and its name if that is an alias. The last one removes the cache,
-/// if `empty` finds that it holds no slabs and no sheaves: that runs under the registry lock, so
-/// that no reaper has a sheaf of the cache in hand meanwhile. False, and nothing given up, if it
-/// does hold some.
+/// Drops a handle of a cache, and its name if that is an alias. The last handle removes the cache,
+/// if `empty` returns that it holds no slabs and no sheaves. `empty` runs under the registry lock,
+/// so that no reaper holds a sheaf of the cache meanwhile. Returns false, and drops nothing, if the
+/// cache is not empty.
 pub(crate) fn unregister_if(
     cache: &'static RawCache,
     alias: Option<&'static Alias>,
@@ -213,8 +211,8 @@ pub(crate) fn unregister_if(
     true
 }
 
-/// What `look` says of the cache in place `index` of the table, under the registry lock: `None`
-/// behind the end, `Some(None)` for a place that is free now.
+/// Calls `look` on the cache at `index` of the table, under the registry lock. Returns `None` past
+/// the end, `Some(None)` for a free entry.
 pub(crate) fn nth<R>(index: usize, look: impl FnOnce(&'static RawCache) -> R) -> Option<Option<R>> {
     let registry = REGISTRY.lock();
     let place = *registry.caches[..registry.count].get(index)?;
@@ -228,15 +226,15 @@ pub(crate) fn for_each(each: impl FnMut(&'static RawCache)) {
     REGISTRY.lock().live().for_each(each);
 }
 
-/// Looks under the lock: the reaper and who destroys a cache hold it while they empty one, and the
-/// objects that they have in hand would look like live ones.
+/// Calls `look` under the lock. The reaper and a destroying thread hold it while they empty a
+/// cache, because the objects that they carry would be counted as live.
 pub(crate) fn with_lock<R>(look: impl FnOnce() -> R) -> R {
     let _lock = REGISTRY.lock();
     look()
 }
 
-/// As [`for_each`], if no thread holds the lock; false, and nothing done, otherwise. For allocation
-/// paths, which may run inside something that holds it.
+/// As [`for_each`], if no thread holds the lock; otherwise returns false and does nothing. For
+/// allocation paths, which may run in a thread that holds it.
 pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
     fn one_for_all(each: &mut dyn FnMut(&'static RawCache)) -> bool {
         let Some(registry) = REGISTRY.try_lock() else { return false };
@@ -246,12 +244,12 @@ pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
     one_for_all(&mut each)
 }
 
-/// The cache that owns an address, if it is an address in a slab.
+/// Returns the cache that owns an address, if it lies in a slab.
 pub(crate) fn cache_of_address(address: usize) -> Option<&'static RawCache> {
     slab_of_address(address).map(|(cache, _)| cache)
 }
 
-/// The cache that owns an address, and the first page of its slab, if it is an address in a slab.
+/// Returns the cache that owns an address and the first page of its slab, if it lies in a slab.
 #[inline]
 pub(crate) fn slab_of_address(address: usize) -> Option<(&'static RawCache, PageIndex)> {
     let page = MEMMAP.page_of(address)?;
@@ -266,7 +264,7 @@ pub(crate) fn slab_of_address(address: usize) -> Option<(&'static RawCache, Page
     Some((unsafe { &*(owner as *const RawCache) }, first))
 }
 
-/// The registry lock, for a fork.
+/// Returns the registry lock, for a fork.
 pub(crate) fn lock_word() -> &'static LockWord {
     REGISTRY.word()
 }
@@ -274,8 +272,8 @@ pub(crate) fn lock_word() -> &'static LockWord {
 /// Visits the locks of every cache, for a fork, which holds the registry lock.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     // SAFETY: the calling thread holds the registry lock for a fork, so no other thread changes the
-    // table. An operation of its own that a signal handler interrupted may be about to: it raises
-    // `count` after the entry is there.
+    // table. If a signal handler forks inside this thread's own change, the table is still valid,
+    // because `count` is raised after the entry is stored.
     let registry = unsafe { &*REGISTRY.data_ptr() };
     for &cache in &registry.caches[..registry.count] {
         // SAFETY: as in `live`.

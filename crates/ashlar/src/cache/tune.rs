@@ -1,4 +1,5 @@
-//! Tunables: what of a cache can be changed while it is in use. The names are the kernel's.
+//! Tunables: the properties of a cache that can be changed while it is in use. The names are the
+//! kernel's.
 //!
 //! | tunable | engines | what a change does at once |
 //! |---|---|---|
@@ -8,19 +9,19 @@
 //! | `remote_node_defrag_ratio` | `ashlar`, the stages of SLUB | nothing |
 //! | `limit`, `batchcount`, `shared` | `slab` | arrays grow or give objects back |
 //!
-//! No change stops anybody for longer than a drain. What a thread has in hand meanwhile is settled
-//! when it comes back: a sheaf of the old capacity is emptied instead of going into a barn or a
-//! slot (`engine::sheaves::set_sheaf_capacity`), and a slab that was kept by the old number is
-//! counted by the new one at the next free that empties a slab.
+//! No change blocks other threads for longer than a drain. Sheaves and slabs that a thread holds
+//! meanwhile are adapted later. A sheaf of the old capacity is emptied instead of entering a barn
+//! or a slot (`engine::sheaves::set_sheaf_capacity`), and the new number of empty slabs applies at
+//! the next free that empties a slab.
 //!
-//! Merged caches have the tunables of one: a change by any name is one for all.
+//! Merged caches share their tunables, so a change by any name applies to all.
 
 use crate::base::error::TuneError;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::engine::history::slab_queues::{self, QueueTunables};
 use crate::engine::{self, Engine, RawCache, Tunable, sheaves};
 
-/// The value of a tunable; `None` where the cache's engine has no such thing.
+/// Returns the value of a tunable; `None` if the cache's engine does not have it.
 pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
     let queues = || slab_queues::queue_info(raw).tunables;
     which.is_of(raw.engine).then(|| match which {
@@ -34,8 +35,8 @@ pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
     })
 }
 
-/// Changes a tunable, at any time, also while other threads use the cache; for all names of merged
-/// caches.
+/// Changes a tunable, at any time, also while other threads use the cache. Applies to all names of
+/// merged caches.
 ///
 /// # Errors
 /// See [`TuneError`]: nothing has changed then.

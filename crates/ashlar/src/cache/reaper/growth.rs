@@ -1,6 +1,6 @@
-//! Memory before the zone grows: what caches hold without need is returned first.
+//! Returns memory that caches hold without need, before the zone grows.
 //!
-//! [`BUSY`] lets one thread at a time do this, or a trim.
+//! [`BUSY`] admits one thread at a time to this, or to a trim.
 
 use crate::base::sync::{self, AtomicU32, AtomicUsize, Ordering};
 use crate::cache::registry;
@@ -11,18 +11,18 @@ use crate::percpu::pages;
 /// Set while a thread empties barns before growth, or trims.
 pub(super) static BUSY: AtomicU32 = AtomicU32::new(0);
 
-/// In the child of a fork the thread that emptied barns may be gone.
+/// Resets [`BUSY`] in the child of a fork, where the thread that set it may not exist.
 pub(crate) fn after_fork_in_child() {
     BUSY.store(0, Ordering::Relaxed);
 }
 
-/// Called by the zone when only fresh memory could serve a request: the page lists of all CPUs are
-/// emptied, and if barns hold more than an eighth of the zone they are too. Before a request fails
-/// everything that is free in any cache goes back. True if anything came back.
+/// Called by the zone when only fresh memory could serve a request. Empties the page lists of all
+/// CPUs, and also the barns if they hold more than an eighth of the zone. Before a request fails,
+/// returns all free memory of all caches. Returns true if any memory was returned.
 pub(crate) fn before_growth(need: Need) -> bool {
     let last = need == Need::Last;
     if BUSY.swap(1, Ordering::Acquire) != 0 {
-        // Another thread is doing this. A request that would fail otherwise waits for the outcome.
+        // Another thread is doing this. Only a request that would otherwise fail waits for it.
         return last && sync::wait_while(|| BUSY.load(Ordering::Acquire) != 0);
     }
     let found = match need {
@@ -37,17 +37,19 @@ pub(crate) fn before_growth(need: Need) -> bool {
     found || listed
 }
 
-/// Bytes committed below which slabs are not looked at for free pages.
+/// Below this many committed bytes, slabs are not searched for free pages.
 const EVICT_FROM: usize = 8 << 20;
 
-/// How much was committed when slabs were last looked at, and what was left in sparse ones then,
-/// which another look would not get. Only looked at and changed by who set `BUSY`.
+/// The committed bytes at the last search of slabs, and the bytes that it left in sparse slabs,
+/// which another search would not get either. Only the thread that set `BUSY` reads or changes
+/// them.
 static LOOKED_AT: AtomicUsize = AtomicUsize::new(0);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives free pages of slabs that are in use back to the system, if they may come to a sixteenth of
-/// what is committed: the zone is to grow by an eighth. Once for each growth, so that a program at
-/// the end of its memory does not look each time. True if slabs became empty.
+/// Returns free pages of slabs in use to the system, if they may amount to a sixteenth of the
+/// committed memory, because the zone is about to grow by an eighth. Runs once for each growth, so
+/// that a program at the limit of its memory does not search each time. Returns true if slabs
+/// became empty.
 fn evict_from_caches(committed: usize) -> bool {
     if committed < EVICT_FROM || LOOKED_AT.swap(committed, Ordering::Relaxed) == committed {
         return false;
@@ -69,25 +71,27 @@ fn evict_from_caches(committed: usize) -> bool {
     came
 }
 
-/// Bytes of free objects in stores of all caches, 0 if another thread holds the registry lock.
+/// Returns the bytes of free objects in the stores of all caches; 0 if another thread holds the
+/// registry lock.
 pub(super) fn held_bytes() -> usize {
     let mut held = 0;
     registry::try_for_each(|cache| held += engine::held_bytes(cache));
     held
 }
 
-/// Empties all caches; true if there was something in one.
+/// Empties all caches. Returns true if any held an object.
 #[cold]
 #[inline(never)]
 #[place(cold)]
 fn empty_all() -> bool {
     let mut cached = 0;
-    // Another thread may hold the registry lock for a moment, or this one may hold it.
+    // Another thread may hold the registry lock for a moment, or the calling thread may hold it.
     sync::wait_while(|| !registry::try_for_each(|cache| cached += empty(cache)));
     cached > 0
 }
 
-/// Brings a cache's free objects home and gives its empty slabs back; how many objects.
+/// Returns a cache's free objects to their slabs, and its empty slabs to the zone. Returns the
+/// number of objects.
 #[place(cold)]
 pub(super) fn empty(cache: &'static engine::RawCache) -> usize {
     let cached = engine::usage(cache).cached;

@@ -1,15 +1,15 @@
-//! The reaper: what is done each tick, and what [`crate::reap`] does at once.
+//! The reaper: the work of each tick, and of [`crate::reap`].
 //!
-//! Ticks come from the background thread, or from the program's calls where there is no such thread
-//! (see [`crate::base::background`]). A program without it that frees much and then sleeps makes no
-//! more calls, so there [`trim`] bounds what is free and resident at any time.
+//! Ticks come from the background thread, or without it from the program's calls (see
+//! [`crate::base::background`]). A program without the thread that frees much and then sleeps makes
+//! no more calls, so [`trim`] bounds its free resident memory at any time.
 //!
-//! Barns give back to slabs what they held without need since the last look. When no barn of any
-//! cache is in use, the program is idle: then the sheaves of all CPUs are drained too and
-//! everything free goes back to the system. Free pages of a busy program go back when their block
-//! has seen no free for the decay time.
+//! Barns return to slabs the sheaves that they did not need since the last visit. If no barn of any
+//! cache was used, the program is idle. Then the sheaves of all CPUs are drained, too, and all free
+//! memory is returned to the system. Free pages of a busy program are returned after the decay
+//! time.
 //!
-//! [`before_growth`] is the other way out of barns: the zone calls it before it takes fresh memory.
+//! [`before_growth`] also empties barns. The zone calls it before it takes fresh memory.
 
 mod growth;
 #[cfg(feature = "os")]
@@ -28,25 +28,25 @@ use crate::engine;
 use crate::pages::zone::{Purge, ZONE};
 use crate::percpu::pages;
 
-/// Barns are looked at every so many ticks: half a second.
+/// The ticks between two visits of barns: half a second.
 #[cfg(feature = "os")]
 const BARN_TICKS: u32 = 2;
 
-/// Whether any barn was in use at the last look; ticks between two looks go by it.
+/// Whether any barn was in use at the last visit. Ticks between two visits use it.
 #[cfg(feature = "os")]
 static IN_USE: AtomicU32 = AtomicU32::new(0);
-/// Set when an idle program has been drained already.
+/// Whether an idle program has been drained already.
 #[cfg(feature = "os")]
 static DRAINED: AtomicU32 = AtomicU32::new(0);
-/// Ticks in a row that gave nothing back.
+/// The number of consecutive ticks that returned no memory.
 #[cfg(feature = "os")]
 static FRUITLESS: AtomicU32 = AtomicU32::new(0);
 
-/// What [`crate::base::background`] has done.
+/// The work that [`crate::base::background`] runs.
 #[cfg(feature = "os")]
 pub(crate) static JOB: Job = Job { tick, trim: trim::trim };
 
-/// One tick; true while there is more to come.
+/// Does the work of one tick. Returns true if more is left.
 #[cfg(feature = "os")]
 #[place(background)]
 fn tick() -> bool {
@@ -64,25 +64,27 @@ fn tick() -> bool {
         }
     }
     let decay = (crate::cache::settings::options().decay_ms / TICK_MS).max(1);
-    // Pages go back after one to two of these times.
+    // Pages are returned after one to two of these times.
     let (old, left) = ZONE.purge(Purge::Before(now.saturating_sub(decay.div_ceil(2))));
     given += old;
     let fruitless = if given > 0 { 0 } else { FRUITLESS.load(Ordering::Relaxed) + 1 };
-    // What stays through a whole decay time cannot go back: parts of larger system pages, an arena.
+    // Pages that stay through a whole decay time cannot be returned: they are parts of larger
+    // system pages, or belong to an arena.
     let more = IN_USE.load(Ordering::Relaxed) != 0 || (left > 0 && fruitless <= decay + BARN_TICKS);
-    // The next thread counts from the start.
+    // The next thread counts from 0.
     FRUITLESS.store(if more { fruitless } else { 0 }, Ordering::Relaxed);
     more
 }
 
-/// Calls `each` for every cache, if no thread holds the registry lock: for rounds that engines make
-/// on slow paths.
+/// Calls `each` for every cache, if no thread holds the registry lock. Engines use it on slow
+/// paths.
 #[ashlar_macros::place(cold)]
 pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
     registry::try_for_each(each);
 }
 
-/// Empties all caches, and releases the free pages of slabs that stay; how many pages those were.
+/// Empties all caches, and releases the free pages of slabs that stay. Returns the number of these
+/// pages.
 #[place(background)]
 fn drain_everything() -> usize {
     let mut given = 0;
@@ -94,7 +96,7 @@ fn drain_everything() -> usize {
     given / PAGE_SIZE
 }
 
-/// Gives everything that is free back to the system now; pages given back.
+/// Returns all free memory to the system now. Returns the number of pages.
 pub(crate) fn reap_now() -> usize {
     let given = drain_everything() + ZONE.purge(Purge::All).0;
     crate::base::background::settle();

@@ -1,11 +1,11 @@
 //! The bound on free resident memory in a process without the background thread.
 //!
-//! Free pages and full barns together may take [`LEAST`] bytes, or an eighth of what is in use. A
-//! call of the program that finds more gives all of it back. Memory that is needed again within a
-//! second was given back too early, and cost a page fault a page: then the bound doubles, up to
-//! [`MOST`]. Each trim that was right halves it. So a program whose use swings keeps what it swings
-//! by, and one that frees its memory and sleeps holds little of it. The C library's malloc moves
-//! its trim threshold by a like rule, up to 64 MiB.
+//! Free pages and full barns together may take [`LEAST`] bytes, or an eighth of the memory in use.
+//! A call of the program that finds more returns all of it. Memory that is needed again within a
+//! second was returned too early, at the cost of a page fault per page, so the bound doubles, up to
+//! [`MOST`]. Each trim without such a need halves it. So a program whose use oscillates keeps its
+//! memory, and one that frees memory and sleeps keeps little. The C library's malloc adapts its
+//! trim threshold by a similar rule, up to 64 MiB.
 
 use super::growth::{BUSY, held_bytes};
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, bump};
@@ -14,13 +14,13 @@ use crate::cache::registry;
 use crate::engine;
 use crate::pages::zone::{Purge, ZONE};
 
-/// Bytes that may be free and resident at least.
+/// The smallest bound, in bytes.
 const LEAST: usize = 8 << 20;
-/// Bytes that the bound grows to at most, where less than eight times as much is in use.
+/// The largest bound, in bytes, while less than eight times as much is in use.
 const MOST: usize = 64 << 20;
-/// Barns are looked at once in so many calls: a look visits each cache.
+/// The number of calls between two checks of barns, because a check visits each cache.
 const BARNS_EVERY: usize = 32;
-/// Milliseconds after which memory that is needed again was rightly given back.
+/// The time in milliseconds after which a new need for memory does not count against the trim.
 const SOON_MS: u32 = 1000;
 
 /// The bound in force, in bytes.
@@ -33,7 +33,7 @@ static TRIMMED_MS: AtomicU32 = AtomicU32::new(0);
 static TRIMMED: AtomicUsize = AtomicUsize::new(0);
 static COLD_THEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives everything free back if it is more than the bound; `now_ms` is the time.
+/// Returns all free memory to the system if it exceeds the bound. `now_ms` is the time.
 pub(super) fn trim(now_ms: u32) {
     bump(&CALLS);
     let look_at_barns = CALLS.load(Ordering::Relaxed).is_multiple_of(BARNS_EVERY);
@@ -50,7 +50,7 @@ pub(super) fn trim(now_ms: u32) {
     }
 }
 
-/// Gives free pages back, and what barns hold if `barns`.
+/// Returns free pages to the system, and first the contents of barns if `barns` is true.
 #[cold]
 #[inline(never)]
 #[place(background)]
@@ -69,7 +69,7 @@ fn give_back(now_ms: u32, bound: usize, barns: bool) {
     BUSY.store(0, Ordering::Release);
 }
 
-/// Sets the bound by what became of the last trim.
+/// Adapts the bound to the effect of the last trim.
 fn adapt(now_ms: u32, bound: usize) {
     let soon = now_ms.wrapping_sub(TRIMMED_MS.load(Ordering::Relaxed)) < SOON_MS;
     let cold = ZONE.cold_pages_taken().wrapping_sub(COLD_THEN.load(Ordering::Relaxed));
