@@ -3,7 +3,6 @@
 # carry.
 #
 #   lab/peers/build.sh [NAME...]       NAME: mimalloc jemalloc snmalloc rpmalloc; default all
-#   lab/peers/build.sh ashlar-unchecked    ashlar without the checks of misuse, to measure them
 #
 # They go to target/peers (or $CARGO_TARGET_DIR/peers), each with a file NAME.version, and are built
 # as their makers say for a library that replaces malloc: release mode, initial-exec thread-local
@@ -15,6 +14,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 all=(mimalloc jemalloc snmalloc rpmalloc)
+known=("${all[@]}")
 for name in "$@"; do
     if [[ " ${all[*]} " != *" $name "* ]]; then
         echo "lab/peers/build.sh: $name: expected one of ${all[*]}" >&2
