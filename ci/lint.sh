@@ -39,8 +39,10 @@ fi
 # Comments and documents end at column 100. Tables, code blocks, and what a program wrote may not.
 long='.{101,}'
 comment='^(?=\s*(//|/\*))(?!\s*//[/!]? *\|)(?!\s*//[/!]? {4})'
-if LC_ALL=C.UTF-8 git grep --untracked -nP "$comment$long" -- '*.rs' '*.c' '*.h' '*.cc' '*.ld' ||
-    LC_ALL=C.UTF-8 git grep --untracked -nP "^(?=\s*# )$long" -- '*.sh' '*.toml' .ci/run Makefile; then
+if LC_ALL=C.UTF-8 git grep --untracked -nP "$comment$long" -- '*.rs' '*.c' '*.h' '*.cc' '*.ld'; then
+    fail "comments beyond column 100, see above"
+fi
+if LC_ALL=C.UTF-8 git grep --untracked -nP "^(?=\s*# )$long" -- '*.sh' '*.toml' .ci/run Makefile; then
     fail "comments beyond column 100, see above"
 fi
 while IFS= read -r document; do
@@ -51,9 +53,11 @@ done < <(git ls-files --cached --others --exclude-standard '*.md' ':!docs/reprod
 
 # Words that hide who acts, or turn a sentence into a riddle (see CONTRIBUTING.md).
 words='[Ww]hoever|[Ss]omebody|[Nn]obody|goe?s? home|com(e|es|ing) home|so many as|as an own|is no business|[Ww]hosoever'
-if git grep --untracked -nE "^ *(//|/\*|#).*\b($words)\b" -- '*.rs' '*.c' '*.h' '*.cc' '*.sh' Makefile .ci/run ':!ci/lint.sh' ||
-    git grep --untracked -nwE "($words)" -- '*.md' ':!CHANGELOG.md'; then
-    fail "words that plain English does without, see above"
+if git grep --untracked -nE "^ *(//|/\*|#).*\b($words)\b" -- '*.rs' '*.c' '*.h' '*.cc' '*.sh' Makefile .ci/run ':!ci/lint.sh'; then
+    fail "words in comments that plain English does without, see above"
+fi
+if git grep --untracked -nwE "($words)" -- '*.md' ':!CHANGELOG.md'; then
+    fail "words in documents that plain English does without, see above"
 fi
 
 cargo fmt --all -- --check || fail "format: run cargo fmt --all"

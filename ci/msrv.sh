@@ -34,7 +34,7 @@ rustc +"$version" --version
 
 # A folder of its own, so that the libraries of the default compiler stay as they are.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/msrv"
-ours=(-p ashlar-alloc -p ashlar-malloc -p ashlar-c -p ashlar-tool)
+ours=(-p ashlar-alloc -p ashlar-malloc -p ashlar-c -p ashlar-tool -p ashlar-workload)
 cargo +"$version" build --release "${ours[@]}"
 cargo +"$version" check --release -p ashlar-lab --no-default-features --all-targets
 cargo +"$version" check -p ashlar-alloc --no-default-features
