@@ -30,7 +30,7 @@ for file in include/ashlar.h include/linux/slab.h; do
 done
 
 # The lab without its peers, whose C++ takes minutes: its own files are the same.
-parts=("--workspace --exclude ashlar-lab" "-p ashlar-macros -p ashlar-alloc -p ashlar-lab --no-default-features")
+parts=("--workspace --exclude ashlar-lab" "-p ashlar-macros -p ashlar-alloc -p ashlar-tool -p ashlar-workload -p ashlar-lab --no-default-features")
 for part in "${parts[@]}"; do
     # shellcheck disable=SC2086 # the parts are lists of arguments
     if timeout 600 cargo publish --dry-run --allow-dirty $part >"$said" 2>&1; then

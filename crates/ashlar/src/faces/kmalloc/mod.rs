@@ -14,13 +14,12 @@ use crate::boot;
 use crate::cache::registry;
 use crate::engine::{self, Object, Objects, RawCache};
 use crate::pages::direct::{self, Fill};
-use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::DIRECT_BYTES;
 pub use crate::sizes::kmalloc::{KMALLOC_MAX_CACHE_SIZE, kmalloc_size_roundup};
 use crate::sizes::kmalloc::{class_cache, direct_cache, is_direct, natural_align};
 use crate::sizes::large;
 pub use crate::sizes::large::KMALLOC_MAX_SIZE;
-use crate::sizes::owner::{self, Misuse};
+use crate::sizes::owner::{self, Misuse, Owner};
 pub use entry::{kfree, kfree_sized, kmalloc};
 
 /// The result of a request of 0 bytes: not null, but no memory. Freeing it does nothing.
@@ -182,23 +181,28 @@ pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
         unsafe { kfree(ptr) };
         return ZERO_SIZE_PTR;
     }
-    // SAFETY: the caller's promise includes that of ksize.
-    let old = unsafe { ksize(ptr) };
-    if old == 0 || ptr as usize <= ZERO_SIZE_PTR as usize {
+    let address = ptr as usize;
+    if address <= ZERO_SIZE_PTR as usize {
         return kmalloc(size);
     }
+    let owner = match owner::identify(address) {
+        Ok(owner) => owner,
+        Err(misuse) => {
+            report_misuse("krealloc", address, &misuse);
+            return kmalloc(size);
+        }
+    };
+    let old = owner.bytes();
     if size <= old {
         return ptr;
     }
     if size > DIRECT_BYTES
-        && MEMMAP.page_of(ptr as usize).is_none()
+        && let Owner::Direct(_) = owner
         && let Some(at) = NonNull::new(ptr)
+        // SAFETY: a direct mapping starts there, and the caller lets it move.
+        && let Some(moved) = unsafe { direct::remap(at, size) }
     {
-        // SAFETY: an address outside the zone with a nonzero ksize starts a direct mapping, and the
-        // caller expects it to move.
-        if let Some(moved) = unsafe { direct::remap(at, size) } {
-            return moved.as_ptr();
-        }
+        return moved.as_ptr();
     }
     let new = kmalloc(size);
     if !new.is_null() {
