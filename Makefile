@@ -58,7 +58,7 @@ parenthesis := (
 FUNCTIONS := $(shell sed -n 's/^[a-z][a-z_ *]*[ *]\([a-z_]*\)$(parenthesis).*/\1/p' include/ashlar.h)
 MODULES := ashlar ashlar-linux ashlar-malloc
 DOCUMENTS := README.md CHANGELOG.md SAFETY.md LICENSE-MIT LICENSE-APACHE
-PAGES := $(wildcard docs/*.md)
+PAGES := $(wildcard docs/*.md docs/*.svg)
 # Links to what is not installed become plain text.
 UNLINK := sed -z -E 's,\[([^]]*)\]\((\.\./)*(crates|include|lab|man|packaging|CONTRIBUTING)[^)]*\),\1,g'
 

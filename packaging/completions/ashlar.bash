@@ -494,7 +494,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache glibc" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized" -- "${cur}"))
                     return 0
                     ;;
                 --modes)
