@@ -2,7 +2,8 @@
 //!
 //! The tests A to F hold a handle for one size. A workload has kinds of objects: some have a name,
 //! for which the kernel would have a cache, the others have a size alone. Ours create the caches
-//! and serve the rest by kmalloc, as the kernel does; for who has only malloc a kind is a size.
+//! and serve the rest by kmalloc, as the kernel does; for a system with malloc alone, a kind is a
+//! size.
 
 use core::marker::PhantomData;
 

@@ -2,7 +2,7 @@
 //!
 //! `lab/linux/build.sh` builds three User-Mode Linux kernels with a benchmark of ours in each. Such
 //! a kernel is a program: it boots, runs tests A, B and C in its last initcall, prints one line for
-//! each measured pass and ends. There is no child that takes requests, so a kernel is booted once
+//! each measured pass and ends. It takes no requests, so a kernel is booted once
 //! whenever the children of the lab are started anew, and serves as many rounds as they do. Loops,
 //! clock, touches and warm-up are those of `kernel_tests`; what differs is said in
 //! `lab/linux/README.md`: one CPU, and interrupt flags that are variables.

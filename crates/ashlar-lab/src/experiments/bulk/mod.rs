@@ -88,7 +88,7 @@ enum Asked {
     InAll(Result<dpdk::Program, String>),
 }
 
-/// The systems of `list`, of which `dpdk` is none of ours.
+/// The systems of `list`. `dpdk` stands for a program outside the lab.
 fn select(list: &str) -> Result<(Vec<Column>, Asked), LabError> {
     let others: Vec<&str> = list.split(',').map(str::trim).filter(|id| *id != dpdk::ID).collect();
     let mut dpdk = Asked::No;

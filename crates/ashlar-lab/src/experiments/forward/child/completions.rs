@@ -139,8 +139,8 @@ impl Completions {
     }
 }
 
-/// Looks at the other side again and again: at first at once, then after everybody else who wants
-/// the CPU.
+/// Polls the other side: at first without a pause, then after other threads that are ready to
+/// run.
 struct Waiting(u32);
 
 impl Waiting {

@@ -134,8 +134,8 @@ fn current() -> io::Result<OwnedFd> {
 }
 
 fn unshare(flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: takes flags only. The namespaces of a thread are no memory of ours; the files we hold
-    // stay open.
+    // SAFETY: takes flags only. No memory of this process changes, and its open files stay
+    // open.
     match unsafe { libc::unshare(flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

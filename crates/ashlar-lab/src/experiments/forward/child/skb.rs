@@ -41,7 +41,7 @@ pub(crate) const fn data_size(size: usize) -> usize {
 #[repr(transparent)]
 pub(crate) struct Skb(NonNull<Head>);
 
-// SAFETY: an `Skb` owns its memory as a box does; who has it is the only one who reads or writes
+// SAFETY: an `Skb` owns its memory as a box does; the thread that holds it alone reads and writes
 // there.
 unsafe impl Send for Skb {}
 
