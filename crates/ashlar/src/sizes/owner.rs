@@ -16,6 +16,7 @@ use super::large::{self, LargeObject};
 use super::malloc;
 use super::malloc::classes::{Code, size_of_class, size_of_entry};
 use super::object_map::OBJECTS;
+use crate::base::report;
 use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
 use crate::engine::history::slob::{self, ObjectState};
@@ -83,8 +84,12 @@ impl Owner {
     unsafe fn free_object(self, address: usize) {
         let (cache, sized) = match self {
             Owner::Tracked(code) => {
-                OBJECTS.take(address);
-                (malloc::cache_of(code), None)
+                let cache = malloc::cache_of(code);
+                if OBJECTS.take(address) == 0 {
+                    // Another thread has freed it since the look-up.
+                    return report::freed_twice("free", address, cache.name());
+                }
+                (cache, None)
             }
             Owner::Cache(cache) => (cache, None),
             Owner::Sized(cache, page, size) => (cache, Some((page, size))),

@@ -37,10 +37,10 @@ impl Zone {
         if supply.is_reserved() {
             let at = NonNull::new(best as *mut u8).filter(|&at| source.reserve_at(at, size));
             let at = at.or_else(|| source.reserve(size, source.page_size()))?;
-            self.try_place(frontier, supply, at.as_ptr() as usize)?;
+            self.try_place(shadow, frontier, supply, at.as_ptr() as usize)?;
         } else {
             let others = (0..PROPOSALS).filter_map(|_| source.propose(size, source.page_size()));
-            core::iter::once(best).chain(others).find_map(|at| self.try_place(frontier, supply, at))?;
+            core::iter::once(best).chain(others).find_map(|at| self.try_place(shadow, frontier, supply, at))?;
         }
         (shadow.placed)(zone_base, self.shadow_at.load(Ordering::Relaxed));
         self.publish(frontier);
@@ -48,16 +48,14 @@ impl Zone {
     }
 
     /// Commits the table at `at` for the blocks that exist. If memory is refused, there is no
-    /// table.
-    fn try_place(&self, frontier: &mut Frontier, supply: Supply, at: usize) -> Option<()> {
-        self.shadow_at.store(at, Ordering::Relaxed);
+    /// table. The address is published last, because a purge releases parts of the table without
+    /// the growth lock.
+    fn try_place(&self, shadow: &'static Shadow, frontier: &mut Frontier, supply: Supply, at: usize) -> Option<()> {
         frontier.shadow_committed = at;
         let blocks = frontier.blocks().max(1).min(frontier.limit());
-        let committed = self.commit_shadow(frontier, supply, blocks);
-        if committed.is_none() {
-            self.shadow_at.store(0, Ordering::Relaxed);
-        }
-        committed
+        commit_at(shadow, at, frontier, supply, blocks)?;
+        self.shadow_at.store(at, Ordering::Relaxed);
+        Some(())
     }
 
     /// Returns the table and its address, if there is one.
@@ -69,11 +67,7 @@ impl Zone {
     /// Commits the table for the first `blocks` blocks of the zone, if there is a table.
     pub(super) fn commit_shadow(&self, frontier: &mut Frontier, supply: Supply, blocks: usize) -> Option<()> {
         let Some((shadow, at)) = self.shadow() else { return Some(()) };
-        let most = frontier.limit();
-        let good = blocks.next_multiple_of(TABLE_BLOCKS).min(most);
-        let [need, good] = [blocks, good].map(|blocks| blocks * (BLOCK_SIZE / shadow.grain));
-        // SAFETY: the table has addresses for every block of the zone.
-        unsafe { commit_up_to(supply, at, &mut frontier.shadow_committed, need, good) }
+        commit_at(shadow, at, frontier, supply, blocks)
     }
 
     /// Releases the part of the table that describes only the `pages` free pages from `first` on.
@@ -101,4 +95,13 @@ impl Zone {
             }
         }
     }
+}
+
+/// Commits the table at `at` for the first `blocks` blocks of the zone.
+fn commit_at(shadow: &'static Shadow, at: usize, frontier: &mut Frontier, supply: Supply, blocks: usize) -> Option<()> {
+    let most = frontier.limit();
+    let good = blocks.next_multiple_of(TABLE_BLOCKS).min(most);
+    let [need, good] = [blocks, good].map(|blocks| blocks * (BLOCK_SIZE / shadow.grain));
+    // SAFETY: the table has addresses for every block of the zone.
+    unsafe { commit_up_to(supply, at, &mut frontier.shadow_committed, need, good) }
 }
