@@ -18,8 +18,13 @@ fn exported() -> BTreeSet<String> {
 /// Returns the functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(root().join("include/ashlar.h")).expect("the header can be read");
-    let code: Vec<&str> = header.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
-    let functions = code.join(" ");
+    let code: Vec<&str> = header.lines().filter(|line| !line.starts_with('#')).collect();
+    let code = code.join(" ");
+    // Without comments.
+    let mut functions = String::new();
+    for (at, part) in code.split("/*").enumerate() {
+        functions.push_str(if at == 0 { part } else { part.split_once("*/").expect("a comment ends").1 });
+    }
     let functions = functions.split("extern \"C\" {").nth(1).expect("the header declares functions");
     let names = functions.split(';').filter_map(|declaration| declaration.split_once('(')).map(|(before, _)| before);
     names.filter_map(|before| before.rsplit([' ', '*']).next()).map(str::to_owned).collect()

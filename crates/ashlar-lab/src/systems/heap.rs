@@ -76,7 +76,7 @@ pub(crate) trait Heap: Sized + Send + Sync + 'static {
         None
     }
 
-    /// See [`traits::System::counts`].
+    /// See [`crate::systems::traits::System::counts`].
     fn counts(&self) -> Option<ashlar::Counts> {
         None
     }

@@ -107,7 +107,7 @@ pub(crate) trait Calls: Send + Sync + 'static {
         None
     }
 
-    /// See [`Heap::slab`].
+    /// See [`crate::systems::heap::Heap::slab`].
     fn slab() -> Option<Slab> {
         None
     }

@@ -1,6 +1,6 @@
 //! When a run has measured enough.
 //!
-//! Rounds give paired samples, whose interval is that of [`kit::interval`]. Who looks at the
+//! Rounds give paired samples, whose interval is that of [`crate::kit::interval`]. Who looks at the
 //! interval after each round, and stops when he likes it, is wrong more often than he says. Here
 //! there are few looks, after 20, 80, 320 and so on rounds, and each may be wrong with half of the
 //! chance that is left; the last one, when rounds or time have ended, with all of it. So the chance

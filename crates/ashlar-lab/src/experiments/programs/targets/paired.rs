@@ -2,7 +2,7 @@
 //!
 //! Machines drift: over minutes by more than allocators differ. What runs next to each other drifts
 //! together, so a comparison takes the ratio of each round, and their median with its interval says
-//! what the run has shown ([`kit::interval`]).
+//! what the run has shown ([`crate::kit::interval`]).
 
 use crate::experiments::programs::plan::record::{Kind, Record, Run};
 use crate::experiments::programs::plan::systems::is_peer;

@@ -1,8 +1,8 @@
 //! Charts as SVG, drawn by plotters and coloured by the page.
 //!
 //! plotters writes fixed colours into attributes. Those used here are names: the page's style sheet
-//! maps each to a colour, one for light and one for dark ([`page::style`]). Charts are as narrow as
-//! a phone, so that their letters are never shrunk.
+//! maps each to a colour, one for light and one for dark (`style.css`). Charts are as narrow
+//! as a phone, so that their letters are never shrunk.
 
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
