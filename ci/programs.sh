@@ -52,13 +52,13 @@ if [ $install = yes ]; then
     packages
 fi
 
-cargo build --release -q -p ashlar-lab -p ashlar-malloc --no-default-features || exit 1
+cargo build --release -q -p ashlar-tool -p ashlar-malloc || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 # Copies, in a place that any user may read: postgres does not run as root.
 chmod 755 "$dir"
 built=${CARGO_TARGET_DIR:-target}/release
-cp "$built/ashlar-lab" "$dir/ashlar" && cp "$built/libashlar_malloc.so" "$dir" && cp -r ci/programs "$dir/programs" &&
+cp "$built/ashlar" "$built/libashlar_malloc.so" "$dir" && cp -r ci/programs "$dir/programs" &&
     cp tests/behaviour/backtrace.sh "$dir/programs" || exit 1
 chmod -R a+rX "$dir"
 pieces=$dir/programs
