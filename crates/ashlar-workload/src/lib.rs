@@ -8,8 +8,8 @@
 //! Rust's own collections use the same malloc (the standard library's system allocator calls it),
 //! as a program's would. Each workload gives a checksum that must be the same on every allocator.
 //!
-//! This library is no stable interface: the lab reads the table here and makes its inputs with the
-//! same random numbers.
+//! This library is not a stable interface: the lab reads the table here and makes its inputs with
+//! the same random numbers.
 
 mod block;
 mod opaque;
@@ -83,7 +83,7 @@ pub static WORKLOADS: [Workload; 20] = [
     Workload { name: "sharing-given", threads: 2, what: "the same, after neighbours were handed out (as cache-scratch)", run: threads::sharing_passive },
 ];
 
-/// What no program does, and is none of the synthetic workloads: it shows what a call costs.
+/// The cost of a call alone. No program does this, so it does not count as a synthetic workload.
 #[rustfmt::skip]
 pub static PAIRS: Workload =
     Workload { name: "pairs", threads: 1, what: "malloc and free of 8, 64 and 512 bytes, and nothing else", run: single::pairs };

@@ -41,7 +41,7 @@ pub(crate) struct SystemInfo {
     /// The Cargo feature that compiles it in.
     feature: Option<&'static str>,
     /// Whether this build serves it: false for a peer whose feature is off, and for a kernel, which
-    /// is no child of ours.
+    /// runs outside the lab.
     pub(crate) served: bool,
     /// Whether it has a column of its own in `forward`; the others say nothing new there.
     pub(crate) forwards: bool,

@@ -100,7 +100,7 @@ pub(crate) struct Trace {
 }
 
 /// Lists that a trace needs while it runs. They are made and written before, so that their memory
-/// is none of the trace's.
+/// does not count as memory of the trace.
 #[derive(Debug)]
 pub(crate) struct Lists {
     /// Kind and place of each live object.
