@@ -56,11 +56,11 @@ pub(crate) enum Misuse {
 }
 
 impl Owner {
-    /// Frees the allocation, which starts at `ptr`.
+    /// Frees the allocation, which starts at `ptr`, for `function`.
     ///
     /// # Safety
     /// [`identify`] returned this for `ptr`, and the caller gives the allocation up.
-    pub(crate) unsafe fn free(self, ptr: *mut u8) {
+    pub(crate) unsafe fn free(self, function: &str, ptr: *mut u8) {
         match self {
             Owner::Large(large) => large.free(),
             Owner::Direct(_) => {
@@ -71,7 +71,9 @@ impl Owner {
             }
             Owner::Island(_) => _ = beside_fork::free(ptr as usize),
             // SAFETY: the caller keeps the same contract.
-            Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) => unsafe { self.free_object(ptr as usize) },
+            Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) => unsafe {
+                self.free_object(function, ptr as usize)
+            },
         }
     }
 
@@ -81,13 +83,13 @@ impl Owner {
     /// As for [`free`](Self::free).
     #[inline(never)]
     #[place(cold)]
-    unsafe fn free_object(self, address: usize) {
+    unsafe fn free_object(self, function: &str, address: usize) {
         let (cache, sized) = match self {
             Owner::Tracked(code) => {
                 let cache = malloc::cache_of(code);
                 if OBJECTS.take(address) == 0 {
                     // Another thread has freed it since the look-up.
-                    return report::freed_twice("free", address, cache.name());
+                    return report::freed_twice(function, address, cache.name());
                 }
                 (cache, None)
             }

@@ -82,7 +82,7 @@ unsafe fn kfree_rest(ptr: *mut u8) {
     }
     match owner::identify(address) {
         // SAFETY: the caller gives the allocation up.
-        Ok(owner) => unsafe { owner.free(ptr) },
+        Ok(owner) => unsafe { owner.free("kfree", ptr) },
         Err(misuse) => report_misuse("kfree", address, &misuse),
     }
 }

@@ -81,7 +81,7 @@ unsafe fn free_found(ptr: *mut u8) {
 pub(super) unsafe fn release(function: &str, ptr: *mut u8) {
     match owner::identify(ptr as usize) {
         // SAFETY: the caller gives the allocation up.
-        Ok(owner) => unsafe { owner.free(ptr) },
+        Ok(owner) => unsafe { owner.free(function, ptr) },
         Err(misuse) => report_misuse(function, ptr as usize, &misuse),
     }
 }

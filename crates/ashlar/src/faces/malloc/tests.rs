@@ -137,3 +137,25 @@ fn slabs_of_large_classes_hold_several_objects_and_waste_little() {
         assert!((slab - used) * 3 <= slab, "{}: {} of {slab} bytes unused", cache.name(), slab - used);
     }
 }
+
+/// Two threads may look an object up before either of them frees it.
+#[test]
+fn an_object_that_was_freed_since_its_look_up_is_not_freed_again() {
+    use crate::base::report::{OnError, set_on_error};
+    use crate::sizes::owner::identify;
+    let at = malloc(2900);
+    assert!(!at.is_null());
+    let [one, other] = [0; 2].map(|_| identify(at as usize).unwrap_or_else(|_| panic!("a live object")));
+    // The report drops the second free, and the test goes on.
+    set_on_error(OnError::Quarantine);
+    // SAFETY: the first gives the object up. The second is the misuse that must be found.
+    unsafe {
+        one.free("kfree", at);
+        other.free("kfree", at);
+    }
+    set_on_error(OnError::Abort);
+    let [first, second] = [0; 2].map(|_| malloc(2900));
+    assert_ne!(first, second, "the object is handed out twice");
+    // SAFETY: allocated just above, each freed once.
+    [first, second].into_iter().for_each(|at| unsafe { free(at) });
+}
