@@ -143,7 +143,7 @@ unsafe extern "C" fn begin(start: *mut Start, out: *mut Start) {
         ashlar::malloc::free(start.cast());
     }
     if !set_value(1) {
-        // There is no memory for the value, so the end of this thread would not be noticed.
+        // Without a value the destructor does not run, so this thread is not counted.
         ended();
     }
 }

@@ -104,7 +104,7 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Asked, Failure> {
     if found.name.is_empty() { Err(unknown("")) } else { Ok(Asked::Work(found)) }
 }
 
-/// There is no workload of this name.
+/// The name is not one of a workload.
 fn unknown(name: &str) -> Failure {
     let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
     Failure::Usage(format!("NAME: `{name}`, expected one of {}", names.join(", ")))

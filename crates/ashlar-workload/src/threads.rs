@@ -150,8 +150,8 @@ fn free_rest(mail: [Mail; 2], sum: u64) -> u64 {
     free_all(left.flatten(), sum)
 }
 
-/// Two threads with 1500 blocks each of 16 to 16000 bytes; every tenth that leaves goes to the
-/// other thread, who frees it, unless [`MOST_PARCELS`] are on the way.
+/// Two threads with 1500 blocks each of 16 to 16000 bytes; every tenth block is sent to
+/// the other thread, which frees it, unless [`MOST_PARCELS`] blocks wait there already.
 pub(crate) fn crossing(scale: Scale) -> u64 {
     const SLOTS: usize = 1500;
     let mail: [Mail; 2] = Default::default();

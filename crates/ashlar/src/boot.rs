@@ -1,6 +1,6 @@
 //! Start-up: starts the layers at the first slow path that needs them. Only the faces call it.
 //!
-//! | step | what it makes | who needs it |
+//! | step | what it makes | what needs it |
 //! |---|---|---|
 //! | *base* | zone, per-CPU areas, metadata memory, critical sections | everything |
 //! | *kmalloc* | the caches of kmalloc's size classes | kmalloc, and what is built on it |

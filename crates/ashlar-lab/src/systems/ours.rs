@@ -137,14 +137,11 @@ impl System for Caches {
 
     fn new(setup: &Setup, _threads: usize) -> Result<Self, String> {
         let create = |&size: &usize| {
-            let sheaf_capacity = setup.large_sheaves.contains(&size).then_some(MAX_SHEAF_CAPACITY);
-            KmemCache::create(&format!("bench-{size}"), size, &{
-                let mut args = CacheArgs::DEFAULT;
-                args.sheaf_capacity = sheaf_capacity;
-                args
-            })
-            .map(|cache| (size, cache))
-            .map_err(|error| format!("cannot create a cache for objects of {size} bytes: {error}"))
+            let mut args = CacheArgs::DEFAULT;
+            args.sheaf_capacity = setup.large_sheaves.contains(&size).then_some(MAX_SHEAF_CAPACITY);
+            KmemCache::create(&format!("bench-{size}"), size, &args)
+                .map(|cache| (size, cache))
+                .map_err(|error| format!("cannot create a cache for objects of {size} bytes: {error}"))
         };
         setup.sizes.iter().chain(&setup.holes).map(create).collect::<Result<_, _>>().map(Self)
     }

@@ -1,4 +1,4 @@
-//! A lazy cache of values that live for ever is none of values that borrow for a while: a
+//! A lazy cache of `'static` values cannot pass for one of values that borrow for a shorter time: a
 //! constructed object would keep the borrow.
 use ashlar::{Constructed, LazyCache};
 

@@ -74,7 +74,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // There is no caller to return a cache to that could not be ended.
+        // A cache that could not be ended is kept: `drop` cannot return it.
         let _ = self.0.again().destroy();
     }
 }
