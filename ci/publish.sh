@@ -29,6 +29,14 @@ for file in include/ashlar.h include/linux/slab.h; do
     grep -qx "$file" <<<"$list" || fail "ashlar-c: no $file in the package"
 done
 
+# Cargo unpacks the packages of the workspace into a folder that is named after the path of the
+# target directory, and takes what an earlier run left there for the same version. So an older state
+# of this project would be built against.
+unpacked=${CARGO_HOME:-$HOME/.cargo}/registry/src
+for package in "${packages[@]}"; do
+    rm -rf "$unpacked"/-*/"$package"-[0-9]*
+done
+
 # The lab without its peers, whose C++ takes minutes: its own files are the same.
 parts=("--workspace --exclude ashlar-lab" "-p ashlar-macros -p ashlar-alloc -p ashlar-tool -p ashlar-workload -p ashlar-lab --no-default-features")
 for part in "${parts[@]}"; do
