@@ -1,4 +1,4 @@
-//! Collections of others live in `Ashlar` by the trait of allocator-api2, as hashbrown has it.
+//! Collections of other crates in `Ashlar`, through allocator-api2's `Allocator`: hashbrown's map.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 type Map<K, V> = HashMap<K, V, DefaultHashBuilder, Ashlar>;
 
-/// Objects in use of all caches. The file has one test, so nothing else allocates meanwhile.
+/// Returns the live objects of all caches. The file has one test, so no other thread allocates.
 fn live() -> usize {
     let mut live = 0;
     ashlar::for_each_cache(|info| live += info.usage.live);
@@ -32,8 +32,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A map in ashlar holds what the standard library's does, its table has an address that ashlar
-/// knows, and nothing stays in use after it.
+/// Checks that a map in ashlar behaves as the standard library's, that its table lies in ashlar's
+/// memory, and that dropping it frees every object.
 fn same_as_the_standard_map(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let before = live();
     let mut map: Map<u16, String> = HashMap::with_hasher_in(DefaultHashBuilder::default(), Ashlar);
@@ -53,7 +53,7 @@ fn same_as_the_standard_map(steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
         }
         prop_assert_eq!(map.len(), expected.len());
-        prop_assert_eq!(live() > before, map.capacity() > 0, "the table is in use, and nothing else");
+        prop_assert_eq!(live() > before, map.capacity() > 0, "objects are in use exactly if the map has a table");
     }
     prop_assert!(expected.iter().all(|(key, text)| map.get(key) == Some(text)));
     drop(map);
@@ -65,12 +65,11 @@ fn same_as_the_standard_map(steps: Vec<Step>) -> Result<(), TestCaseError> {
 fn a_map_lives_in_ashlar() {
     proptest!(|(steps in proptest::collection::vec(step(), 0..200))| same_as_the_standard_map(steps)?);
 
-    // Keys without bytes: the allocator is asked for tables all the same.
+    // Keys of size zero: the map still allocates a table.
     let mut units: Map<(), ()> = HashMap::new_in(Ashlar);
     assert_eq!((units.insert((), ()), units.insert((), ())), (None, Some(())));
 
-    // A table above the largest class of kmalloc, with values that are aligned to more than a
-    // pointer.
+    // A table larger than kmalloc's largest class, with values aligned to 64 bytes.
     #[repr(align(64))]
     struct Line(u64);
     let mut large: Map<u64, Line> = HashMap::new_in(Ashlar);

@@ -1,4 +1,4 @@
-//! Programs that would be unsound do not compile: each file of `compile_fail` is one, with the
+//! Checks that unsound programs do not compile. Each file of `compile_fail` is one, with the
 //! compiler's messages beside it. `TRYBUILD=overwrite` rewrites these after a change of the
 //! compiler.
 

@@ -1,6 +1,5 @@
 //! The same suite for every engine: each id of the option `engine`, with sheaves or CPU slabs
-//! protected by rseq and by locks, on one node and on four. An engine that is added to
-//! `Engine::ALL` is in it by itself.
+//! protected by rseq and by locks, on one node and on four. Tests every engine of `Engine::ALL`.
 
 mod common;
 
@@ -9,8 +8,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use ashlar::{CacheArgs, Engine, KmemCache};
 use common::{child, conformance, stress, tell};
 
-/// Runs `body` in a child for every engine, with the options `rest` besides; prints the list of
-/// what ran.
+/// Runs `body` in a child for every engine, with the additional options `rest`. Prints each run
+/// that passed.
 fn each(test: &str, mode: &str, rest: &str, body: fn()) {
     for engine in Engine::ALL {
         let options = format!("engine={}{rest}", engine.id());
@@ -22,22 +21,21 @@ fn each(test: &str, mode: &str, rest: &str, body: fn()) {
         let Some(child) = outcome else { continue };
         let child = child.succeeded();
         assert_eq!((child.told("mode"), child.told("engine")), (mode, engine.id()));
-        // Nothing of the suites is invalid use; destroying a cache with a live object is the only
-        // thing they are told of.
+        // The suites contain no invalid use. They only cause reports of caches destroyed while
+        // objects are live.
         let unexpected = child.stderr.lines().find(|l| l.starts_with("ashlar:") && !l.contains("destroyed while"));
         assert_eq!(unexpected, None, "{options}");
         println!("passed: {test}: {options} (mode {mode})");
     }
 }
 
-/// Some seconds of the owner oracle are enough where every engine takes its turn; tests/stress.rs
-/// runs the default longer.
+/// Runs the owner oracle for a second. tests/stress.rs runs it longer for the default engine.
 fn stressed() {
     let freed = stress::run(1);
     assert!(freed > 2000, "only {freed} objects");
 }
 
-/// Takes the slabs, or sheaves, of busy CPUs away, by membarrier and by a visit to each CPU.
+/// Drains the slabs, or sheaves, of busy CPUs, by membarrier and by a visit to each CPU.
 fn drained() {
     for fail in [false, true] {
         ashlar::testing::fail_fence(fail);
@@ -146,8 +144,7 @@ fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
         let options = format!("on_error=quarantine,engine={}", engine.id());
         let outcome = child(test, &options, &[("ASHLAR_OPTIONS", &options)], || {
             let objects: Vec<_> = (0..3).map(|_| ashlar::malloc::malloc(100)).collect();
-            // SAFETY: live; what comes after the first free of an object is reported, and nothing
-            // else happens.
+            // SAFETY: live. Calls with an object that was freed before are only reported.
             unsafe {
                 ashlar::kfree(objects[1]);
                 assert_eq!(ashlar::malloc::malloc_usable_size(objects[1]), 0);
@@ -165,15 +162,15 @@ fn kfree_of_an_object_of_malloc_takes_it_from_the_object_map() {
     }
 }
 
-/// Caches of the segregated engines share pages. Each counts the objects freed to it. Objects freed
-/// by kfree, which does not get the cache, never prevent the destruction of a cache.
+/// Caches of the segregated engines share pages. Each counts the objects freed to it. kfree does
+/// not get the cache, so objects that it freed never prevent the destruction of a cache.
 #[test]
 fn caches_that_share_pages_count_their_own_objects() {
     for engine in [Engine::SlobSeg, Engine::SlobCache] {
         let args = CacheArgs::DEFAULT.engine(engine);
         let make = |name: &str, size| KmemCache::create(name, size, &args).expect("a cache");
-        // Of one size class, and alike by the rules of merging. No other test of this process has
-        // such ones.
+        // Both have one size class and would merge by the rules. No other test of this process
+        // creates caches that fit.
         let (a, b) = (make("share-a", 254), make("share-b", 256));
         let take = |cache: &KmemCache| cache.alloc().expect("memory");
         let (of_a, of_b): (Vec<_>, Vec<_>) = (0..50).map(|_| (take(&a), take(&b))).unzip();
@@ -190,10 +187,10 @@ fn caches_that_share_pages_count_their_own_objects() {
             assert_eq!((live(&a), live(&b)), (30, 50));
             of_a[20..].iter().for_each(|at| ashlar::kfree(at.as_ptr()));
         }
-        // All 30 may be of either cache; there are at most 50.
+        // 50 objects of the class are live. All 30 that `a` counts may be among them.
         assert_eq!((live(&a), live(&b)), (30, 50));
-        a.destroy().map_err(|(_, e)| e).expect("kfree took the rest");
-        // Now the 50 can only be of the remaining cache, which also counts the pages.
+        a.destroy().map_err(|(_, e)| e).expect("kfree freed the rest");
+        // Now all 50 belong to the remaining cache, which also counts the pages.
         assert_eq!(live(&b), 50);
         assert!(slabs(&b) > 0);
         let ((), b) = match b.destroy() {
@@ -208,7 +205,7 @@ fn caches_that_share_pages_count_their_own_objects() {
     }
 }
 
-/// The option `min_partial` is that of the segregated engines too: the empty pages that a list
+/// `min_partial` also applies to the segregated engines, as the number of empty pages that a list
 /// keeps.
 #[test]
 fn a_list_of_pages_keeps_as_many_empty_ones_as_min_partial_says() {

@@ -1,9 +1,9 @@
-//! The fast paths as machine code: no lock, no atomic read-modify-write, no call, and exactly so
-//! many instructions.
+//! The fast paths as machine code: no lock, no atomic read-modify-write, no call, and an exact
+//! number of instructions.
 //!
-//! The counts are those of `golden/fast-path.txt`. A change that changes them changes the speed of
-//! every program: measure, then run with `ASHLAR_UPDATE_GOLDEN=1` and commit the file.
-//! `ci/callgrind.sh` counts the same by callgrind.
+//! `golden/fast-path.txt` holds the counts. Changing them changes the speed of every program:
+//! measure first, then run with `ASHLAR_UPDATE_GOLDEN=1` and commit the file. `ci/callgrind.sh`
+//! counts the same instructions with callgrind.
 #![cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 
 mod common;
@@ -17,15 +17,15 @@ use common::step::stepped;
 use common::{child, tell};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-/// The instruction at an address.
+/// Decodes the instruction at an address.
 fn decode(at: u64) -> Instruction {
-    // SAFETY: the addresses decoded here are of code, and code is followed by more than 15 readable
-    // bytes: at least the padding of its section and the next one.
+    // SAFETY: `at` is an address of code, which more than 15 readable bytes follow: at least the
+    // padding of its section and the next section.
     let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, 15) };
     Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode()
 }
 
-/// Panics for instructions that a fast path must not contain.
+/// Panics if a fast path must not contain the instruction.
 fn is_harmless(instruction: &Instruction) {
     let memory = (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory);
     assert_ne!(instruction.code(), Code::INVALID, "not an instruction: {instruction}");
@@ -39,7 +39,7 @@ fn is_harmless(instruction: &Instruction) {
     assert!(!fences.contains(&instruction.mnemonic()), "{instruction}");
 }
 
-/// The instructions of a function from its start to its first `ret`.
+/// Returns the instructions of a function from its start to its first `ret`.
 fn until_return(start: u64) -> Vec<Instruction> {
     let mut at = start;
     let mut found = Vec::new();
@@ -49,7 +49,7 @@ fn until_return(start: u64) -> Vec<Instruction> {
         found.push(instruction);
         match instruction.flow_control() {
             FlowControl::Return => return found,
-            // A test may write its fast path as a jump forward; none of the entry points does.
+            // No entry point jumps unconditionally on its fast path.
             FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => break,
             _ => {}
         }
@@ -67,9 +67,9 @@ fn entry_points_have_no_lock_and_no_call_on_their_fast_path() {
         ("free", ashlar::malloc::free as *const () as u64),
     ] {
         let code = until_return(start);
-        assert!(code.len() > 8, "{name} has only {} instructions: is it the real one?", code.len());
+        assert!(code.len() > 8, "{name} has only {} instructions: is it a wrapper?", code.len());
         code.iter().for_each(is_harmless);
-        // Whatever is not right leaves by a conditional jump, and a fast path never loops.
+        // Slow cases leave by a conditional jump, and a fast path never loops.
         for instruction in &code {
             let jump = instruction.flow_control() == FlowControl::ConditionalBranch;
             assert!(!jump || !(start..=instruction.ip()).contains(&instruction.near_branch_target()), "{instruction}");
@@ -90,7 +90,7 @@ fn inlined_free(cache: &KmemCache, object: NonNull<u8>) {
     unsafe { cache.free(object) };
 }
 
-/// The same for both in one function, as a program with a short-lived object has them.
+/// Both in one function, as in a program with a short-lived object.
 #[inline(never)]
 fn inlined_pair(cache: &KmemCache) {
     if let Some(object) = cache.alloc() {
@@ -110,8 +110,8 @@ fn inlined_loop(cache: CacheRef<'_>, pairs: usize) {
     }
 }
 
-/// The instructions that `operation` executes between the start of the function at `start` and its
-/// return.
+/// Returns the instructions that `operation` executes between the start of the function at `start`
+/// and its return.
 fn executed(start: u64, operation: impl FnOnce()) -> Vec<Instruction> {
     let mut seen = Vec::with_capacity(10_000);
     let mut inside = false;
@@ -133,7 +133,7 @@ fn executed(start: u64, operation: impl FnOnce()) -> Vec<Instruction> {
     seen.into_iter().map(decode).collect()
 }
 
-/// Most instructions of a called pair; the golden file is exact, this keeps an update of it honest.
+/// The limit of each figure, which an update of the golden file does not raise.
 const MOST: usize = 50;
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/fast-path.txt");
 
@@ -142,7 +142,7 @@ fn instructions_are_as_many_as_the_golden_file_says() {
     let test = "instructions_are_as_many_as_the_golden_file_says";
     let outcome = child(test, test, &[("ASHLAR_OPTIONS", "percpu=emulate,reaper=off")], || {
         let cache = KmemCache::create("golden", 64, &CacheArgs::default()).expect("a cache");
-        // Sheaves half full, so that nothing below is a slow path.
+        // Half fills the sheaves, so that nothing below takes a slow path.
         let warm: Vec<_> = (0..10).map(|_| (cache.alloc().expect("memory"), ashlar::kmalloc(64))).collect();
         // SAFETY: live, each freed once.
         warm.into_iter().for_each(|(a, b)| unsafe {
@@ -187,9 +187,8 @@ fn instructions_are_as_many_as_the_golden_file_says() {
     let Some(child) = outcome else { return };
     let child = child.succeeded();
     let told = |name| child.told(name).parse::<usize>().expect("a number");
-    // The `ret` of an inlined function is the test's, not the allocator's. What the function saves
-    // and restores of registers for the sake of its slow paths is counted: a program pays for it,
-    // too.
+    // The `ret` of an inlined function belongs to the test, not to the allocator. Registers that
+    // the function saves for its slow paths are counted, because a program pays for them, too.
     let figures = [
         ("kmalloc", told("kmalloc")),
         ("kfree", told("kfree")),
@@ -217,14 +216,14 @@ fn instructions_are_as_many_as_the_golden_file_says() {
         std::fs::write(GOLDEN, &text).expect("the golden file can be written");
     }
     let golden = std::fs::read_to_string(GOLDEN).expect("the golden file is there");
-    assert_eq!(text, golden, "instructions of the fast paths; if meant, run this test with ASHLAR_UPDATE_GOLDEN=1");
+    assert_eq!(text, golden, "the fast paths changed; if intended, run this test with ASHLAR_UPDATE_GOLDEN=1");
 }
 
-/// Where the counts of the other engines stand.
+/// The golden file with the counts of every engine.
 const ENGINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/engines.txt");
 
-/// The instructions that `operation` executes between the start of the function at `start` and its
-/// own return.
+/// Counts the instructions that `operation` executes between the start of the function at `start`
+/// and its return, with those of the functions it calls.
 fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize {
     let (mut count, mut depth) = (0, 0);
     stepped(
@@ -250,8 +249,8 @@ fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize {
     count
 }
 
-/// What `kmalloc` and `kfree` cost where each engine's own fast path serves them, and where it does
-/// not.
+/// Counts the instructions of `kmalloc` and `kfree` on each engine's own fast path, and of a
+/// `kfree` to a slab that is not the CPU's.
 #[test]
 fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
     let test = "engines_take_about_as_many_instructions_as_the_golden_file_says";
@@ -260,8 +259,8 @@ fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
     for engine in ashlar::Engine::ALL {
         let options = format!("percpu=emulate,reaper=off,engine={}", engine.id());
         let outcome = child(test, engine.id(), &[("ASHLAR_OPTIONS", &options)], || {
-            // More than a slab, so that the first is no CPU's any more. In the middle of it, and of
-            // a sheaf.
+            // More objects than a slab holds, so that the first slab is no longer the CPU's. After
+            // the frees, the last slab and the sheaf are partly full.
             let live: Vec<_> = (0..200).map(|_| ashlar::kmalloc(64)).collect();
             let (kmalloc, kfree) = (ashlar::kmalloc as *const () as u64, ashlar::kfree as *const () as u64);
             // SAFETY: live, each freed once.
@@ -291,13 +290,13 @@ fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
     let golden = std::fs::read_to_string(ENGINES).expect("the golden file is there");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let (found, golden) = (words(&text), words(&golden));
-    assert_eq!(found.len(), golden.len(), "another table; run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
+    assert_eq!(found.len(), golden.len(), "another shape; run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
     for (found, golden) in found.iter().zip(&golden) {
         // The compiler generates this code, unlike the entry points, so a tenth is tolerated.
         let close = match (found.parse::<f64>(), golden.parse::<f64>()) {
             (Ok(found), Ok(golden)) => (found - golden).abs() <= golden / 10.0,
             _ => found == golden,
         };
-        assert!(close, "{found}, not {golden}; if meant, run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
+        assert!(close, "{found}, not {golden}; if intended, run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
     }
 }

@@ -41,8 +41,8 @@ fn busy(thread: u64, stop: &AtomicBool) {
     }
 }
 
-/// What the child of a fork does with the allocator it was left; a number for each thing that can
-/// go wrong.
+/// Uses the inherited allocator in the child of a fork. Returns 0, or the number of the failed
+/// step.
 fn grandchild(inherited: &[(*mut u8, usize)]) -> i32 {
     for (i, &(at, size)) in inherited.iter().enumerate() {
         // SAFETY: live since before the fork; the child has its own copy, and frees it once.
@@ -83,7 +83,7 @@ fn grandchild(inherited: &[(*mut u8, usize)]) -> i32 {
     if cache.destroy().is_err() { 5 } else { 0 }
 }
 
-/// Waits for a process, but not for ever.
+/// Waits for a process and returns its status. Kills it and panics after `WATCHDOG`.
 fn wait(pid: libc::pid_t) -> i32 {
     let start = Instant::now();
     loop {
@@ -117,8 +117,8 @@ fn forks(count: usize) {
                     // SAFETY: memory that was just allocated.
                     unsafe { fill(at, size, i as u64) };
                 }
-                // By the C library, whose handlers were registered at load, and by the bare system
-                // call.
+                // Forks in turn by the C library, which runs handlers registered at load, and by
+                // the bare system call.
                 let bare = round % 2 == 1;
                 if bare {
                     ashlar::fork::prepare();
@@ -175,7 +175,7 @@ in_modes! {
     with_four_nodes: 40 forks, [("ASHLAR_OPTIONS", "nodes=4")];
 }
 
-/// What engines lock beside the default's: the lock of a CPU in every mode, and slab_lock.
+/// Engines have further locks: a lock of each CPU in every mode, and slab_lock.
 #[test]
 fn with_every_engine() {
     for engine in ashlar::Engine::ALL {
@@ -188,8 +188,7 @@ fn with_every_engine() {
     }
 }
 
-/// The background thread is gone in the child, and must come back there when there is memory to
-/// give back.
+/// The child has no background thread. It must be able to start one, which returns its memory.
 #[test]
 fn the_background_thread_may_be_started_again_in_the_child() {
     let test = "the_background_thread_may_be_started_again_in_the_child";
@@ -216,8 +215,8 @@ fn the_background_thread_may_be_started_again_in_the_child() {
             }
             burst();
             let full = common::statm(1);
-            // A sleep alone could be too short on a busy machine, so this waits for the fall
-            // itself.
+            // Waits for the fall itself, because a fixed sleep could be too short on a busy
+            // machine.
             let start = Instant::now();
             while common::statm(1) + (15 << 20) > full {
                 if start.elapsed() > WATCHDOG {
@@ -231,7 +230,7 @@ fn the_background_thread_may_be_started_again_in_the_child() {
         }
         // SAFETY: `prepare` was called above.
         unsafe { ashlar::fork::after_in_parent() };
-        assert_eq!(wait(pid), 0, "memory of the child does not fall");
+        assert_eq!(wait(pid), 0, "wait status of the child; 256 if its memory does not fall");
     });
     child.expect("the parent").succeeded();
 }

@@ -1,6 +1,8 @@
-//! The manual pages speak of what exists: every option of the allocator, every function of the C
-//! header with its arguments. Reads text; runs nothing of the allocator. (The page of the tool is
-//! checked where its commands are.)
+//! Checks that the manual pages describe every option of the allocator and every function of the C
+//! header, and no others.
+//!
+//! Reads pages and sources as text; does not run the allocator. The tool's own tests check its
+//! page.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +21,7 @@ fn read(path: &str) -> String {
 fn the_page_of_options_has_every_key_and_no_other() {
     let sources = read("crates/ashlar/src/cache/settings/options.rs");
     let sources = sources.split("#[cfg(test)]").next().expect("code comes before its tests");
-    let keys = sources.split_once("one of the keys ").expect("it lists its keys").1;
+    let keys = sources.split_once("one of the keys ").expect("the message lists the keys").1;
     let keys = keys.split(';').next().expect("the list ends").replace(['\\', '\n'], " ");
     let keys: Vec<&str> = keys.split([',', ' ']).filter(|key| !key.is_empty()).collect();
     assert!(keys.len() > 10, "{keys:?}");
@@ -30,7 +32,7 @@ fn the_page_of_options_has_every_key_and_no_other() {
         .map(|(key, _)| key)
         .collect();
     assert_eq!(described, keys, "keys of man/ashlar.7, then those of the sources");
-    // The values that are words stand in the sources as key=word.
+    // The sources contain the values that are words as `key=word`.
     let words = sources.match_indices('=').filter_map(|(at, _)| {
         let key = keys.iter().find(|key| sources[..at].ends_with(**key))?;
         let word: String = sources[at + 1..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
@@ -46,7 +48,7 @@ fn the_page_of_options_has_every_key_and_no_other() {
 #[test]
 fn the_page_of_options_has_every_key_of_a_single_cache() {
     let sources = read("crates/ashlar/src/cache/settings/own.rs");
-    let keys = sources.split_once("one of the keys ").expect("it lists its keys").1;
+    let keys = sources.split_once("one of the keys ").expect("the message lists the keys").1;
     let keys = keys.split('"').next().expect("the list ends").replace('\\', " ");
     let mut keys: Vec<&str> = keys.split([',', ' ', '\n']).filter(|key| !key.is_empty()).collect();
     let page = read("man/ashlar.7");
@@ -88,16 +90,16 @@ fn the_page_of_options_has_both_variables_and_every_figure() {
     }
 }
 
-/// A declaration without blanks, arguments separated by commas.
+/// Returns `text` without white space.
 fn squeezed(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-/// What the header declares: name and whole declaration.
+/// Returns the functions that the header declares, each with its declaration by name.
 fn declared() -> BTreeMap<String, String> {
     let header = read("include/ashlar.h");
     let code: Vec<&str> = header.lines().filter(|line| !line.starts_with('#')).collect();
-    // Without comments.
+    // Removes the comments.
     let code = code.join(" ");
     let mut functions = String::new();
     for (at, part) in code.split("/*").enumerate() {
@@ -107,14 +109,14 @@ fn declared() -> BTreeMap<String, String> {
     let declarations = functions.split(';').filter(|declaration| declaration.contains('('));
     declarations
         .map(|declaration| {
-            let before = declaration.split('(').next().expect("it has one");
+            let before = declaration.split('(').next().expect("split gives a part");
             let name = before.rsplit([' ', '*']).next().expect("a name");
             (name.to_owned(), squeezed(declaration))
         })
         .collect()
 }
 
-/// The arguments of a line of mdoc: words, or what stands between quotes.
+/// Returns the arguments of a line of mdoc: words, or quoted strings.
 fn arguments(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (i, part) in line.split('"').enumerate() {
@@ -127,7 +129,7 @@ fn arguments(line: &str) -> Vec<String> {
     found
 }
 
-/// What the synopsis of the page declares.
+/// Returns the functions that the page's synopsis declares, as [`declared`] does.
 fn synopsis(page: &str) -> BTreeMap<String, String> {
     let part = page.split(".Sh SYNOPSIS\n").nth(1).and_then(|rest| rest.split("\n.Sh ").next()).expect("a synopsis");
     let (mut result, mut name, mut open) = (String::new(), String::new(), Vec::new());

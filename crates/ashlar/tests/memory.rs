@@ -1,5 +1,5 @@
-//! What the allocator holds on to: resident memory after everything was freed, metadata, leftovers
-//! of threads, and how it behaves where memory ends. Each test is a process of its own.
+//! Memory that the allocator keeps: what stays resident after all frees, metadata, and leftovers of
+//! ended threads. Also its behaviour when memory runs out. Each test runs in its own process.
 
 mod common;
 
@@ -17,13 +17,13 @@ struct Chain {
     length: usize,
 }
 
-/// Allocates objects of 64 bytes and links them, so that no side array counts as memory.
+/// Allocates objects of 64 bytes. Links them, because an array of pointers would count as memory.
 fn chain(length: usize) -> Chain {
     let mut first = core::ptr::null_mut();
     for _ in 0..length {
         let object = ashlar::kmalloc(64);
         assert!(!object.is_null());
-        // SAFETY: 64 fresh bytes, aligned to 64. All of it is touched, as a program does.
+        // SAFETY: 64 fresh bytes, aligned to 64. Writes all of them, as a program would.
         unsafe {
             object.cast::<[u64; 8]>().write([7; 8]);
             object.cast::<*mut u8>().write(first);
@@ -49,7 +49,7 @@ impl Chain {
             // the next.
             at = unsafe { at.cast::<*mut u8>().read() };
         }
-        assert!(at.is_null(), "lengths are multiples of the walkers");
+        assert!(at.is_null(), "the length is a multiple of WALKERS");
         for _ in 0..part {
             for head in &mut heads {
                 let object = *head;
@@ -70,11 +70,11 @@ fn start_reaper_if(wanted: bool) {
     }
 }
 
-/// Both ways by which memory goes back.
+/// The two ways to return memory: by the background thread, and by calls of the allocator.
 const WITH_THREAD_AND_WITHOUT: [(&str, bool); 2] = [("thread", true), ("calls", false)];
 
-/// The one timed test: the figure is a promise in seconds. The clock starts when the last object is
-/// free; only sleep follows, no call to the allocator.
+/// Checks a promise in seconds, so it is the only timed test. The clock starts when the last object
+/// is free. From then on the test sleeps, and does not call the allocator.
 #[test]
 fn a_gibibyte_goes_back_within_two_and_a_half_seconds_of_idleness() {
     let test = "a_gibibyte_goes_back_within_two_and_a_half_seconds_of_idleness";
@@ -96,7 +96,7 @@ fn a_gibibyte_goes_back_within_two_and_a_half_seconds_of_idleness() {
     }
 }
 
-/// Objects of which barns hold most bytes, and large ones, which no barn holds.
+/// Tests sizes of which barns hold the most bytes, and large objects, which barns do not hold.
 #[test]
 fn without_the_thread_little_of_what_was_freed_stays_resident() {
     let test = "without_the_thread_little_of_what_was_freed_stays_resident";
@@ -113,22 +113,22 @@ fn without_the_thread_little_of_what_was_freed_stays_resident() {
                 // SAFETY: live, freed once.
                 unsafe { ashlar::kfree(at) };
             }
-            // The bound is 8 MiB, and 64 for a program whose use swings, as this one's does; the
-            // vector is the test's.
+            // The bound is 8 MiB, or 64 MiB for a program whose use varies as much as here. The
+            // rest allows for the test's own vector.
             let left = statm(1) - start;
             assert!(peak - start > 250 * MIB && left < 80 * MIB, "{size}: {} MiB left", left / MIB);
         }
-        assert_eq!(threads(), 2, "the test's own two");
+        assert_eq!(threads(), 2, "only the test's own two threads run");
     });
     child.expect("the parent").succeeded();
 }
 
-/// Threads of this process.
+/// Returns the number of threads of this process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("procfs").count()
 }
 
-/// Waits until `done`, within a bound that only a thread that hangs can reach.
+/// Waits until `done` returns true. Panics after 20 seconds, so that a hang fails the test.
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -147,16 +147,16 @@ fn the_background_thread_lives_from_its_start_to_its_stop_and_leaves_nothing_res
             ashlar::start_reaper().expect("the same thread");
             chain(64 * MIB / 64).free();
             wait_until("free memory stays resident", || ashlar::zone_stats().dirty == 0);
-            // Large objects use no barn: their pages go back by age alone.
+            // Barns do not hold large objects: their pages are returned by age alone.
             let large: Vec<_> = (0..32).map(|_| ashlar::kzalloc(MIB)).collect();
             for at in large {
-                // SAFETY: live, freed once; written to, so that there is something to give back.
+                // SAFETY: live, freed once. The write makes the pages resident.
                 unsafe {
                     at.write_bytes(1, MIB);
                     ashlar::kfree(at);
                 }
             }
-            wait_until("large ones stay resident", || ashlar::zone_stats().dirty == 0);
+            wait_until("large objects stay resident", || ashlar::zone_stats().dirty == 0);
             assert_eq!(threads(), before + 1, "round {round}");
             ashlar::stop_reaper();
             assert_eq!(threads(), before, "round {round}");
@@ -171,7 +171,7 @@ fn the_background_thread_blocks_signals_and_has_a_name() {
     let test = "the_background_thread_blocks_signals_and_has_a_name";
     let child = child(test, test, &[], || {
         ashlar::start_reaper().expect("a thread");
-        // It names itself as the first thing that it does.
+        // The thread sets its name before anything else.
         let mut status = String::new();
         wait_until("the thread has no name", || {
             let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
@@ -181,10 +181,10 @@ fn the_background_thread_blocks_signals_and_has_a_name() {
         });
         let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).expect("a line of masks");
         let blocked = u64::from_str_radix(blocked, 16).expect("a number");
-        // All but SIGKILL, SIGSTOP, and the two that the C library keeps for itself.
+        // All signals but SIGKILL, SIGSTOP, and the two that the C library reserves.
         let kept = 1 << (9 - 1) | 1 << (19 - 1) | 3 << (32 - 1);
         assert_eq!(blocked | kept, u64::MAX, "{blocked:x}");
-        assert_eq!(blocked & 1 << (33 - 1), 0, "setuid must reach it");
+        assert_eq!(blocked & 1 << (33 - 1), 0, "the C library's signal for setuid is blocked");
     });
     child.expect("the parent").succeeded();
 }
@@ -200,7 +200,7 @@ fn the_option_decides_about_the_thread() {
             chain(256 * MIB / 64).free();
             let left = ashlar::zone_stats().dirty * 4096;
             if std::env::var("ASHLAR_OPTIONS").is_ok_and(|option| option == "reaper=off") {
-                assert!(left > 128 * MIB, "{left} bytes: given back all the same");
+                assert!(left > 128 * MIB, "only {left} bytes are left: reaper=off did not keep them");
             } else {
                 assert!(left < 64 * MIB, "{left} bytes are left");
             }
@@ -216,7 +216,7 @@ fn metadata_is_at_most_a_fortieth_of_small_objects() {
     let test = "metadata_is_at_most_a_fortieth_of_small_objects";
     let child = child(test, test, &[], || {
         const OBJECTS: usize = 4 << 20;
-        // What the program itself and one object cost is not metadata of the others.
+        // Starts the allocator, so that the cost of its start is not counted.
         ashlar::kmalloc(64);
         let before = statm(1);
         let objects = chain(OBJECTS);
@@ -246,17 +246,15 @@ fn threads_leave_nothing_behind() {
                     .join()
                     .expect("it ends");
             };
-            // The first ones warm up every size class on every CPU, and the C library's cache of
-            // stacks.
+            // Warm up every size class on every CPU, and the C library's cache of stacks.
             (0..2000).for_each(once);
             let (metadata, resident) = (ashlar::metadata_bytes(), statm(1));
             (0..10_000).for_each(once);
-            // A few sheaves are made when a thread meets a CPU at an unusual moment: they stay with
-            // the CPU.
+            // In rare states of a CPU, a thread creates another sheaf. It stays with the CPU.
             let more = ashlar::metadata_bytes() - metadata;
             assert!(more < 64 << 10, "metadata grew by {more} bytes with 10,000 threads");
             let grown = statm(1).saturating_sub(resident);
-            // Less than 32 bytes a thread: there is nothing that small.
+            // About 32 bytes a thread, less than any leftover of one.
             assert!(grown < 320 << 10, "{grown} bytes more after 10,000 threads");
         });
         if let Some(child) = child {
@@ -265,7 +263,7 @@ fn threads_leave_nothing_behind() {
     }
 }
 
-/// Lets this process map so many bytes more than it has.
+/// Limits the address space to `more` bytes above its present size.
 fn limit(more: usize) {
     let bytes = (statm(0) + more) as libc::rlim_t;
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
@@ -273,7 +271,7 @@ fn limit(more: usize) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// Allocates objects of `size` until there are no more; frees them; how many.
+/// Allocates objects of `size` until memory runs out, and frees them. Returns their number.
 fn until_the_end(size: usize) -> usize {
     let (mut first, mut count) = (core::ptr::null_mut::<u8>(), 0);
     loop {
@@ -281,7 +279,7 @@ fn until_the_end(size: usize) -> usize {
         if object.is_null() {
             break;
         }
-        // SAFETY: fresh; the chain needs no memory of its own.
+        // SAFETY: fresh, and large enough for the link.
         unsafe { object.cast::<*mut u8>().write(first) };
         first = object;
         count += 1;
@@ -307,7 +305,7 @@ fn under_a_limit_of_address_space_memory_ends_and_comes_back() {
                 let counts = [until_the_end(size), until_the_end(size)];
                 let least = 32 * MIB / size;
                 assert!(counts[0] >= least && counts[1] >= least, "only {counts:?} objects of {size} bytes");
-                // The second time must not find much less: nothing was lost at the end of memory.
+                // The second count must not be much lower: no memory was lost when it ran out.
                 assert!(counts[1] * 10 >= counts[0] * 9, "{counts:?} objects of {size} bytes");
             }
             ashlar::reap();
@@ -337,7 +335,7 @@ fn bulk_at_the_end_of_memory_is_all_or_nothing() {
             }
         }
         assert!(whole > 2);
-        assert_eq!(cache.info().usage.live, whole * objects.len(), "the part of the refused bulk stayed");
+        assert_eq!(cache.info().usage.live, whole * objects.len(), "the refused bulk kept objects");
         assert!(ashlar::kzalloc(200 * MIB).is_null());
         assert!(ashlar::kmalloc_aligned(200 * MIB, 2 * MIB).is_null());
         while !first.is_null() {
@@ -353,7 +351,7 @@ fn bulk_at_the_end_of_memory_is_all_or_nothing() {
     child.expect("the parent").succeeded();
 }
 
-/// Decay gives memory back while the program goes on, too.
+/// Checks that decay returns memory while the program keeps calling the allocator.
 #[test]
 fn a_busy_program_gives_back_what_it_no_longer_needs() {
     let test = "a_busy_program_gives_back_what_it_no_longer_needs";
@@ -364,9 +362,9 @@ fn a_busy_program_gives_back_what_it_no_longer_needs() {
             let full = statm(1);
             objects.free();
             let start = Instant::now();
-            // No figure is promised here: the wait is long and ends as soon as the memory is back.
+            // No time is promised here. The long wait ends as soon as the memory is returned.
             while statm(1) * 2 > full {
-                assert!(start.elapsed() < Duration::from_secs(60), "memory does not go back while the program is busy");
+                assert!(start.elapsed() < Duration::from_secs(60), "memory is not returned while the program is busy");
                 let live: Vec<_> = (0..1000).map(|i| ashlar::kmalloc(i)).collect();
                 // SAFETY: live, freed once.
                 live.into_iter().for_each(|at| unsafe { ashlar::kfree(at) });
@@ -378,7 +376,7 @@ fn a_busy_program_gives_back_what_it_no_longer_needs() {
     }
 }
 
-/// What is left of a block at the end of a large object is of use for the next one.
+/// Checks that the rest of a block behind a large object serves other large objects.
 #[test]
 fn large_objects_lie_close_to_each_other_across_blocks() {
     let test = "large_objects_lie_close_to_each_other_across_blocks";
@@ -394,15 +392,15 @@ fn large_objects_lie_close_to_each_other_across_blocks() {
             assert!(all.iter().all(|at| !at.is_null()));
             let needed = 24 * size;
             let grown = used().1 - before;
-            // Growth is by an eighth of what there is, too.
+            // The zone may grow by an eighth of its size more than needed.
             let most = needed.saturating_sub(free) + (before + needed) / 8 + 4 * MIB;
-            assert!(grown <= most, "{size} bytes: {grown} more for {needed} beside {free} that were free");
-            // Holes that some of them leave take as many again.
+            assert!(grown <= most, "{size} bytes: grew by {grown} for {needed}, with {free} free before");
+            // Objects of the same size must fit into the holes of freed ones.
             // SAFETY: live, freed once each.
             all.iter().skip(1).step_by(2).for_each(|&at| unsafe { ashlar::kfree(at) });
             let before = used().1;
             let again: Vec<_> = (0..12).map(|_| ashlar::kmalloc(size)).collect();
-            assert_eq!(used().1, before, "{size} bytes: the holes are not found");
+            assert_eq!(used().1, before, "{size} bytes: the holes were not reused");
             for at in all.into_iter().step_by(2).chain(again) {
                 // SAFETY: live, freed once each.
                 unsafe { ashlar::kfree(at) };

@@ -1,5 +1,5 @@
-//! Merging: the kernel's rules for which caches become one, the properties of an alias, and its
-//! end. One test at a time: caches of another one would be candidates.
+//! Merging: the kernel's rules for which caches share slabs, and the properties and end of an
+//! alias. Tests run one at a time, because the caches of another test could merge with theirs.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -42,7 +42,7 @@ fn aliases() -> Vec<(String, String, usize)> {
     list
 }
 
-/// What the rules look at, of one cache.
+/// The properties of a cache that the rules use.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     size: usize,
@@ -50,11 +50,11 @@ struct Kind {
     hwcache_align: bool,
     group: u8,
     engine: Engine,
-    /// Which of the reasons never to merge it has: 0 for none.
+    /// The number of the reason why it never merges; 0 for none.
     reason: usize,
 }
 
-/// Everything that keeps a cache from being merged, one after another.
+/// Returns arguments with the given reason against merging.
 fn never(reason: usize) -> CacheArgs {
     match reason {
         1 => DEFAULT.ctor(BUILD),
@@ -79,7 +79,8 @@ impl Kind {
             .engine(self.engine)
     }
 
-    /// The rule of alignment: the cache line, halved while two objects fit; at least 8.
+    /// Returns the alignment by the rules: the cache line, halved while two objects fit; at least
+    /// 8.
     fn real_align(&self) -> usize {
         let mut line = 64;
         while self.size <= line / 2 {
@@ -88,12 +89,12 @@ impl Kind {
         self.align.max(if self.hwcache_align { line } else { 0 }).max(8)
     }
 
-    /// ALIGN(ALIGN(size, 8), align).
+    /// Returns ALIGN(ALIGN(size, 8), align).
     fn rounded(&self) -> usize {
         self.size.next_multiple_of(8).next_multiple_of(self.real_align())
     }
 
-    /// The rules, line by line, for a new cache where `old` is the only other.
+    /// Returns whether the rules merge a new cache into `old`, the only other cache.
     fn merges_into(&self, old: &Kind) -> bool {
         let stride = old.rounded();
         let (size, align) = (self.rounded(), self.real_align());
@@ -111,7 +112,6 @@ impl Kind {
 fn engines() -> impl Strategy<Value = Engine> {
     let merging: Vec<Engine> =
         Engine::ALL.iter().copied().filter(|engine| !matches!(engine.id(), "slob" | "slob-seg")).collect();
-    // The second is most often the first, or nothing would ever be merged.
     prop::sample::select(merging)
 }
 
@@ -122,6 +122,7 @@ fn kinds() -> impl Strategy<Value = (Kind, Kind)> {
     let reason = || prop_oneof![8 => Just(0), 1 => 1..=REASONS];
     let group = || prop_oneof![6 => Just(0u8), 1 => Just(3u8)];
     let one = (size, align.clone(), any::<bool>(), group(), engines(), reason());
+    // Mostly the engine of the first, because caches of two engines never merge.
     let other = (near, align, any::<bool>(), group(), prop::option::weighted(0.1, engines()), reason());
     (one, other).prop_map(|((size, align, hwcache_align, group, engine, reason), other)| {
         let first = Kind { size, align, hwcache_align, group, engine, reason };
@@ -140,8 +141,8 @@ fn kinds() -> impl Strategy<Value = (Kind, Kind)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
-    /// Two caches share slabs exactly if the rules say so, and then both are listed as they should
-    /// be, in every engine.
+    /// Two caches share slabs exactly if the rules say so, in every engine. Aliases and reference
+    /// counts agree with that.
     #[test]
     fn caches_are_merged_by_the_rules((first, second) in kinds()) {
         let _alone = alone();
@@ -161,7 +162,7 @@ proptest! {
             prop_assert_eq!((one.info().refcount, two.info().refcount), (1, 1));
             prop_assert_eq!((one.object_size(), two.object_size()), (first.size, second.size));
         }
-        // Objects of both hold what was asked for, aligned.
+        // Objects of both caches have the requested size and alignment.
         let (a, b) = (one.alloc().expect("memory"), two.alloc().expect("memory"));
         prop_assert!(a.as_ptr().addr().is_multiple_of(first.real_align()));
         prop_assert!(b.as_ptr().addr().is_multiple_of(second.real_align()));
@@ -179,7 +180,7 @@ proptest! {
     }
 }
 
-/// The rows of the rules, one by one, with what the second cache has and the first has not.
+/// Checks the rules one by one. Each row names what distinguishes the second cache.
 #[test]
 fn each_rule_decides() {
     let _alone = alone();
@@ -191,7 +192,7 @@ fn each_rule_decides() {
         ("a word less", kind(104, 0), kind(96, 0), false),
         ("larger", kind(104, 0), kind(105, 0), false),
         ("aligned, and the stride is a multiple", kind(192, 0), kind(190, 64), true),
-        ("aligned, and the stride is none", kind(104, 0), kind(104, 16), false),
+        ("aligned, and the stride is not a multiple", kind(104, 0), kind(104, 16), false),
         ("aligned, in slabs with colours", slab(kind(192, 0)), slab(kind(190, 64)), false),
         ("less aligned, in slabs with colours", slab(kind(192, 64)), slab(kind(190, 16)), true),
         ("other group", kind(100, 0), Kind { group: 1, ..kind(100, 0) }, false),
@@ -235,8 +236,7 @@ fn the_library_s_own_caches_take_no_part() {
     destroy(cache);
 }
 
-/// Of several that fit the youngest; names last as long as their handles, slabs as long as one of
-/// them.
+/// Checks that a name lasts as long as its handle, and slabs as long as any handle of them.
 #[test]
 fn references_are_counted() {
     let _alone = alone();
@@ -250,7 +250,7 @@ fn references_are_counted() {
     ashlar::for_each_cache(|info| seen.push(info.name().to_owned()));
     seen.retain(|name| name == "root" || name.starts_with("alias"));
     assert_eq!(seen, ["root"], "listed once");
-    // From any of them to any other, and beyond their ends.
+    // Allocated through one alias, freed through another after the first has ended.
     let object = rest[3].alloc().expect("memory");
     let mut rest: BTreeMap<usize, KmemCache> = rest.into_iter().enumerate().collect();
     for gone in [8, 0, 4] {
@@ -259,9 +259,9 @@ fn references_are_counted() {
         names.sort();
         assert_eq!(names, rest.keys().map(|i| format!("alias-{i}")).collect::<Vec<_>>());
     }
-    // With an object in use: it is not known which of them it is from.
+    // The live object prevents nothing, because it may be of any of the aliases.
     destroy(root);
-    assert!(aliases().iter().all(|(_, cache, _)| cache == "root"), "the first name stays at the slabs");
+    assert!(aliases().iter().all(|(_, cache, _)| cache == "root"), "the slabs keep their first name");
     let late = create("late", 500, &DEFAULT);
     assert!(late.shares_slabs_with(&rest[&7]));
     while rest.len() > 1 {
@@ -270,10 +270,9 @@ fn references_are_counted() {
     destroy(late);
     let last = rest.pop_first().expect("one").1;
     assert_eq!(last.info().refcount, 1);
-    // SAFETY: allocated above from the same slabs, and in use until here.
     let (last, error) = last.destroy().expect_err("an object is in use");
     assert_eq!((error, last.name()), (DestroyError::LiveObjects(1), "alias-7"));
-    // SAFETY: as above; freed once.
+    // SAFETY: allocated above from the same slabs, freed once.
     unsafe { last.free(object) };
     destroy(last);
     assert_eq!(aliases(), []);
@@ -282,7 +281,7 @@ fn references_are_counted() {
     destroy(fresh);
 }
 
-/// Values are dropped by their boxes, whatever other caches have objects in the same slabs.
+/// Checks that boxes drop their values, although caches of other types use the same slabs.
 #[test]
 fn typed_caches_merge_and_drop() {
     let _alone = alone();
@@ -301,7 +300,7 @@ fn typed_caches_merge_and_drop() {
     one.destroy().map_err(|(_, error)| error).expect("no value is left");
 }
 
-/// Threads that make, use and end caches alike: objects stay apart, and in the end nothing is left.
+/// Threads create, use and destroy caches that merge. Objects never overlap, and no cache is left.
 #[test]
 fn aliases_come_and_go_under_load() {
     let _alone = alone();

@@ -5,10 +5,10 @@ mod common;
 use common::model::{Op, op, run};
 use proptest::prelude::*;
 
-/// Enough to see every pair of operations; each list is a few hundred operations.
+/// Enough cases to run every pair of operations; a case has up to 400 operations.
 const CASES: u32 = 150;
 
-/// As many as `PROPTEST_CASES` says, which proptest itself reads only where a test names no number.
+/// Returns `PROPTEST_CASES`, which proptest ignores where a test sets `cases`, or the default.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(CASES)
 }
@@ -24,7 +24,7 @@ proptest! {
 
 #[test]
 fn large_objects_are_aligned_as_asked() {
-    // Above 32 MiB objects are mappings of their own, which the system aligns to its pages only.
+    // An object above 32 MiB has its own mapping, which the system aligns only to its pages.
     run(&[Op::KmallocAligned(33 << 20, 21), Op::KmallocAligned(40 << 20, 16), Op::KmallocAligned(33 << 20, 21)]);
 }
 

@@ -1,5 +1,5 @@
-//! The same suite in every mode: the sheaves protected by rseq (of the C library, or our own
-//! registration) or by locks, one node or several, with and without sheaves.
+//! The same suite in every mode: sheaves protected by rseq (registered by the C library or by
+//! ashlar) or by locks, on one node or several, with and without sheaves.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::{child, conformance, tell};
 
 const OWN_RSEQ: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
 
-/// Runs the suite in a child with this environment; the child must have found the expected mode.
+/// Runs the suite in a child with the environment `env`, and checks that it ran in `mode`.
 fn conforms(test: &str, mode: &str, env: &[(&str, &str)]) {
     let child = child(test, test, env, || {
         tell("mode", ashlar::mode());
@@ -17,8 +17,8 @@ fn conforms(test: &str, mode: &str, env: &[(&str, &str)]) {
     let child = child.expect("the parent").succeeded();
     assert_eq!(child.told("mode"), mode);
     assert_eq!(child.told("mode at the end"), mode);
-    // Nothing of the suite is invalid use; destroying a cache with a live object is the only thing
-    // it is told of.
+    // The suite contains no invalid use. It only causes reports of caches destroyed while objects
+    // are live.
     let unexpected = child.stderr.lines().find(|l| l.starts_with("ashlar:") && !l.contains("destroyed while"));
     assert_eq!(unexpected, None);
 }
@@ -32,20 +32,20 @@ macro_rules! modes {
 #[cfg(target_arch = "x86_64")]
 modes! {
     default_is_rseq: "rseq", [];
-    /// A program whose C library is told not to register may want to do so itself.
+    /// If the C library is told not to register rseq, the program may want to register it itself.
     a_declined_registration_is_left_to_the_program: "lock", [OWN_RSEQ];
-    /// The self-test must find that sections are aborted, also of a registration of our own, which
-    /// each thread makes at its first slow path.
+    /// The self-test must find that the kernel aborts sections. That includes sections under
+    /// ashlar's own registration, which each thread makes on its first slow path.
     tested_rseq: "rseq", [("ASHLAR_OPTIONS", "percpu=rseq")];
     tested_own_registration: "rseq", [OWN_RSEQ, ("ASHLAR_OPTIONS", "percpu=rseq")];
     four_nodes: "rseq", [("ASHLAR_OPTIONS", "nodes=4")];
     four_nodes_with_own_registration: "rseq", [OWN_RSEQ, ("ASHLAR_OPTIONS", "percpu=rseq,nodes=4")];
     no_sheaves: "rseq", [("ASHLAR_OPTIONS", "sheaf=0")];
     no_sheaves_on_four_nodes: "rseq", [("ASHLAR_OPTIONS", "sheaf=0,nodes=4")];
-    /// Every operation but the first is at a boundary of a sheaf.
+    /// Every operation after the first reaches the end of a sheaf.
     sheaves_of_one: "rseq", [("ASHLAR_OPTIONS", "sheaf=1")];
     huge_pages: "rseq", [("ASHLAR_OPTIONS", "hugepages=on")];
-    /// Barns overflow at once, empty slabs go back at once, and slabs are single pages.
+    /// Barns overflow at once, empty slabs are returned at once, and slabs are single pages.
     nothing_is_kept: "rseq", [("ASHLAR_OPTIONS", "barn=0,min_partial=0,max_order=0,sheaf=4,decay=0")];
     large_slabs: "rseq", [("ASHLAR_OPTIONS", "min_order=9,max_order=9")];
 }
@@ -56,10 +56,10 @@ modes! {
     locks_with_sheaves_of_one: "lock", [("ASHLAR_OPTIONS", "percpu=lock,sheaf=1")];
 }
 
-/// Every fast path stores to the thread's rseq area before it looks whether it may go on, also
-/// where there is no registration, and before the start. That store must not hit the C library's
-/// own data: the word behind the thread pointer is glibc's table of thread-local storage, whose
-/// loss kills the program much later.
+/// Every fast path stores to the thread's rseq area before it checks whether it may continue. It
+/// does so also without a registration, and before the allocator starts. The store must not hit the
+/// C library's own data. The word behind the thread pointer is glibc's table of thread-local
+/// storage; a program that loses it crashes much later.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn no_mode_writes_into_the_thread_control_block() {
@@ -78,16 +78,16 @@ fn no_mode_writes_into_the_thread_control_block() {
             let before = block();
             // SAFETY: null is ignored.
             unsafe { ashlar::kfree_sized(core::ptr::null_mut(), 8) };
-            assert_eq!(block(), before, "before the start");
+            assert_eq!(block(), before, "changed before the start");
             let at = ashlar::kmalloc(8);
-            assert_eq!(block(), before, "at the start");
+            assert_eq!(block(), before, "changed at the start");
             // SAFETY: live, freed once.
             unsafe { ashlar::kfree(at) };
             let cache = ashlar::KmemCache::create("tcb", 64, &ashlar::CacheArgs::default()).expect("a cache");
             let object = cache.alloc().expect("memory");
             // SAFETY: live, freed once.
             unsafe { cache.free(object) };
-            assert_eq!(block(), before, "a cache");
+            assert_eq!(block(), before, "changed by a cache");
             assert_eq!(
                 std::thread::spawn(|| (block(), ashlar::kmalloc(8) as usize, block()))
                     .join()

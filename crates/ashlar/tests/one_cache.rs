@@ -1,5 +1,5 @@
-//! Creating a cache creates no other. A file of its own, because no other test may run in the
-//! process.
+//! Creating a cache creates no other. The test has its own file, because no other test may run in
+//! its process.
 
 use ashlar::{CacheArgs, KmemCache};
 
@@ -15,7 +15,7 @@ fn a_cache_comes_alone_and_kmalloc_brings_its_own() {
     let [one, other] = [0; 2].map(|_| cache.alloc().expect("memory"));
     // SAFETY: allocated just above, and not used again.
     unsafe { cache.free(one) };
-    // Any cache's objects may be given to `kfree`, which needs no cache of its own for that.
+    // `kfree` accepts objects of any cache, and creates no cache for that.
     // SAFETY: as above.
     unsafe { ashlar::kfree(other.as_ptr()) };
     assert_eq!(names(), ["alone"]);

@@ -10,24 +10,24 @@ use ashlar::{CacheArgs, Constructor, KmemCache, NodeId};
 use common::{Rng, child};
 use proptest::prelude::*;
 
-/// Without other caches, whose counts would disturb the test.
+/// No merging, because objects of other caches would be counted, too.
 const ALONE: CacheArgs = CacheArgs::DEFAULT.no_merge(true);
 
-/// Takes all memory there is, in ever smaller pieces.
+/// Allocates all memory, in ever smaller pieces.
 fn exhaust() -> Vec<NonNull<u8>> {
-    // Allocated before, not while memory ends: the vector's memory is the C library's.
+    // Allocated in advance, from the C library.
     let mut all = Vec::with_capacity(1 << 22);
     for size in [1 << 20, 70_000, 4096, 512, 64, 8] {
         while let Some(object) = NonNull::new(ashlar::kmalloc(size)) {
             all.push(object);
-            assert!(all.len() < all.capacity(), "a small arena has no end");
+            assert!(all.len() < all.capacity(), "the arena has more objects than expected");
         }
     }
     all
 }
 
-/// On an arena of 6 MiB: for many sizes of objects and of reserves, all of a reserve can be had
-/// when nothing else can.
+/// On an arena of 6 MiB, for many sizes of objects and reserves: a reserve serves all its objects
+/// after memory has run out.
 #[test]
 fn a_reserve_lasts_when_memory_has_ended() {
     let child = child("a_reserve_lasts_when_memory_has_ended", "run", &[], || {
@@ -52,8 +52,8 @@ fn a_reserve_lasts_when_memory_has_ended() {
             assert_eq!(reserve.len(), wanted, "a refill that failed changed the reserve");
             let mut had = BTreeSet::new();
             for _ in 0..wanted {
-                let object = reserve.alloc().expect("what was set aside");
-                // SAFETY: an object of `size` bytes that is in no other hands.
+                let object = reserve.alloc().expect("a reserved object");
+                // SAFETY: an object of `size` bytes that only this thread uses.
                 unsafe { object.as_ptr().write_bytes(round as u8, size) };
                 assert!(had.insert(object), "an object was handed out twice");
             }
@@ -67,7 +67,7 @@ fn a_reserve_lasts_when_memory_has_ended() {
                 // SAFETY: as above.
                 unsafe { ashlar::kfree(object.as_ptr()) };
             }
-            cache.destroy().map_err(|(_, error)| error).expect("every object is back");
+            cache.destroy().map_err(|(_, error)| error).expect("every object is freed");
         }
     });
     if let Some(child) = child {
@@ -153,14 +153,14 @@ fn a_reserve_of_constructed_objects_is_constructed() {
     for _ in 0..3 {
         let mut reserve = cache.prefill_sheaf(500).expect("memory");
         for _ in 0..300 {
-            let object = reserve.alloc().expect("set aside");
+            let object = reserve.alloc().expect("a reserved object");
             // SAFETY: 24 bytes that the constructor wrote.
             assert_eq!(unsafe { object.cast::<[u8; 24]>().read() }, [0x77; 24]);
-            // SAFETY: allocated above, as it was constructed.
+            // SAFETY: allocated above, still constructed.
             unsafe { cache.free(object) };
         }
     }
-    cache.destroy().map_err(|(_, error)| error).expect("every object is back");
+    cache.destroy().map_err(|(_, error)| error).expect("every object is freed");
 }
 
 #[test]
@@ -172,16 +172,16 @@ fn a_reserve_may_be_used_and_returned_by_another_thread() {
             let cache = &cache;
             scope.spawn(move || {
                 let mut reserve = reserve;
-                let object = reserve.alloc().expect("set aside");
+                let object = reserve.alloc().expect("a reserved object");
                 // SAFETY: allocated just above.
                 unsafe { cache.free(object) };
             });
         }
     });
-    cache.destroy().map_err(|(_, error)| error).expect("every object is back");
+    cache.destroy().map_err(|(_, error)| error).expect("every object is freed");
 }
 
-/// With four fake nodes, memory is of the node that was asked for, wherever the thread runs.
+/// With four fake nodes, memory is of the requested node, whatever node the thread runs on.
 #[test]
 fn memory_is_of_the_node_that_was_asked_for() {
     let env = [("ASHLAR_OPTIONS", "nodes=4")];
@@ -200,7 +200,7 @@ fn memory_is_of_the_node_that_was_asked_for() {
                 unsafe { ashlar::kfree(object) };
             }
         }
-        // No wish.
+        // A node that does not exist is ignored.
         assert!(cache.alloc_on(NodeId(9)).map(|object| unsafe_free(&cache, object)).is_some());
         assert_eq!(ashlar::kmalloc_on(0, NodeId(1)), ashlar::ZERO_SIZE_PTR);
         assert!(cache.destroy().is_ok());

@@ -1,4 +1,4 @@
-//! The observer's view of locks: free when no thread is in the allocator, held when all locks are.
+//! `LockProbe` reports no lock while no thread is in the allocator, and all while all are held.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn a_probe_sees_the_locks_of_every_engine() {
             assert_eq!(seen, LocksHeld { list: true, zone: true });
             assert_eq!(probe.look(), LocksHeld::default());
         });
-        // In a child, the role is another engine's.
+        // `None`: this child tests another engine.
         let Some(child) = child else { continue };
         child.succeeded();
     }

@@ -1,6 +1,5 @@
-//! What safe code may call with any argument and at any time: nothing of it may be undefined.
-//! Duties that only a caller can keep are those of unsafe functions; `compile_fail.rs` has the
-//! types.
+//! Safe functions, called with any argument and at any time: none may cause undefined behaviour.
+//! Functions whose callers have duties are unsafe; `compile_fail.rs` tests the types.
 
 mod common;
 
@@ -40,7 +39,7 @@ fn any_address_has_a_node_or_none() {
             assert!(ashlar::node_of(memory).is_some());
             let mut rng = Rng::new(5);
             for round in 0..1_000_000 {
-                // Around the zone at every distance, and anywhere.
+                // Addresses at every distance from the zone, near and far.
                 let distance = rng.next() >> (round % 64);
                 for address in [memory.wrapping_add(distance as usize), memory.wrapping_sub(distance as usize)] {
                     if let Some(node) = ashlar::node_of(address) {
@@ -72,7 +71,7 @@ fn sizes_that_cannot_be_are_refused() {
         let _ = ashlar::kmalloc_size_roundup(size);
     }
     assert!(cache.alloc_bulk(&mut []));
-    let object = cache.alloc_on(NodeId(255)).expect("a node that does not exist is no wish");
+    let object = cache.alloc_on(NodeId(255)).expect("a node that does not exist is ignored");
     // SAFETY: allocated just above, and not used again.
     unsafe { cache.free(object) };
     cache.destroy().map_err(|(_, error)| error).expect("empty");
@@ -82,7 +81,7 @@ fn sizes_that_cannot_be_are_refused() {
 fn sections_without_protection_are_not_for_the_program_to_choose() {
     let test = "sections_without_protection_are_not_for_the_program_to_choose";
     let outcome = child(test, test, &[], || {
-        let error = ashlar::configure("sheaf=9,percpu=emulate").expect_err("safe code may start threads");
+        let error = ashlar::configure("sheaf=9,percpu=emulate").expect_err("safe code must not choose emulate");
         assert_eq!(error.to_string(), "option `percpu=emulate`: expected in ASHLAR_OPTIONS only");
         assert_ne!(ashlar::mode(), ashlar::Mode::Emulate);
         let cache = KmemCache::create("nine", 64, &CacheArgs::default()).expect("a cache");
@@ -93,7 +92,7 @@ fn sections_without_protection_are_not_for_the_program_to_choose() {
     }
 }
 
-/// One of a few numbers near the limits, or any.
+/// Generates one of `limits`, a small number, or any number.
 fn number(limits: &'static [usize]) -> impl Strategy<Value = usize> {
     prop_oneof![8 => proptest::sample::select(limits), 1 => any::<usize>(), 3 => 0usize..300]
 }
@@ -121,8 +120,8 @@ fn args() -> impl Strategy<Value = CacheArgs> {
 }
 
 proptest! {
-    /// A cache with any arguments is refused, or serves objects that are as large and as aligned as
-    /// was asked for.
+    /// Either the arguments are refused, or the cache serves objects of the requested size and
+    /// alignment.
     #[test]
     fn any_arguments_are_refused_or_served(size in number(&[1, 7, 8, 4095, 4096, 8192, 65_536, 2 << 20, (2 << 20) + 1]), args in args()) {
         if let Ok(cache) = KmemCache::create("any", size, &args) {

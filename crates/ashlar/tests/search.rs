@@ -1,4 +1,4 @@
-//! How far `slob` searches, on heaps whose pages and free blocks are known one by one.
+//! How far `slob` searches, on heaps whose pages and free blocks are all known.
 
 use core::ptr::NonNull;
 
@@ -16,7 +16,7 @@ fn take(cache: &KmemCache) -> NonNull<u8> {
     cache.alloc().expect("memory")
 }
 
-/// What `call` adds to the figures of the cache.
+/// Runs `call`, and returns its result and what it adds to the search counts of the cache.
 fn searched<R>(cache: &KmemCache, call: impl FnOnce() -> R) -> (R, Search) {
     let before = cache.info().counts.search;
     let result = call();
@@ -33,28 +33,27 @@ fn searched<R>(cache: &KmemCache, call: impl FnOnce() -> R) -> (R, Search) {
 
 #[test]
 fn every_page_and_free_block_that_is_looked_at_is_counted() {
-    // Two of these fill a page but for 1088 bytes.
+    // Two of these leave 1088 bytes of a page.
     let cache = cache_of(1504);
     let (objects, search) = searched(&cache, || (0..2 * PAGES).map(|_| take(&cache)).collect::<Vec<_>>());
-    // The first of each pair passes all pages that are there, the second finds its place on the
-    // page that was made for the first.
+    // The first object of each pair passes all existing pages and gets a new one. The second fits
+    // on that new page.
     let passed = PAGES * (PAGES - 1) / 2;
     assert_eq!(search, Search { pages: passed + PAGES, walked: PAGES, blocks: PAGES, ..Search::default() });
 
-    // A hole of 1504 bytes in front of each page, another of 1088 behind: enough free units for
-    // what comes, and no block that is.
+    // Each page now has a hole of 1504 bytes in front and another of 1088 behind. The sum suffices
+    // for an object of 1600 bytes, but no single block does.
     let firsts = objects.iter().step_by(2);
     let (holes, search) = searched(&cache, || {
         // SAFETY: live objects of the cache, freed once.
         firsts.map(|&object| unsafe { cache.free(object) }).count()
     });
-    assert_eq!((holes as u64, search), (PAGES, Search::default()), "a first block is found without a search");
+    assert_eq!((holes as u64, search), (PAGES, Search::default()), "frees of first objects need no search");
     let larger = cache_of(1600);
     let (object, search) = searched(&larger, || take(&larger));
     assert_eq!(search, Search { pages: PAGES, walked: PAGES, blocks: 2 * PAGES, ..Search::default() });
 
-    // The page where something was found is the first one of the next search, which passes it when
-    // it is too full by then.
+    // A search starts at the page where the last one succeeded, and passes it if it is too full.
     let ((), search) = searched(&cache, || {
         let (one, other) = (take(&cache), take(&cache));
         // SAFETY: as above.
@@ -66,10 +65,10 @@ fn every_page_and_free_block_that_is_looked_at_is_counted() {
     assert_eq!(
         search,
         Search { pages: 3, walked: 2, blocks: 2, ..Search::default() },
-        "the new page; again, and one more"
+        "first search: the new page; second: that page and one more"
     );
 
-    // What lies behind a hole is freed by a walk past it.
+    // Freeing an object behind a hole walks past that hole.
     // SAFETY: as above, each once.
     let (_, search) = searched(&cache, || objects.iter().skip(1).step_by(2).map(|&o| unsafe { cache.free(o) }).count());
     assert_eq!(search, Search { free_blocks: PAGES, ..Search::default() });

@@ -1,14 +1,14 @@
-//! Checks the structure of every crate of the workspace: layers, and circles of files.
+//! Checks the layers of the core, and that no files of a crate import one another in a circle.
 //!
 //! Reads sources as text: `use` statements and paths in code, followed through re-exports to the
-//! file that declares the name. Code of tests does not count. Does not run the allocator.
+//! file that declares the name. Ignores the code of tests. Does not run the allocator.
 
 use core::fmt::Write as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules of the core outside its layers: the models of loom, and hooks of tests.
+/// Modules of the core outside its layers: the root, the models of loom, and hooks for tests.
 const BESIDE: [&str; 3] = ["lib", "models", "testing"];
 
 /// The sources of one crate, by path below `src`.
@@ -78,14 +78,14 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// What one file says.
+/// The names and imports of one file.
 #[derive(Default)]
 struct File {
-    /// Names that `use` statements bring in, and where they are from.
+    /// Names that `use` statements import, and the path of each.
     names: BTreeMap<String, Vec<String>>,
-    /// Modules of which `use` statements bring in everything.
+    /// Modules that `use` statements import whole.
     globs: Vec<Vec<String>>,
-    /// Names that are declared here.
+    /// Names that the file declares.
     declared: BTreeSet<String>,
     /// Paths that the code depends on. Re-exports do not count.
     paths: Vec<Vec<String>>,
@@ -103,9 +103,9 @@ impl Reader<'_> {
         self.tokens.get(self.at + ahead).map_or("", String::as_str)
     }
 
-    /// Reads all of a file.
+    /// Reads a whole file.
     fn read(mut self) -> File {
-        // The braces inside which each inline module lies.
+        // The depth of braces, and the depths at which the open inline modules start.
         let (mut depth, mut inline) = (0, Vec::new());
         while self.at < self.tokens.len() {
             let before = if self.at == 0 { String::new() } else { self.tokens[self.at - 1].clone() };
@@ -207,8 +207,8 @@ impl Reader<'_> {
         self.file.names.insert(name, path);
     }
 
-    /// Returns a path from the root of the crate, which begins with `crate`. Others are relative to
-    /// the module.
+    /// Returns a path from the root of the crate, which begins with `crate`. Leaves a path
+    /// unchanged if it begins with a plain name.
     fn absolute(&self, path: Vec<String>) -> Vec<String> {
         let mut module = self.module.clone();
         let mut rest = path.as_slice();
@@ -265,13 +265,13 @@ impl Graph {
         graph
     }
 
-    /// Returns the module of the file that declares what `path` leads to, as seen from `module`.
+    /// Returns the module of the file that declares the target of `path`, as seen from `module`.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Vec<String>> {
         if depth > 8 {
             return None;
         }
         if path[0] != "crate" {
-            // A child module, or a name that is brought in.
+            // A child module, or an imported name.
             let mut child = module.to_vec();
             child.push(path[0].clone());
             if self.files.contains_key(&child) {
@@ -316,7 +316,7 @@ impl Graph {
         Some(at)
     }
 
-    /// Returns the circles: sets of files each of which leads to every other.
+    /// Returns the circles: sets of files that import one another, directly or through others.
     fn circles(&self) -> Vec<BTreeSet<String>> {
         let reach: BTreeMap<&String, BTreeSet<&String>> = self
             .imports
@@ -417,7 +417,7 @@ fn no_files_import_one_another_in_a_circle() {
         }
     }
     assert!(wrong.is_empty(), "circles of files:\n{wrong}");
-    assert!(imports > 1000, "only {imports} imports found: does the reader of sources still work?");
+    assert!(imports > 1000, "only {imports} imports found: the reader of sources may be broken");
 }
 
 #[test]
@@ -427,10 +427,10 @@ fn nothing_below_the_caches_knows_malloc() {
     let sources = sources.iter().filter(|(path, _)| below.iter().any(|folder| path.starts_with(folder)));
     let lines = sources.flat_map(|(path, text)| text.lines().enumerate().map(move |(at, line)| (path, at + 1, line)));
     let wrong: Vec<_> = lines.filter(|(.., line)| line.contains("malloc")).collect();
-    assert!(wrong.is_empty(), "the word malloc below `cache`: {wrong:#?}");
+    assert!(wrong.is_empty(), "layers below `cache` mention malloc: {wrong:#?}");
 }
 
-/// Three files, of which `low` and `high` have these additional lines.
+/// Returns a small crate, in which the files `low` and `high` have these additional lines.
 fn planted(low: &str, high: &str) -> Sources {
     let lib =
         "//! | 0 | `low` | |\n//! | 1 | `middle` `high` | |\nmod high;\nmod low;\nmod middle;\npub use middle::M;\n";

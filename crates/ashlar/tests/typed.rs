@@ -1,5 +1,5 @@
-//! `Cache<T>`: values of one type, constructed objects, and the end of a cache. Each case runs in a
-//! child for every engine, by rseq where that is to be had and by locks.
+//! `Cache<T>`: values of one type, constructed objects, and the end of a cache. Most tests run in a
+//! child for every engine, with rseq where it is available and with locks.
 
 mod common;
 
@@ -10,8 +10,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 use ashlar::{Cache, CacheArgs, CacheBox, Constructed, Engine, LazyCache, MAX_CACHES};
 use common::{Child, child};
 
-/// Runs `body` in a child for every engine, protected either way, and hands what became of it to
-/// `judge`.
+/// Runs `body` in a child for every engine, in each protection, and passes the result to `judge`.
 fn each(test: &str, body: fn(), judge: impl Fn(Child)) {
     for engine in Engine::ALL {
         for percpu in ["auto", "auto,nodes=4", "lock"] {
@@ -23,12 +22,12 @@ fn each(test: &str, body: fn(), judge: impl Fn(Child)) {
     }
 }
 
-/// What is to succeed and to report nothing.
+/// Asserts that the child succeeded and reported nothing.
 fn quiet(child: Child) {
     assert_eq!(child.succeeded().stderr, "");
 }
 
-/// A type whose `construct` does everything that it may.
+/// A type whose `construct` uses the allocator in every permitted way.
 struct Busy {
     number: u64,
     text: [u8; 40],
@@ -39,12 +38,12 @@ static CONSTRUCTED: AtomicUsize = AtomicUsize::new(0);
 
 impl Constructed for Busy {
     fn construct() -> Self {
-        // The first three build on another object of the same cache.
+        // The first three calls allocate another object of the same cache.
         if CONSTRUCTED.fetch_add(1, Ordering::Relaxed) < 3 {
             let cache = BUSY.get().expect("the cache was made before");
             let other = cache.get().expect("memory");
             assert_eq!((other.number, other.text), (7, [9; 40]));
-            // Caches that begin and end meanwhile, kmalloc, and the reaper.
+            // Creates and drops another cache, and calls kmalloc and the reaper.
             let strings = Cache::<String>::new("strings").expect("a cache");
             drop(strings.alloc("text".repeat(1000)).expect("memory"));
             drop(strings);
@@ -91,9 +90,9 @@ impl Constructed for Endless {
 fn construct_without_end_is_reported() {
     let body = || {
         ENDLESS.set(Cache::constructed("endless").expect("a cache")).unwrap_or_else(|_| panic!("only this sets it"));
-        // A thread of the usual size.
+        // A thread with a stack of the default size.
         let got = std::thread::spawn(|| ENDLESS.get().expect("set").get().is_ok()).join();
-        panic!("it came to an end: {got:?}");
+        panic!("the recursion ended: {got:?}");
     };
     each("construct_without_end_is_reported", body, |child| {
         let line = "ashlar: construct() of typed::Endless calls itself without end, through its own cache\n";
@@ -101,12 +100,12 @@ fn construct_without_end_is_reported() {
     });
 }
 
-/// Says that it panics when it drops.
+/// Panics when it drops.
 struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        // Quietly: the panic hook has nothing to say.
+        // Skips the panic hook, which would write to stderr.
         std::panic::resume_unwind(Box::new("bang"));
     }
 }
@@ -141,14 +140,14 @@ fn objects_keep_what_was_left_in_them() {
             counter.0 += 1;
             most = most.max(counter.0);
         }
-        // One object, again and again, but for engines that construct at each allocation.
+        // Every round gets the same object, except from engines that construct at each allocation.
         let engine = cache.as_raw().engine().id();
         assert_eq!(most > 1001, !engine.starts_with("slob"), "{most}");
     };
     each("objects_keep_what_was_left_in_them", body, quiet);
 }
 
-/// Names of the caches that the program has.
+/// Returns the names of all caches and aliases, sorted.
 fn names() -> Vec<String> {
     let mut names = Vec::new();
     ashlar::for_each_cache(|info| names.push(info.name().to_string()));
@@ -183,7 +182,7 @@ fn caches_that_drop_are_gone() {
                 let boxes: Vec<_> = (0..50).map(|_| cache.get().expect("memory")).collect();
                 assert!(boxes.iter().all(|b| b.0 == [20; 20]));
             }
-            // What is there after a while is all that there ever is.
+            // After this warm-up nothing may grow.
             if round == 100 {
                 after_warm_up = (names(), ashlar::metadata_bytes(), pages());
             }
@@ -197,7 +196,7 @@ fn caches_that_drop_are_gone() {
     each("caches_that_drop_are_gone", body, quiet);
 }
 
-/// Pages of the zone that are in use.
+/// Returns the number of pages of the zone in use.
 fn pages() -> usize {
     let stats = ashlar::zone_stats();
     stats.committed - stats.free
@@ -215,7 +214,7 @@ fn the_last_of_several_threads_ends_the_cache() {
                     std::thread::spawn(move || {
                         let boxes: Vec<_> = (0..100).map(|_| cache.get().expect("memory")).collect();
                         start.wait();
-                        // The handle of the main thread drops about now, with boxes in use here.
+                        // The main thread drops its handle about now, while boxes are in use here.
                         if round % 3 == thread {
                             std::thread::yield_now();
                         }
@@ -260,7 +259,7 @@ fn a_forgotten_box_keeps_the_cache() {
         let raw = cache.alloc([5; 20]).expect("memory").into_raw();
         core::mem::forget(cache.alloc([6; 20]).expect("memory"));
         drop(cache);
-        // SAFETY: the object was never given back, and so its cache stays.
+        // SAFETY: the object was never freed, so its cache stays.
         assert_eq!(unsafe { raw.read() }, [5; 20]);
         assert!(names().contains(&"kept".to_string()));
     };
@@ -293,7 +292,7 @@ fn a_cache_may_die_after_what_its_values_borrowed() {
     assert_eq!(borrow.len(), text.len());
 }
 
-/// Counts the values of a test that exist.
+/// A value that counts its instances in `EXISTING`.
 #[derive(Debug)]
 struct Counted(usize);
 
@@ -312,7 +311,7 @@ impl Drop for Counted {
     }
 }
 
-/// Live objects of a cache, and the values that exist.
+/// Returns the number of live objects of a cache, and of existing values.
 fn alive(cache: &Cache<Counted>) -> (usize, usize) {
     (cache.info().usage.live, EXISTING.load(Ordering::Relaxed))
 }
@@ -327,7 +326,7 @@ fn bulk_makes_a_box_for_each_value() {
             if count % 2 == 0 {
                 cache.alloc_bulk((0..count).map(Counted::new), &mut boxes).expect("memory");
             } else {
-                // An iterator that does not know how many values are left.
+                // An iterator that does not report its length.
                 cache
                     .alloc_bulk((0..).map_while(|i| (i < count).then(|| Counted::new(i))), &mut boxes)
                     .expect("memory");
@@ -350,7 +349,7 @@ fn bulk_makes_a_box_for_each_value() {
     each("bulk_makes_a_box_for_each_value", body, quiet);
 }
 
-/// Takes so many boxes and no more.
+/// A collection that takes at most the given number of boxes.
 struct UpTo<'c>(usize, Vec<CacheBox<'c, Counted>>);
 
 impl<'c> Extend<CacheBox<'c, Counted>> for UpTo<'c> {
@@ -365,7 +364,8 @@ fn bulk_loses_nothing_to_panics_and_picky_collections() {
     let body = || {
         let args = CacheArgs::DEFAULT.no_merge(true);
         let cache = Cache::<Counted>::with_args("counted", &args).expect("a cache");
-        // The iterator panics in the middle of a chunk: what was made is in the collection.
+        // The iterator panics in the middle of a chunk: the boxes made before are in the
+        // collection.
         let mut boxes = Vec::new();
         let made = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
             let values =
@@ -377,7 +377,7 @@ fn bulk_loses_nothing_to_panics_and_picky_collections() {
         cache.free_bulk(boxes);
         assert_eq!(alive(&cache), (0, 0));
 
-        // The collection takes no more: values and objects that are left return.
+        // The collection stops early: other values stay in the iterator, other objects are freed.
         for room in [0, 1, 31, 32, 33, 64, 99] {
             let mut picky = UpTo(room, Vec::new());
             let mut values = (0..100).map(Counted::new);
@@ -386,7 +386,7 @@ fn bulk_loses_nothing_to_panics_and_picky_collections() {
             assert_eq!(values.len(), 100 - room);
         }
 
-        // A value that panics when it drops: its object and those before it return.
+        // A value panics in `drop`: its object is freed all the same.
         let bombs = Cache::<(Bomb, [u64; 9])>::with_args("bombs", &args).expect("a cache");
         let mut boxes = Vec::new();
         bombs.alloc_bulk((0..3).map(|i| (Bomb, [i; 9])), &mut boxes).expect("memory");
@@ -426,7 +426,7 @@ fn bulk_hands_out_constructed_objects() {
             cache.free_bulk(boxes.drain(..));
             assert_eq!(cache.info().usage.live, 0);
         }
-        // As `get` does where the cache has no constructor.
+        // Without a constructor of the cache, `get_bulk` constructs each object, as `get` does.
         let plain = Cache::<Twenty>::new("plain").expect("a cache");
         let mut boxes = Vec::new();
         plain.get_bulk(100, &mut boxes).expect("memory");
@@ -473,7 +473,7 @@ fn a_static_cache_is_created_by_its_first_use() {
                 });
             }
         });
-        // All threads had one cache, whichever thread created it.
+        // All threads used the same cache, whichever thread created it.
         let lazy: Vec<String> = names().into_iter().filter(|name| name.starts_with("lazy-")).collect();
         assert_eq!(lazy, ["lazy-texts", "lazy-twenties"]);
         assert!(core::ptr::eq(TEXTS.cache().expect("there"), TEXTS.cache().expect("there")));
@@ -493,7 +493,8 @@ fn a_lazy_cache_that_drops_is_gone() {
             drop(lazy);
             assert!(!names().iter().any(|name| name.starts_with("lazy")));
         }
-        // A cache that cannot be created hands the value back, and says why.
+        // If the cache cannot be created, `alloc` returns the value, and `cache` returns the
+        // reason.
         let nameless = LazyCache::<u64>::new("");
         assert_eq!(nameless.alloc(5).err(), Some(5));
         assert_eq!(nameless.cache().err(), Some(ashlar::CreateError::Name));

@@ -1,4 +1,4 @@
-//! A Rust library with `Ashlar` as its allocator that a program loads, forks beside, and unloads.
+//! A Rust library that allocates from `Ashlar`, loaded and unloaded by a program that also forks.
 #![cfg(all(target_env = "gnu", target_arch = "x86_64"))]
 
 mod common;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use common::child;
 
-/// The example `plugin`, in the profile of this test.
+/// Builds the example `plugin` in the profile of this test, and returns its path.
 fn built() -> PathBuf {
     let exe = std::env::current_exe().expect("the test program has a path");
     let folder = exe.ancestors().nth(2).expect("target/PROFILE/deps/program").to_owned();
@@ -56,8 +56,8 @@ fn load(path: &Path) -> Plugin {
     }
 }
 
-/// A thread that is in the library's code when the program unloads it goes on, and so does the
-/// library's own.
+/// Checks that threads in the library's code continue after the program unloads it, and that the
+/// library's own thread does.
 #[test]
 fn threads_outlive_dlclose() {
     let path = built();
@@ -75,9 +75,9 @@ fn threads_outlive_dlclose() {
                 });
             }
             std::thread::sleep(core::time::Duration::from_millis(20));
-            // SAFETY: live, closed once; that the code stays is what is tested.
+            // SAFETY: live, closed once. The test checks that the code stays mapped.
             assert_eq!(unsafe { libc::dlclose(plugin.handle) }, 0);
-            // More than a tick of the library's thread.
+            // Longer than a period of the library's thread.
             std::thread::sleep(core::time::Duration::from_millis(400));
             stop.store(true, Ordering::Relaxed);
         });
@@ -90,8 +90,8 @@ fn threads_outlive_dlclose() {
     child.succeeded();
 }
 
-/// Children of a program that forks while other threads allocate in the library can allocate there:
-/// nothing but the library knows of the handlers that this takes.
+/// Forks while other threads allocate in the library. Children can allocate there, because the
+/// library registers its fork handlers itself.
 #[test]
 fn children_of_busy_parents_live() {
     let path = built();
@@ -108,8 +108,8 @@ fn children_of_busy_parents_live() {
                 });
             }
             for _ in 0..300 {
-                // SAFETY: the child calls the library, whose locks are the ones that are tested,
-                // and ends; the alarm ends it if it hangs.
+                // SAFETY: the child only calls the library, whose locks are under test, and ends.
+                // The alarm ends it if it hangs.
                 let pid = unsafe { libc::fork() };
                 if pid == 0 {
                     // SAFETY: plain system calls.
@@ -129,7 +129,7 @@ fn children_of_busy_parents_live() {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        assert_eq!(hung, 0, "a child did not end by itself");
+        assert_eq!(hung, 0, "a child hung or failed");
     }) else {
         return;
     };

@@ -1,7 +1,7 @@
 //! The shadow model: drives caches and kmalloc by a random list of operations, and keeps a map of
 //! the expected state.
 //!
-//! After every operation the model knows the address, the size and the pattern of each live object.
+//! After every operation the model has the address, the size and the pattern of each live object.
 //! So it finds overlap, lost bytes and wrong alignment at once, and a wrong count of live objects
 //! at the next check.
 
@@ -93,7 +93,7 @@ const SHAPES: [(usize, CacheArgs); 9] = [
     (8, DEFAULT.sheaf_capacity(3).min_order(0).max_order(0)),
     (20_000, DEFAULT.align(4096).min_order(5).max_order(9)),
 ];
-/// Merging is off, because the model does not know the objects of other caches.
+/// Merging is off, because the model does not count the objects of other caches.
 const DEFAULT: CacheArgs = CacheArgs::DEFAULT.no_merge(true);
 
 struct Object {

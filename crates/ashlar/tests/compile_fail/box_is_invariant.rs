@@ -1,4 +1,4 @@
-//! A box of a value that lives for ever takes no short borrow: the object would keep it.
+//! A box of a `'static` value cannot take a shorter borrow, which the object would keep.
 use ashlar::{Cache, CacheBox, Constructed};
 
 struct Note<'a>(&'a str);

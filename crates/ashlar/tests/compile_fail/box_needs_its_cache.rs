@@ -1,4 +1,4 @@
-//! No box outlives its cache, which ends when it drops.
+//! A box cannot outlive its cache.
 use ashlar::Cache;
 
 fn main() {

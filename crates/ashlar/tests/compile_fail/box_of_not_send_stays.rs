@@ -1,4 +1,4 @@
-//! A box goes to another thread only if its value may.
+//! A box moves to another thread only if its value is `Send`.
 use ashlar::Cache;
 use std::rc::Rc;
 

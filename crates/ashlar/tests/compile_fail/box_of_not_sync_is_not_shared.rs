@@ -1,4 +1,4 @@
-//! Threads share a box only if they may share its value.
+//! Threads share a box only if its value is `Sync`.
 use ashlar::Cache;
 use std::cell::Cell;
 

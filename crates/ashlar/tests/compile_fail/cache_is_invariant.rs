@@ -1,4 +1,4 @@
-//! A cache of values that live for ever takes no short borrow.
+//! A cache of `'static` values cannot take values with a shorter borrow.
 use ashlar::{Cache, Constructed};
 
 struct Note<'a>(&'a str);

@@ -1,4 +1,4 @@
-//! What one thread leaves in an object, another may find there.
+//! `Constructed` requires `Send`: another thread may get the object that one thread freed.
 use ashlar::Constructed;
 
 struct Thread(*const u8);

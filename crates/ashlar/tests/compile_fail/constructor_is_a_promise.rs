@@ -1,4 +1,4 @@
-//! What a constructor writes is a promise that only unsafe code can give.
+//! Only unsafe code can promise what a constructor writes.
 use ashlar::{CacheArgs, Constructor, KmemCache};
 
 unsafe extern "C" fn overrun(object: *mut u8) {
