@@ -5,6 +5,7 @@ mod common;
 
 use core::ptr::NonNull;
 use std::collections::{HashMap, HashSet};
+use std::sync::Barrier;
 
 use ashlar::{ArenaSource, CacheArgs, KmemCache, Mode};
 use common::{child, cpus, of_cache, pin, tell};
@@ -211,11 +212,11 @@ fn objects_for_another_cpu_go_back_by_the_barn_in_pieces_too() {
         };
         let (kept, sent_home) = freed_in_pieces_of_five(other);
         assert!(kept > 60 && sent_home == 0, "for another CPU: {kept} sheaves in the barn, {sent_home} sent home");
-        let robbed = barn().robbed;
+        let before = barn();
         let (kept, sent_home) = freed_in_pieces_of_five(one);
         assert!(kept < 10 && sent_home > 60, "for this CPU: {kept} sheaves in the barn, {sent_home} sent home");
-        let robbed = barn().robbed - robbed;
-        assert!(robbed > 60, "{robbed} sheaves robbed");
+        let (got, robbed) = (barn().get - before.get, barn().robbed - before.robbed);
+        assert!(got > 60 && robbed == 0, "{got} sheaves taken, {robbed} robbed: they lie where they are needed");
     });
     if let Some(child) = outcome {
         child.succeeded();
@@ -299,6 +300,76 @@ fn objects_for_another_cpu_go_back_written() {
             assert!((8..=10).contains(&others.0) && others.1 >= 256, "for another CPU: {others:?} of 10 and 320");
             assert!((18..=21).contains(&own.0) && own.1 == 0, "for this CPU: {own:?} of 21 and 0");
         }
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
+
+/// Two threads on two CPUs that free at random and allocate again do not come to share pages, and
+/// so cache lines of the object map.
+#[test]
+fn cpus_refill_from_slabs_of_their_own() {
+    let Some((one, other)) = two_sides() else {
+        eprintln!("SKIPPED: this process may not use CPUs of both sides");
+        return;
+    };
+    let outcome = child("cpus_refill_from_slabs_of_their_own", "own", &[], || {
+        const OBJECTS: usize = 4000;
+        let start = Barrier::new(2);
+        let worker = |cpu: usize| {
+            assert!(pin(cpu));
+            let mut random = 0x9e37_79b9_7f4a_7c15 ^ cpu as u64;
+            let mut next = move |below: usize| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                (random >> 32) as usize % below
+            };
+            let mut get = move || (ashlar::malloc::malloc(8 + next(992)) as usize, next(OBJECTS));
+            let mut objects: Vec<usize> = (0..OBJECTS).map(|_| get().0).collect();
+            start.wait();
+            for _ in 0..200_000 {
+                let (new, place) = get();
+                // SAFETY: live, freed once: its place is overwritten.
+                unsafe { ashlar::malloc::free(core::mem::replace(&mut objects[place], new) as *mut u8) };
+            }
+            objects.into_iter().map(|object| object / 4096).collect::<HashSet<usize>>()
+        };
+        let (of_one, of_other) = std::thread::scope(|scope| {
+            let of_one = scope.spawn(|| worker(one));
+            let of_other = worker(other);
+            (of_one.join().expect("no panic"), of_other)
+        });
+        let shared = of_one.intersection(&of_other).count();
+        assert!(shared * 20 < of_one.len(), "{shared} of {} pages are shared", of_one.len());
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
+
+/// What a CPU that allocates no longer has left in its slabs is used by others.
+#[test]
+fn slabs_of_an_idle_cpu_are_used_up() {
+    let Some((one, other)) = two_sides() else {
+        eprintln!("SKIPPED: this process may not use CPUs of both sides");
+        return;
+    };
+    let options = [("ASHLAR_OPTIONS", "reaper=off")];
+    let outcome = child("slabs_of_an_idle_cpu_are_used_up", "idle", &options, || {
+        const OBJECTS: usize = 20_000;
+        let slabs = || of_cache("malloc-512", |info| info.usage.slabs);
+        assert!(pin(one));
+        let objects: Vec<*mut u8> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(512)).collect();
+        // SAFETY: live, freed once.
+        objects.iter().step_by(2).for_each(|&object| unsafe { ashlar::malloc::free(object) });
+        ashlar::reap();
+        let before = slabs();
+        assert!(pin(other));
+        assert!((0..OBJECTS / 2).all(|_| !ashlar::malloc::malloc(512).is_null()));
+        let more = slabs() - before;
+        assert!(more < before / 4, "{more} more slabs than {before}, half of which was free");
     });
     if let Some(child) = outcome {
         child.succeeded();

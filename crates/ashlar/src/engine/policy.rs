@@ -30,6 +30,9 @@ pub(crate) struct Policy {
     /// The order of the words of its slots depends on the CPU's side: see
     /// [`crate::percpu::area::is_sided`].
     pub(crate) sided: bool,
+    /// Each CPU refills from slabs of its own, as long as there are some, so that CPUs do not share
+    /// what lies beside an object. Other caches have less free memory.
+    pub(crate) slabs_by_cpu: bool,
     /// Largest stride of objects whose sheaves hold as many objects as fit.
     pub(crate) full_sheaf_stride: usize,
     /// Bytes of objects that one sheaf of larger objects should cover.
@@ -53,6 +56,7 @@ impl Policy {
         by_address: false,
         tracked: false,
         sided: false,
+        slabs_by_cpu: false,
         full_sheaf_stride: usize::MAX,
         sheaf_bytes: SHEAF_BYTES,
         this_cpu_bytes: usize::MAX,

@@ -69,7 +69,16 @@ impl RawCache {
         let fast = ZONE.nodes() == 1 && !spec.policy.tracked && spec.engine.has_sheaves();
         let class_slot = if fast { slot } else { 0 };
         RawCache {
-            slabs: CacheSlabs::new(spec.name, geometry, secret, spec.ctor, state.nodes, spec.min_partial, class_slot),
+            slabs: CacheSlabs::new(
+                spec.name,
+                geometry,
+                secret,
+                spec.ctor,
+                state.nodes,
+                if spec.policy.slabs_by_cpu && spec.engine.has_sheaves() { state.nodes[0].lists.len() } else { 1 },
+                spec.min_partial,
+                class_slot,
+            ),
             slot,
             engine: spec.engine,
             policy: spec.policy,

@@ -50,7 +50,7 @@ fn first_of(cache: &'static RawCache, taken: &Taken) -> usize {
             unsafe { write_link(link_at(cache, page, last.unwrap()), cache.slabs.secret, prior) };
         };
         // The slab has an object in use, the one that is returned: so it cannot become empty.
-        cache.slabs.node_of(page).list.give_back(&MEMMAP, page, rest, 0, false, relink);
+        cache.slabs.node_of(page).list().give_back(&MEMMAP, page, rest, 0, false, relink);
     }
     object_at(cache, page, head)
 }
@@ -63,7 +63,7 @@ impl Strategy for Toy {
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
         let entry = &cache.slabs.nodes[usize::from(node.0)];
         let mut taken = [Taken::NOTHING];
-        if entry.list.take(&MEMMAP, 1, &mut taken).0 == 1 {
+        if entry.list().take(&MEMMAP, 1, &mut taken).0 == 1 {
             return first_of(cache, &taken[0]) as *mut u8;
         }
         let order = cache.slabs.geometry.order;
@@ -71,7 +71,7 @@ impl Strategy for Toy {
         let objects = cache.slabs.open_slab(run.first, order, node, |_| SlabState::carved_from_fresh(1));
         entry.counters.count_taken(1, usize::from(objects));
         if objects > 1 {
-            entry.list.add_new(&MEMMAP, run.first);
+            entry.list().add_new(&MEMMAP, run.first);
         }
         cache.slabs.carve(object_at(cache, run.first, 0)) as *mut u8
     }

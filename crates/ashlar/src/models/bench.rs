@@ -230,13 +230,23 @@ impl Bench {
         self.nr_slabs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes at least `need` objects if the list has them, as one round of `from_partial` of
-    /// refill.
+    /// Takes at least `need` objects if the list has them, as one round of `from_list` of refill.
     pub(super) fn refill(&self, need: usize) -> Vec<Object> {
         let mut taken = [Taken::NOTHING; 4];
         let (slabs, _) = self.list.take(&self.entries, need, &mut taken);
+        self.gather_all(&taken[..slabs], need)
+    }
+
+    /// As [`refill`](Self::refill), for another CPU than the one whose list it is.
+    pub(super) fn refill_of_other(&self, need: usize) -> Vec<Object> {
+        let mut taken = [Taken::NOTHING; 4];
+        let (slabs, _) = self.list.take_of_other(&self.entries, need, &mut taken);
+        self.gather_all(&taken[..slabs], need)
+    }
+
+    fn gather_all(&self, taken: &[Taken], need: usize) -> Vec<Object> {
         let mut out = Vec::new();
-        for taken in &taken[..slabs] {
+        for taken in taken {
             self.gather(taken, need, &mut out);
         }
         out

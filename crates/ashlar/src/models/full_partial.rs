@@ -62,3 +62,19 @@ fn a_new_slab_and_a_slab_freed_to_are_both_listed() {
         bench.audit();
     });
 }
+
+#[test]
+fn another_cpu_takes_a_slab_that_a_free_empties() {
+    explore(|| {
+        let bench = std::sync::Arc::new(Bench::new(1, 2, 1, true));
+        let [kept, first] = <[_; 2]>::try_from(bench.open(0, 2)).unwrap();
+        bench.free(vec![first]);
+        let (one, two, own) = (bench.clone(), bench.clone(), bench.clone());
+        // The free empties the slab, which stays listed. The other CPU takes from it only when it
+        // is empty. The list's own CPU takes what there is.
+        let free = move || one.free(vec![kept]);
+        let (_, got, more) = race(free, move || two.refill_of_other(1), move || own.refill(1));
+        assert!(got.len() + more.len() <= 2 && !more.is_empty() || got.len() == 2, "{got:?}, {more:?}");
+        bench.audit();
+    });
+}

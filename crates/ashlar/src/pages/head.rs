@@ -4,6 +4,10 @@ use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::base::units::PageIndex;
 
 const LISTED: u32 = 1;
+/// The shift of the number of the partial list in `shape`; the order lies below it. Both have 4
+/// bits.
+const LIST: u32 = 20;
+const NIBBLE: u8 = 0xf;
 /// The shift of the colour in `listed`. Its unit is 8 bytes.
 const COLOUR: u32 = 14;
 /// The shift of the number of evicted objects in `listed`, and its mask. The colour of a slab of 2
@@ -28,7 +32,7 @@ pub(crate) struct PageHead {
     prev: AtomicU32,
     /// The address of the cache.
     owner: AtomicU64,
-    /// Objects (bits 0..16), order (16..24), node (24..32).
+    /// Objects (bits 0..16), order (16..20), number of the partial list (20..24), node (24..32).
     shape: AtomicU32,
     /// Bit 0: the slab is on a list of its node. Bits 1..14: the number of its evicted objects, in
     /// the default engine. Both are guarded by list_lock. Bits 14..32: the colour, constant like
@@ -72,7 +76,21 @@ impl PageHead {
 
     #[inline]
     pub(crate) fn order(&self) -> u8 {
-        (self.shape.load(Ordering::Relaxed) >> 16) as u8
+        (self.shape.load(Ordering::Relaxed) >> 16) as u8 & NIBBLE
+    }
+
+    /// Returns which of its node's partial lists the slab stands on while it is partial.
+    #[inline]
+    pub(crate) fn list(&self) -> u8 {
+        (self.shape.load(Ordering::Relaxed) >> LIST) as u8 & NIBBLE
+    }
+
+    /// Sets the partial list of a fresh run, which is 0 after [`init`](Self::init).
+    #[cfg(not(ashlar_loom))]
+    pub(crate) fn set_list(&self, list: u8) {
+        debug_assert!(list <= NIBBLE, "more lists than the head has room for");
+        let rest = self.shape.load(Ordering::Relaxed) & !(u32::from(NIBBLE) << LIST);
+        self.shape.store(rest | u32::from(list) << LIST, Ordering::Relaxed);
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use super::counters::SlowPathStats;
 use super::geometry::Geometry;
 use super::node::Node;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
-use crate::base::units::PageIndex;
+use crate::base::units::{CpuId, PageIndex};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use ashlar_macros::place;
 
@@ -25,6 +25,8 @@ pub(crate) struct CacheSlabs {
     pub(crate) ctor: Option<Construct>,
     /// The partial slabs and counters of each node.
     pub(crate) nodes: &'static [Node],
+    /// The number of partial lists that the cache uses on each node: see [`super::node`].
+    pub(crate) lists: u8,
     /// Partial slabs above which a node discards a slab that becomes empty.
     pub(crate) min_partial: AtomicUsize,
     /// The slot offset in the class words of its pages. 0 sends frees to the slow path, for caches
@@ -54,6 +56,7 @@ impl CacheSlabs {
         secret: u64,
         ctor: Option<Construct>,
         nodes: &'static [Node],
+        lists: usize,
         min_partial: usize,
         class_slot: u16,
     ) -> CacheSlabs {
@@ -63,6 +66,7 @@ impl CacheSlabs {
             secret,
             ctor,
             nodes,
+            lists: lists as u8,
             min_partial: AtomicUsize::new(min_partial),
             class_slot,
             object_size: AtomicU32::new(geometry.object_size as u32),
@@ -94,6 +98,18 @@ impl CacheSlabs {
     #[inline]
     pub(crate) fn min_partial(&self) -> usize {
         self.min_partial.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of partial slabs above which a list discards a slab that becomes empty.
+    #[inline]
+    pub(crate) fn min_partial_of_list(&self) -> usize {
+        self.min_partial().div_ceil(usize::from(self.lists))
+    }
+
+    /// Returns the number of the partial list of the slabs that `cpu` opens.
+    #[inline]
+    pub(crate) fn list_of_cpu(&self, cpu: CpuId) -> u8 {
+        (cpu.0 % u32::from(self.lists)) as u8
     }
 
     /// Returns the owner word of its slabs, which is the address of the cache.
@@ -137,12 +153,12 @@ impl CacheSlabs {
 impl CacheSlabs {
     /// Returns whether the list_lock of any node is held at this moment.
     pub(crate) fn list_lock_held(&self) -> bool {
-        self.nodes.iter().any(|node| node.list.raw().is_held())
+        self.nodes.iter().flat_map(|node| node.lists).any(|list| list.raw().is_held())
     }
 
     /// Returns how often the list_locks have been taken.
     pub(crate) fn list_locks_taken(&self) -> u64 {
-        self.nodes.iter().map(|node| node.list.raw().taken() as u64).sum()
+        self.nodes.iter().flat_map(|node| node.lists).map(|list| list.raw().taken() as u64).sum()
     }
 
     /// Returns the number of slabs.

@@ -46,19 +46,21 @@ fn discard_to(node: &Node, pages: &[PageIndex], to: impl Fn(&[(PageIndex, usize)
 }
 
 impl Node {
-    /// Returns all empty slabs of the list to the zone and sorts the rest. Returns the number of
+    /// Returns all empty slabs of the lists to the zone and sorts the rest. Returns the number of
     /// slabs that remain.
     #[place(background)]
     pub(crate) fn trim(&self) -> usize {
-        loop {
-            let mut empty = [PageIndex::NONE; 16];
-            let count = self.list.take_empty(&MEMMAP, &mut empty);
-            discard(self, &empty[..count]);
-            if count < empty.len() {
-                break;
+        for list in self.lists {
+            loop {
+                let mut empty = [PageIndex::NONE; 16];
+                let count = list.take_empty(&MEMMAP, &mut empty);
+                discard(self, &empty[..count]);
+                if count < empty.len() {
+                    break;
+                }
             }
+            list.lock().promote_fullest(&MEMMAP);
         }
-        self.list.lock().promote_fullest(&MEMMAP);
         self.counters.slabs()
     }
 }

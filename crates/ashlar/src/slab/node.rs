@@ -1,5 +1,9 @@
-//! The slabs of a cache on one node, for every engine: the partial list behind list_lock, and
+//! The slabs of a cache on one node, for every engine: partial lists behind list_locks, and
 //! counters.
+//!
+//! A node has one partial list for each CPU, up to [`MAX_LISTS`]. A slab stands on the list of the
+//! CPU that opened it, whichever CPU frees its objects, so each CPU refills from slabs of its own:
+//! see `engine::sheaves::refill`. Caches whose slabs are not kept by CPU use the first list alone.
 
 use super::counters::{Counters, Line};
 use super::partial::{Heads, NodeList};
@@ -14,6 +18,9 @@ use crate::slab::state::SlabState;
 
 /// Most CPUs with a line of counters of their own; more CPUs share lines.
 const MAX_LINES: usize = 16;
+/// Most partial lists of a node, because a page head has 4 bits for the number; more CPUs share
+/// lists.
+pub(crate) const MAX_LISTS: usize = 16;
 
 impl Heads for MemMap {
     #[inline]
@@ -24,28 +31,44 @@ impl Heads for MemMap {
 
 /// The slabs of one cache on one node.
 pub(crate) struct Node {
-    pub(crate) list: NodeList,
+    /// One for each CPU; see the head of this module.
+    pub(crate) lists: &'static [NodeList],
     pub(crate) counters: Counters,
 }
 
 impl Node {
+    /// Returns the one list of a cache whose slabs are not kept by CPU.
+    #[inline]
+    pub(crate) fn list(&self) -> &'static NodeList {
+        &self.lists[0]
+    }
+
+    /// Returns the list of a slab.
+    #[inline]
+    pub(crate) fn list_of(&self, page: PageIndex) -> &'static NodeList {
+        &self.lists[usize::from(MEMMAP.head(page).list()) % self.lists.len()]
+    }
+
     /// Returns whether there are more partial slabs than the node keeps. Then other nodes may take
     /// from them, by the kernel's rule.
     pub(crate) fn has_to_spare(&self, min_partial: usize) -> bool {
-        self.list.lock().count > min_partial
+        self.lists.iter().map(|list| list.lock().count).sum::<usize>() > min_partial
     }
 
-    /// Returns the number of slabs on the partial list, and of free objects in them.
+    /// Returns the number of slabs on the partial lists, and of free objects in them.
     pub(crate) fn partial_and_free(&self) -> (usize, usize) {
-        let list = self.list.lock();
-        let mut free = 0;
-        let mut page = list.first();
-        while page != PageIndex::NONE {
-            let head = MEMMAP.head(page);
-            free += usize::from(head.objects() - SlabState(head.state.load(Ordering::Relaxed)).inuse());
-            page = head.next();
+        let (mut slabs, mut free) = (0, 0);
+        for list in self.lists {
+            let list = list.lock();
+            let mut page = list.first();
+            while page != PageIndex::NONE {
+                let head = MEMMAP.head(page);
+                free += usize::from(head.objects() - SlabState(head.state.load(Ordering::Relaxed)).inuse());
+                page = head.next();
+            }
+            slabs += list.count;
         }
-        (list.count, free)
+        (slabs, free)
     }
 }
 
@@ -55,17 +78,18 @@ pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
         let cpus = PERCPU.cpus.load(Ordering::Relaxed) as usize;
         *nodes = meta_slice(ZONE.nodes(), || {
             let lines = meta_slice(cpus.clamp(1, MAX_LINES), || Some(Line::default()))?;
-            Some(Node { list: NodeList::new(), counters: Counters::new(lines) })
+            let lists = meta_slice(cpus.clamp(1, MAX_LISTS), || Some(NodeList::new()))?;
+            Some(Node { lists, counters: Counters::new(lines) })
         })?;
     }
     for node in *nodes {
         node.counters.reset();
-        node.list.raw().reset_taken();
+        node.lists.iter().for_each(|list| list.raw().reset_taken());
     }
     Some(())
 }
 
 /// Visits the list_locks of nodes, for a fork.
 pub(crate) fn for_each_lock(nodes: &[Node], visit: Visit<'_>) {
-    nodes.iter().for_each(|node| visit(node.list.raw().word()));
+    nodes.iter().flat_map(|node| node.lists).for_each(|list| visit(list.raw().word()));
 }

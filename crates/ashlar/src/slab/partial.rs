@@ -1,4 +1,4 @@
-//! A node's partial slabs, and every change of a slab's state that involves them.
+//! Partial slabs, and every change of a slab's state that involves them.
 //!
 //! ## Slab states
 //!
@@ -19,10 +19,11 @@
 //! lags behind the freelist.
 //!
 //! ## list_lock
-//! One per node and cache. Protects the list links, `listed` and the count. Taken after the drain
-//! lock, and never together with another list_lock or a barn lock. The zone lock is not taken under
-//! it. Objects are not touched under it: refill only takes whole freelists, and walks them after it
-//! has dropped the lock.
+//! One per partial list: each node of a cache has one or more (see [`super::node`]), and a slab
+//! always stands on the same one. Protects the list links, `listed` and the count. Taken after the
+//! drain lock, and never together with another list_lock or a barn lock. The zone lock is not taken
+//! under it. Objects are not touched under it: refill only takes whole freelists, and walks them
+//! after it has dropped the lock.
 
 use crate::base::sync::{Guard, Ordering, SpinLock};
 use crate::base::units::PageIndex;
@@ -78,9 +79,18 @@ pub(crate) struct Partial {
     tail: PageIndex,
     /// Number of slabs on the list.
     pub(crate) count: usize,
+    /// Calls of [`NodeList::take_of_other`] since the last [`NodeList::take`].
+    calls_of_others: u32,
 }
 
-/// The partial list of one node, with its list_lock.
+/// Calls of other CPUs without one of the list's own CPU after which that CPU counts as idle.
+const IDLE_CALLS: u32 = 16;
+/// Slabs that another CPU looks at under one lock.
+const SCANNED: usize = 16;
+
+/// A partial list of a node, with its list_lock. Aligned so that two CPUs do not share a cache
+/// line.
+#[repr(align(64))]
 pub(crate) struct NodeList {
     lock: SpinLock<Partial>,
 }
@@ -201,6 +211,7 @@ impl NodeList {
     /// objects.
     pub(crate) fn take(&self, heads: &impl Heads, need: usize, out: &mut [Taken]) -> (usize, usize) {
         let mut list = self.lock();
+        list.calls_of_others = 0;
         let (mut slabs, mut total) = (0, 0);
         while total < need && slabs < out.len() && list.head != PageIndex::NONE {
             let page = list.head;
@@ -249,6 +260,34 @@ impl NodeList {
             list.rotate_to_front(heads, page);
         }
         slabs
+    }
+
+    /// As [`take`](Self::take), for another CPU than the one whose list it is. Takes empty slabs
+    /// only, unless the CPU has not taken from its list for so many of these calls that it seems to
+    /// be idle.
+    pub(crate) fn take_of_other(&self, heads: &impl Heads, need: usize, out: &mut [Taken]) -> (usize, usize) {
+        let mut list = self.lock();
+        list.calls_of_others = list.calls_of_others.saturating_add(1);
+        let idle = list.calls_of_others > IDLE_CALLS;
+        let (mut page, mut slabs, mut total) = (list.head, 0, 0);
+        for _ in 0..SCANNED {
+            if page == PageIndex::NONE || total >= need || slabs >= out.len() {
+                break;
+            }
+            let head = heads.head(page);
+            let next = head.next();
+            if idle || SlabState(head.state.load(Ordering::Acquire)).inuse() == 0 {
+                let taken = take_from(head, page, need - total);
+                total += usize::from(taken.chain.count) + usize::from(taken.fresh);
+                out[slabs] = taken;
+                slabs += 1;
+                if is_full(head) {
+                    list.unlink(heads, page);
+                }
+            }
+            page = next;
+        }
+        (slabs, total)
     }
 
     /// Puts a new, partly carved slab at the front of the list.
@@ -322,7 +361,8 @@ fn take_from(head: &PageHead, page: PageIndex, need: usize) -> Taken {
 
 impl Partial {
     /// The empty list.
-    pub(crate) const EMPTY: Partial = Partial { head: PageIndex::NONE, tail: PageIndex::NONE, count: 0 };
+    pub(crate) const EMPTY: Partial =
+        Partial { head: PageIndex::NONE, tail: PageIndex::NONE, count: 0, calls_of_others: 0 };
 
     /// Makes the listed slab `page` the first, and moves the slabs before it to the end, in their
     /// order.

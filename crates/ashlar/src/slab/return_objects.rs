@@ -55,8 +55,8 @@ struct ToSlabs(&'static CacheSlabs);
 impl Sink for ToSlabs {
     #[inline]
     fn push_chain(&mut self, node: &Node, page: PageIndex, chain: Chain, link: impl FnMut(u16)) -> Freed {
-        let (min_partial, reset) = (self.0.min_partial(), self.0.ctor.is_none());
-        node.list.push_chain(&MEMMAP, page, chain, min_partial, reset, link)
+        let (min_partial, reset) = (self.0.min_partial_of_list(), self.0.ctor.is_none());
+        node.list_of(page).push_chain(&MEMMAP, page, chain, min_partial, reset, link)
     }
 }
 

@@ -6,13 +6,13 @@
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
 use super::drain::check_capacity;
-use super::exchange::{empty_sheaf, put_empty, return_sheaf, store_full, take_full};
+use super::exchange::{empty_sheaf, put_empty, return_sheaf, rob_full, store_full, take_full};
 use super::here::node_of_cpu;
 use super::node::SheafNode;
 use super::refill;
 use super::remote_free::{FreedFor, sheaf_capacity};
 use crate::base::units::{CACHE_LINE, NodeId};
-use crate::engine::RawCache;
+use crate::engine::{RawCache, tunable};
 use crate::percpu::area::null_top;
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
@@ -67,24 +67,48 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     let (id, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_alloc();
     if let Some(full) = take_full(cache, node, view.cpu) {
-        if let Err(full) = install(cache, node, view, full) {
-            store_full(cache, node, view.cpu, full, FreedFor::ThisCpu);
-        }
-        return Refreshed::Again;
+        return use_full(cache, node, view, full);
     }
+    if refill::has_own(cache, node, view.cpu)
+        && let Some(refreshed) = refill_main(cache, node, view, |room| refill::from_own(cache, node, view.cpu, room))
+    {
+        return refreshed;
+    }
+    if let Some(full) = rob_full(cache, node, view.cpu) {
+        return use_full(cache, node, view, full);
+    }
+    let all = |room: &mut [usize]| refill::refill(cache, id, view.cpu, room);
+    let refreshed = refill_main(cache, node, view, all).or_else(|| use_spare(cache, view));
+    refreshed.unwrap_or(if tunable(&cache.sheaf_capacity) == 0 { Refreshed::NoSheaves } else { Refreshed::OutOfMemory })
+}
+
+/// Makes a full sheaf the main sheaf, or stores it again if the slot has changed.
+fn use_full(cache: &'static RawCache, node: &SheafNode, view: &View, full: Sheaf) -> Refreshed {
+    if let Err(full) = install(cache, node, view, full) {
+        store_full(cache, node, view.cpu, full, FreedFor::ThisCpu);
+    }
+    Refreshed::Again
+}
+
+/// Makes a sheaf that `refill` fills from its start the main sheaf. `None` if it gets no object, or
+/// if there is no sheaf.
+fn refill_main(
+    cache: &'static RawCache,
+    node: &'static SheafNode,
+    view: &View,
+    refill: impl FnOnce(&mut [usize]) -> usize,
+) -> Option<Refreshed> {
     let capacity = sheaf_capacity(cache, FreedFor::ThisCpu);
     if capacity == 0 {
-        return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
+        return None;
     }
-    let Some(mut sheaf) = empty_sheaf(cache, node, view.cpu, capacity) else {
-        return use_spare(cache, view).unwrap_or(Refreshed::NoSheaves);
-    };
+    let mut sheaf = empty_sheaf(cache, node, view.cpu, capacity)?;
     let room = sheaf.room();
     let wanted = refill::share(cache, node).min(room.len());
     // Objects must end at the sentinel.
     let start = room.len() - wanted;
     let place = &mut room[start..];
-    let got = refill::refill(cache, id, place);
+    let got = refill(place);
     if got < wanted {
         place.copy_within(..got, wanted - got);
     }
@@ -92,7 +116,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
     unsafe { sheaf.set_len(got) };
     let Some(object) = sheaf.pop() else {
         put_empty(node, view.cpu, sheaf);
-        return use_spare(cache, view).unwrap_or(Refreshed::OutOfMemory);
+        return None;
     };
     if let Err(mut sheaf) = install(cache, node, view, sheaf) {
         // The thread migrated, or the slot changed: this CPU has objects of its own.
@@ -100,7 +124,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         sheaf.clear();
         put_empty(node, view.cpu, sheaf);
     }
-    Refreshed::Object(object)
+    Some(Refreshed::Object(object))
 }
 
 /// Makes the spare the main sheaf, and the empty main sheaf the spare.
@@ -160,7 +184,7 @@ fn alloc_from_slab(cache: &'static RawCache) -> *mut u8 {
 
 fn one_from_slab(cache: &'static RawCache, node: NodeId) -> *mut u8 {
     let mut one = [0usize];
-    refill::refill(cache, node, &mut one);
+    refill::refill(cache, node, percpu::this_cpu(), &mut one);
     one[0] as *mut u8
 }
 

@@ -9,7 +9,7 @@
 //! up.
 
 use super::alloc::{alloc, use_good_spare};
-use super::exchange::{empty_sheaf, put_empty, store_full, take_full};
+use super::exchange::{empty_sheaf, put_empty, rob_full, store_full, take_full};
 use super::free::{free, swap_full};
 use super::here::node_of_cpu;
 use super::refill;
@@ -71,7 +71,7 @@ fn many(cache: &'static RawCache, out: &mut [usize]) -> usize {
     let cpu = percpu::this_cpu();
     let (id, node) = node_of_cpu(cache, cpu);
     node.barn(cpu).count_alloc();
-    if let Some(mut full) = take_full(cache, node, cpu) {
+    if let Some(mut full) = take_full(cache, node, cpu).or_else(|| rob_full(cache, node, cpu)) {
         // A sheaf filled under a larger capacity may hold more objects than fit.
         let had = full.len().min(out.len());
         out[..had].copy_from_slice(&full.objects()[..had]);
@@ -80,7 +80,7 @@ fn many(cache: &'static RawCache, out: &mut [usize]) -> usize {
         put_empty(node, cpu, full);
         return had;
     }
-    refill::refill(cache, id, out)
+    refill::refill(cache, id, cpu, out)
 }
 
 /// See [`crate::engine::free_bulk`].

@@ -15,14 +15,18 @@ use crate::slab::return_objects::return_objects;
 /// Bytes of objects in one barn above which the reaper is woken.
 const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
 
+/// Full sheaves that robbers leave in the barn of another CPU, if slabs are kept by CPU: that CPU
+/// will need them.
+const LEFT_BY_ROBBERS: usize = 8;
+
 /// Whether the sheaf's capacity is within the cache's current capacity. Larger sheaves are
 /// obsolete: their objects are returned to their slabs.
 pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
     sheaf.capacity() <= tunable(&cache.sheaf_capacity)
 }
 
-/// Puts a full sheaf into this CPU's barn. If the barn holds enough, the objects are returned to
-/// their slabs; for scattered objects that limit is lower.
+/// Puts a full sheaf into the barn of the CPU whose slabs its objects belong to. If the barn holds
+/// enough, the objects are returned to their slabs; for scattered objects that limit is lower.
 pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
     if !fits(cache, &full) {
         return return_sheaf(cache, full);
@@ -32,10 +36,11 @@ pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId,
     if locality::is_scattered(cache, &full, freed_for) {
         limit = limit.min(locality::SCATTERED_BYTES / stride);
     }
+    let owner = remote_free::owner(cache, &full).unwrap_or(cpu);
     if freed_for == FreedFor::OtherCpu {
         remote_free::hand_over(cache, &full);
     }
-    match node.barn(cpu).put_full(full, limit) {
+    match node.barn(owner).put_full(full, limit) {
         Ok(objects) => {
             if objects * stride > BARN_BYTES_WORTH_REAPING {
                 crate::base::background::wake();
@@ -49,10 +54,21 @@ pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId,
     }
 }
 
-/// Takes a full sheaf from this CPU's barn, or robs another CPU's.
+/// Takes a full sheaf from this CPU's barn.
 pub(super) fn take_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
+    fitting(cache, || node.barn(cpu).get_full())
+}
+
+/// Takes full sheaves from another CPU's barn. Returns one of them.
+pub(super) fn rob_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
+    let keep = if cache.slabs.lists > 1 { LEFT_BY_ROBBERS } else { 0 };
+    fitting(cache, || rob_some_full(node, cpu, keep))
+}
+
+/// Returns the first sheaf of `take` that is not obsolete.
+fn fitting(cache: &'static RawCache, take: impl Fn() -> Option<Sheaf>) -> Option<Sheaf> {
     loop {
-        let full = node.barn(cpu).get_full().or_else(|| rob_full(node, cpu))?;
+        let full = take()?;
         if fits(cache, &full) {
             return Some(full);
         }
@@ -63,10 +79,10 @@ pub(super) fn take_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) 
 /// Robs another CPU's barn of a batch of full sheaves. Returns one and puts the rest into this
 /// CPU's barn. The robbed barn gets as many empty sheaves in return; else its CPU would soon come
 /// back and rob them.
-fn rob_full(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
+fn rob_some_full(node: &SheafNode, cpu: CpuId, keep: usize) -> Option<Sheaf> {
     let own = node.barn(cpu);
     others(node, cpu).find_map(|barn| {
-        let robbed = barn.rob_full(ROBBED_AT_ONCE);
+        let robbed = barn.rob_full(ROBBED_AT_ONCE, keep);
         if robbed.len() == 0 {
             return None;
         }
@@ -79,7 +95,7 @@ fn rob_full(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     })
 }
 
-/// Robs another CPU's barn of some empty sheaves, as [`rob_full`].
+/// Robs another CPU's barn of some empty sheaves, as [`rob_some_full`].
 fn rob_empty(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     others(node, cpu).find_map(|barn| {
         let robbed = barn.rob_empty(ROBBED_AT_ONCE);

@@ -2,7 +2,7 @@
 //!
 //! The kernel has one barn per node. Here a node has one per CPU, up to [`MAX_BARNS`]. Sheaves then
 //! return to the CPU whose caches hold their objects. Two CPUs share a barn's line only when one
-//! runs dry and robs the other, as when a consumer frees what a producer allocates (`remote_free`).
+//! frees what the other allocates (`remote_free`), or runs dry and robs the other.
 
 use super::barn::Barn;
 use super::evicted::Evicted;

@@ -1,8 +1,14 @@
 //! Refill: fills an array with objects from slabs.
 //!
-//! Sources in order: the node's partial slabs, whole freelists at a time under one list_lock; other
-//! nodes' partial slabs, if the defragmentation ratio says so; evicted objects (`sparse`); new
-//! slabs; then other nodes.
+//! Sources in order: the CPU's partial slabs, whole freelists at a time under one list_lock; empty
+//! slabs of other CPUs of the node, and all partial slabs of idle CPUs; other nodes' partial slabs,
+//! if the defragmentation ratio says so; evicted objects (`sparse`); new slabs; then other nodes,
+//! and what busy CPUs have left.
+//!
+//! A slab belongs to the CPU that opened it ([`crate::slab::node`]). Two CPUs that use objects of
+//! one slab share cache lines of the object map and, if objects are small, of the objects. Then
+//! each access may have to wait for the other CPU. A free does not know who will allocate the
+//! object again, so the slab decides: its objects return to the list of its CPU.
 //!
 //! Freelists are walked after list_lock is dropped, so that cold objects do not lengthen the hold
 //! time. Those of several slabs are walked side by side and handed out by address (`locality`).
@@ -13,18 +19,17 @@ use super::node::SheafNode;
 use super::{locality, sparse};
 use crate::base::report;
 use crate::base::sync::prefetch;
-use crate::base::units::{NodeId, Order, PageIndex};
+use crate::base::units::{CpuId, NodeId, Order, PageIndex};
 use crate::engine::{RawCache, defrags_now};
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::{PageRun, ZONE};
 use crate::slab::discard::discard;
 use crate::slab::freelist::{CorruptLink, read_link, write_link};
-use crate::slab::partial::{Chain, Freed, Taken};
+use crate::slab::partial::{Chain, Freed, NodeList, Taken};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 /// Slabs handled in one batch.
 const BATCH: usize = 16;
-
 /// Returns the number of objects that a CPU may take for a sheaf. With
 /// [`Policy::refill_share`](crate::engine::Policy::refill_share), that is at most this share of all
 /// objects in the node's slabs, but at least a slab's worth.
@@ -38,50 +43,94 @@ pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
     slab.max(node.slabs.counters.objects() / share)
 }
 
-/// Fills `out` from its start with objects for CPUs of `node`. Returns the number filled.
-pub(super) fn refill(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
+/// Returns whether there may be partial slabs of `cpu` on `node`, in a cache whose slabs are kept
+/// by CPU.
+pub(super) fn has_own(cache: &RawCache, node: &SheafNode, cpu: CpuId) -> bool {
+    cache.slabs.lists > 1 && node.slabs.lists[usize::from(cache.slabs.list_of_cpu(cpu))].lock().count > 0
+}
+
+/// Fills `out` from its start with objects of slabs of `cpu` on `node`. Returns the number filled.
+pub(super) fn from_own(cache: &'static RawCache, node: &'static SheafNode, cpu: CpuId, out: &mut [usize]) -> usize {
+    let list = &node.slabs.lists[usize::from(cache.slabs.list_of_cpu(cpu))];
+    from_list(cache, node, out, |need, taken| list.take(&MEMMAP, need, taken))
+}
+
+/// As [`from_own`], from the slabs of other CPUs that `take` takes off their lists.
+fn from_others(
+    cache: &'static RawCache,
+    node: &'static SheafNode,
+    cpu: CpuId,
+    out: &mut [usize],
+    take: impl Fn(&NodeList, usize, &mut [Taken]) -> (usize, usize),
+) -> usize {
+    let lists = usize::from(cache.slabs.lists);
+    let own = usize::from(cache.slabs.list_of_cpu(cpu));
+    let mut got = 0;
+    for next in 1..lists {
+        let list = &node.slabs.lists[(own + next) % lists];
+        got += from_list(cache, node, &mut out[got..], |need, taken| take(list, need, taken));
+    }
+    got
+}
+
+/// Fills `out` from its start with objects for `cpu`, of `node` if it has memory. Returns the
+/// number filled.
+pub(super) fn refill(cache: &'static RawCache, node: NodeId, cpu: CpuId, out: &mut [usize]) -> usize {
     let nodes = cache.state.sheaf_nodes.len();
     let home = usize::from(node.0) % nodes;
     cache.state.sheaf_nodes[home].slabs.counters.count_refill();
-    let mut got = from_partial(cache, &cache.state.sheaf_nodes[home], out);
+    let mut got = from_own(cache, &cache.state.sheaf_nodes[home], cpu, out);
+    let spared = |list: &NodeList, need, taken: &mut [Taken]| list.take_of_other(&MEMMAP, need, taken);
+    got += from_others(cache, &cache.state.sheaf_nodes[home], cpu, &mut out[got..], spared);
     if got == 0 && nodes > 1 && defrags_now(cache) {
         let others = (1..nodes).map(|next| &cache.state.sheaf_nodes[(home + next) % nodes]);
         got = others
             .filter(|node| node.slabs.has_to_spare(cache.slabs.min_partial()))
-            .map(|node| from_partial(cache, node, out))
+            .map(|node| from_own(cache, node, cpu, out))
             .find(|&n| n > 0)
             .unwrap_or(0);
     }
     got += sparse::refill(&cache.state.sheaf_nodes[home], &mut out[got..]);
     if got < out.len() {
         let used = got;
-        got += from_new_slabs(cache, NodeId(home as u8), &mut out[used..]);
+        got += from_new_slabs(cache, NodeId(home as u8), cpu, &mut out[used..]);
         // Objects of partial slabs go last. They share cache lines of memory and of the object map
         // with the CPU that works on the rest of the slab, and the first objects of a sheaf are
         // used most.
         out[..got].rotate_left(used);
     }
     // Take from other nodes only if this node has no memory, so that objects stay local.
-    let mut next = 1;
+    let mut next = 0;
     while got == 0 && next < nodes {
         let other = (home + next) % nodes;
-        got = from_partial(cache, &cache.state.sheaf_nodes[other], out);
+        let entry = &cache.state.sheaf_nodes[other];
+        got = from_own(cache, entry, cpu, out);
         if got == 0 {
-            got = sparse::refill(&cache.state.sheaf_nodes[other], out);
+            got = from_others(cache, entry, cpu, out, |list, need, taken| list.take(&MEMMAP, need, taken));
         }
-        if got == 0 {
-            got = from_new_slabs(cache, NodeId(other as u8), out);
+        if got == 0 && other != home {
+            got = sparse::refill(entry, out);
+        }
+        if got == 0 && other != home {
+            got = from_new_slabs(cache, NodeId(other as u8), cpu, out);
         }
         next += 1;
     }
     got
 }
 
-fn from_partial(cache: &'static RawCache, node: &'static SheafNode, out: &mut [usize]) -> usize {
+/// Fills `out` from its start with objects of the slabs that `take` takes off a partial list, of
+/// which the first argument is the number of objects that are needed.
+fn from_list(
+    cache: &'static RawCache,
+    node: &'static SheafNode,
+    out: &mut [usize],
+    take: impl Fn(usize, &mut [Taken]) -> (usize, usize),
+) -> usize {
     let mut got = 0;
     while got < out.len() {
         let mut taken = [Taken::NOTHING; BATCH];
-        let (slabs, _) = node.slabs.list.take(&MEMMAP, out.len() - got, &mut taken);
+        let (slabs, _) = take(out.len() - got, &mut taken);
         if slabs == 0 {
             break;
         }
@@ -189,7 +238,7 @@ fn gather(cache: &'static RawCache, node: &SheafNode, taken: &[Taken], out: &mut
         locality::sort(&cache.slabs.geometry, walk.base, &mut out[got..got + len]);
         got += len;
         if walk.is_corrupt {
-            node.slabs.list.quarantine(&MEMMAP, taken.page);
+            node.slabs.list_of(taken.page).quarantine(&MEMMAP, taken.page);
             continue;
         }
         if walk.rest.count > 0 {
@@ -218,14 +267,16 @@ fn give_back(node: &SheafNode, page: PageIndex, walk: &Walk<'_>) {
         // published.
         unsafe { write_link(walk.link_at(last), cache.slabs.secret, prior) };
     };
-    let min_partial = cache.slabs.min_partial();
-    let outcome = node.slabs.list.give_back(&MEMMAP, page, chain, min_partial, cache.slabs.ctor.is_none(), link);
+    let min_partial = cache.slabs.min_partial_of_list();
+    let list = node.slabs.list_of(page);
+    let outcome = list.give_back(&MEMMAP, page, chain, min_partial, cache.slabs.ctor.is_none(), link);
     if outcome == Freed::Discard {
         discard(node.slabs, &[page]);
     }
 }
 
-fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> usize {
+fn from_new_slabs(cache: &'static RawCache, node: NodeId, cpu: CpuId, out: &mut [usize]) -> usize {
+    let list = cache.slabs.list_of_cpu(cpu);
     let mut got = 0;
     while got < out.len() {
         let per_slab = usize::from(cache.slabs.geometry.objects(cache.slabs.geometry.order)).max(1);
@@ -242,7 +293,7 @@ fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> 
         }
         for run in &runs[..slabs] {
             let first = got;
-            got += open_slab(cache, node, run.first, order, &mut out[got..]);
+            got += open_slab(cache, node, list, (run.first, order), &mut out[got..]);
             debug_assert!(got > first, "a slab holds an object");
         }
         let entry = &cache.slabs.nodes[usize::from(node.0)];
@@ -254,19 +305,27 @@ fn from_new_slabs(cache: &'static RawCache, node: NodeId, out: &mut [usize]) -> 
     got
 }
 
-/// Makes a run of pages a slab and carves as many objects from it as fit into `out`.
-fn open_slab(cache: &'static RawCache, node: NodeId, page: PageIndex, order: Order, out: &mut [usize]) -> usize {
+/// Makes a run of pages a slab of a partial list, and carves as many objects from it as fit into
+/// `out`.
+fn open_slab(
+    cache: &'static RawCache,
+    node: NodeId,
+    list: u8,
+    (page, order): (PageIndex, Order),
+    out: &mut [usize],
+) -> usize {
     let wanted = out.len();
     let carved_of = |objects: u16| usize::from(objects).min(wanted) as u16;
     let carved_now = |objects| SlabState::carved_from_fresh(carved_of(objects));
     let objects = cache.slabs.open_slab(page, order, node, carved_now);
+    MEMMAP.head(page).set_list(list);
     let carved = carved_of(objects);
     let base = MEMMAP.address_of(page);
     for (index, place) in out[..usize::from(carved)].iter_mut().enumerate() {
         *place = cache.slabs.carve(base + index * cache.slabs.geometry.stride);
     }
     if carved < objects {
-        cache.slabs.nodes[usize::from(node.0)].list.add_new(&MEMMAP, page);
+        cache.slabs.nodes[usize::from(node.0)].lists[usize::from(list)].add_new(&MEMMAP, page);
     }
     usize::from(carved)
 }

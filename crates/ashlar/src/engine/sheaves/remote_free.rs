@@ -1,13 +1,15 @@
 //! Remote frees: objects that one CPU allocates and another frees.
 //!
 //! ```text
-//!  allocating CPU                                     freeing CPU
-//!  main sheaf <- own barn <- robbed in batches <- barn <- spare sheaf
+//!  allocating CPU             freeing CPU
+//!  main sheaf <- own barn <- spare sheaf
 //! ```
 //!
 //! The side of a CPU ([`crate::percpu::area`]) tells such objects from the CPU's own; they are
-//! freed to the spare sheaf. A full spare goes to the barn of the freeing CPU, where the allocating
-//! CPU robs it. Every cache line on this path changes CPUs. Four rules make that cheap:
+//! freed to the spare sheaf. A full spare goes to the barn of the CPU whose slabs its objects
+//! belong to ([`owner`]), which takes it as one of its own. In caches whose slabs are not kept by
+//! CPU it goes to the barn of the freeing CPU, where the allocating CPU robs it. Every cache line
+//! on this path changes CPUs. Four rules make that cheap:
 //!
 //! * **Dirty each cache line before handing it over.** A line that one CPU wrote and another only
 //!   read is in the caches of both. The next CPU to write it must wait until the other has dropped
@@ -27,8 +29,9 @@
 //!   ([`super::exchange`]). The order need not be perfect: see [`super::locality`].
 #![allow(unsafe_code, reason = "writes free objects")]
 
-use crate::base::units::{CACHE_LINE, PAGE_SIZE, align_up};
+use crate::base::units::{CACHE_LINE, CpuId, PAGE_SIZE, PageIndex, align_up};
 use crate::engine::{RawCache, tunable};
+use crate::pages::memmap::MEMMAP;
 use crate::percpu::sheaf::Sheaf;
 
 /// Bytes of a free link.
@@ -40,7 +43,7 @@ const WORD: usize = size_of::<u64>();
 pub(super) enum FreedFor {
     /// The CPU that freed them.
     ThisCpu,
-    /// Another CPU, which will rob the sheaf.
+    /// Another CPU, which will take the sheaf.
     OtherCpu,
 }
 
@@ -54,7 +57,23 @@ pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
     }
 }
 
-/// Writes to the cache lines of each object of a full sheaf, before another CPU robs it.
+/// Returns a CPU whose slabs most objects of a full sheaf belong to, by a few of them. `None` if
+/// the cache does not keep slabs by CPU.
+pub(super) fn owner(cache: &RawCache, full: &Sheaf) -> Option<CpuId> {
+    if cache.slabs.lists == 1 {
+        return None;
+    }
+    let objects = full.objects();
+    let list_of = |at: usize| {
+        let page = MEMMAP.page_of(objects[at])?;
+        Some(MEMMAP.head(PageIndex(page.0.wrapping_sub(MEMMAP.class_of(page).back()))).list())
+    };
+    let [first, middle, last] = [0, objects.len() / 2, objects.len() - 1].map(list_of);
+    let owner = if first == last { first } else { middle };
+    owner.map(|list| CpuId(u32::from(list)))
+}
+
+/// Writes to the cache lines of each object of a full sheaf, before another CPU takes it.
 /// Constructed objects must not change, so for them only the line of the free link is written.
 pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
     let geometry = &cache.slabs.geometry;

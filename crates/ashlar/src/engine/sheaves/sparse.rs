@@ -84,11 +84,10 @@ pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
             out[got] = object;
             got += 1;
         }
-        let list = node.slabs.list.lock();
         for (page, group) in groups(&out[from..got]) {
+            let _list = node.slabs.list_of(page).lock();
             MEMMAP.head(page).remove_evicted(group.len());
         }
-        drop(list);
         put_back(node, sheaf, false);
     }
     got
@@ -159,7 +158,7 @@ fn restore_emptied_of_node(cache: &'static RawCache, node: &SheafNode) -> bool {
 /// returns true.
 fn try_release_slab(node: &SheafNode, page: PageIndex, count: usize) -> bool {
     let head = MEMMAP.head(page);
-    let _list = node.slabs.list.lock();
+    let _list = node.slabs.list_of(page).lock();
     let leaves = usize::from(state_of(head).inuse()) == head.evicted();
     if leaves {
         head.remove_evicted(count);
@@ -198,8 +197,8 @@ pub(crate) fn sparse_bytes(cache: &'static RawCache) -> usize {
     let Some(source) = source_for(cache) else { return 0 };
     let granule = granule(source);
     let mut sum = 0;
-    for node in cache.state.sheaf_nodes {
-        let list = node.slabs.list.lock();
+    for list in cache.state.sheaf_nodes.iter().flat_map(|node| node.slabs.lists) {
+        let list = list.lock();
         let mut page = list.first();
         while page != PageIndex::NONE {
             let head = MEMMAP.head(page);
@@ -235,15 +234,14 @@ struct Pass {
 impl Pass {
     fn evict(mut self) -> usize {
         let (stride, granule) = (self.cache.slabs.geometry.stride, granule(self.source));
-        // Other threads may add slabs meanwhile; scanning the current number is enough.
-        let mut left = self.node.slabs.list.lock().count;
-        while left > 0 {
-            let mut taken = [Taken::NOTHING; BATCH];
-            let is_sparse = |head: &PageHead| worth(head, stride, granule).is_some();
-            let slabs = self.node.slabs.list.take_sparse(&MEMMAP, &mut left, is_sparse, &mut taken);
-            taken[..slabs].iter().for_each(|taken| self.look_at(taken));
-            if REFUSED.load(Ordering::Relaxed) != 0 {
-                break;
+        for list in self.node.slabs.lists {
+            // Other threads may add slabs meanwhile; scanning the current number is enough.
+            let mut left = list.lock().count;
+            while left > 0 && REFUSED.load(Ordering::Relaxed) == 0 {
+                let mut taken = [Taken::NOTHING; BATCH];
+                let is_sparse = |head: &PageHead| worth(head, stride, granule).is_some();
+                let slabs = list.take_sparse(&MEMMAP, &mut left, is_sparse, &mut taken);
+                taken[..slabs].iter().for_each(|taken| self.look_at(taken));
             }
         }
         self.put_sheaf();
@@ -263,7 +261,7 @@ impl Pass {
         let head = MEMMAP.head(taken.page);
         let base = MEMMAP.address_of(taken.page);
         let Some(linked) = self.follow(base, head.objects(), taken.chain) else {
-            return self.node.slabs.list.quarantine(&MEMMAP, taken.page);
+            return self.node.slabs.list_of(taken.page).quarantine(&MEMMAP, taken.page);
         };
         let bytes = Order(head.order()).bytes();
         let (stride, granule) = (self.cache.slabs.geometry.stride, granule(self.source));
@@ -271,7 +269,7 @@ impl Pass {
         let mut evicted = pages.reaching_into_free(&linked);
         let count = evicted.len();
         if count > 0 && self.has_room(count) && self.release_pages(&pages, &linked) {
-            let list = self.node.slabs.list.lock();
+            let list = self.node.slabs.list_of(taken.page).lock();
             head.add_evicted(count);
             drop(list);
             if let Some(sheaf) = &mut self.sheaf {
@@ -350,8 +348,8 @@ impl Pass {
                 unsafe { write_link(at, cache.slabs.secret, next) };
             }
         };
-        let min_partial = cache.slabs.min_partial();
-        if self.node.slabs.list.push_chain(&MEMMAP, page, chain, min_partial, true, link) == Freed::Discard {
+        let (list, min_partial) = (self.node.slabs.list_of(page), cache.slabs.min_partial_of_list());
+        if list.push_chain(&MEMMAP, page, chain, min_partial, true, link) == Freed::Discard {
             discard(self.node.slabs, &[page]);
         }
     }

@@ -163,11 +163,11 @@ fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opti
 #[place(cold)]
 fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> Option<Fed> {
     let protection = protection(switches);
-    let (page, chain) = slabs::freeze_partial(&node.list, &MEMMAP, protection, true)?;
+    let (page, chain) = slabs::freeze_partial(node.list(), &MEMMAP, protection, true)?;
     if switches.cpu_partial {
         let mut had = 0;
         while cpu_partial(cache) > 0 && had <= cpu_partial(cache) / 2 {
-            let Some((page, chain)) = slabs::freeze_partial(&node.list, &MEMMAP, protection, false) else { break };
+            let Some((page, chain)) = slabs::freeze_partial(node.list(), &MEMMAP, protection, false) else { break };
             had += usize::from(chain.count).max(1);
             put_cpu_partial(cache, page);
         }

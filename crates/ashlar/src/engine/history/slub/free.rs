@@ -129,15 +129,15 @@ pub(super) fn push_chain(
     let min_partial = if switches.keeps_empty { cache.slabs.min_partial() } else { 0 };
     match protection(switches) {
         Protection::Lock { atomic } => {
-            Outcome::Freed(slabs::free_chain_locked(&node.list, &MEMMAP, page, chain, atomic, link))
+            Outcome::Freed(slabs::free_chain_locked(node.list(), &MEMMAP, page, chain, atomic, link))
         }
         Protection::Lockless if switches.cpu_partial && cpu_partial(cache) > 0 => {
-            match slabs::free_chain_freezing(&node.list, &MEMMAP, page, chain, min_partial, link) {
+            match slabs::free_chain_freezing(node.list(), &MEMMAP, page, chain, min_partial, link) {
                 (_, true) => Outcome::Frozen,
                 (freed, false) => Outcome::Freed(freed),
             }
         }
-        Protection::Lockless => Outcome::Freed(node.list.push_chain(&MEMMAP, page, chain, min_partial, false, link)),
+        Protection::Lockless => Outcome::Freed(node.list().push_chain(&MEMMAP, page, chain, min_partial, false, link)),
     }
 }
 

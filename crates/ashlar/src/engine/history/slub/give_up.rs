@@ -43,7 +43,7 @@ pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usi
         // SAFETY: this thread owns the chain until it is published.
         unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
     };
-    let outcome = slabs::thaw(&node.list, &MEMMAP, page, chain, min_partial, protection(switches), link);
+    let outcome = slabs::thaw(node.list(), &MEMMAP, page, chain, min_partial, protection(switches), link);
     drop(guard);
     if outcome == Thawed::Discard {
         crate::slab::discard::discard_one(node, page);
