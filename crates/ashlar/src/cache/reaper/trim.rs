@@ -3,9 +3,9 @@
 //! Free pages and full barns together may take [`LEAST`] bytes, or an eighth of the memory in use.
 //! A call of the program that finds more returns all of it. Memory that is needed again within a
 //! second was returned too early, at the cost of a page fault per page, so the bound doubles, up to
-//! [`MOST`]. Each trim without such a need halves it. So a program whose use oscillates keeps its
-//! memory, and one that frees memory and sleeps keeps little. The C library's malloc adapts its
-//! trim threshold by a similar rule, up to 64 MiB.
+//! what the program has used at most. Each trim without such a need halves it. So a program whose
+//! use oscillates keeps its memory, and one that frees memory and sleeps keeps little. The C
+//! library's malloc adapts its trim threshold by a similar rule.
 
 use super::growth::{BUSY, held_bytes};
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, bump};
@@ -16,8 +16,6 @@ use crate::pages::zone::{Purge, ZONE};
 
 /// The smallest bound, in bytes.
 const LEAST: usize = 8 << 20;
-/// The largest bound, in bytes, while less than eight times as much is in use.
-const MOST: usize = 64 << 20;
 /// The number of calls between two checks of barns, because a check visits each cache.
 const BARNS_EVERY: usize = 32;
 /// The time in milliseconds after which a new need for memory does not count against the trim.
@@ -46,7 +44,7 @@ pub(super) fn trim(now_ms: u32) {
     let stats = ZONE.stats();
     let in_use = ((stats.committed - stats.free) * PAGE_SIZE).saturating_sub(held);
     if dirty + held >= bound.max(in_use / 8) {
-        give_back(now_ms, bound, held > dirty / 2);
+        give_back(now_ms, bound, stats.committed * PAGE_SIZE, held > dirty / 2);
     }
 }
 
@@ -54,11 +52,11 @@ pub(super) fn trim(now_ms: u32) {
 #[cold]
 #[inline(never)]
 #[place(background)]
-fn give_back(now_ms: u32, bound: usize, barns: bool) {
+fn give_back(now_ms: u32, bound: usize, committed: usize, barns: bool) {
     if BUSY.swap(1, Ordering::Acquire) != 0 {
         return;
     }
-    adapt(now_ms, bound);
+    adapt(now_ms, bound, committed);
     if barns {
         registry::try_for_each(engine::release_held);
     }
@@ -69,10 +67,11 @@ fn give_back(now_ms: u32, bound: usize, barns: bool) {
     BUSY.store(0, Ordering::Release);
 }
 
-/// Adapts the bound to the effect of the last trim.
-fn adapt(now_ms: u32, bound: usize) {
+/// Adapts the bound to the effect of the last trim. It is at most `committed`, the bytes that the
+/// zone has come to.
+fn adapt(now_ms: u32, bound: usize, committed: usize) {
     let soon = now_ms.wrapping_sub(TRIMMED_MS.load(Ordering::Relaxed)) < SOON_MS;
     let cold = ZONE.cold_pages_taken().wrapping_sub(COLD_THEN.load(Ordering::Relaxed));
     let bound = if soon && cold >= TRIMMED.load(Ordering::Relaxed).max(1) / 2 { bound * 2 } else { bound / 2 };
-    BOUND.store(bound.clamp(LEAST, MOST), Ordering::Relaxed);
+    BOUND.store(bound.clamp(LEAST, committed.max(LEAST)), Ordering::Relaxed);
 }
