@@ -12,7 +12,7 @@ const SHEAF_BYTES: usize = 128 << 10;
 /// reaper some milliseconds, at up to 100 ns each.
 const BARN_OBJECTS: usize = 1 << 15;
 /// Fewest objects on a sheaf.
-const FEWEST: usize = 2;
+const FEWEST: usize = 4;
 
 /// How a cache behaves towards its callers.
 #[derive(Debug)]
@@ -35,9 +35,12 @@ pub(crate) struct Policy {
     pub(crate) slabs_by_cpu: bool,
     /// Largest stride of objects whose sheaves hold as many objects as fit.
     pub(crate) full_sheaf_stride: usize,
-    /// Bytes of objects that one sheaf of larger objects should cover.
+    /// Most bytes of larger objects on a sheaf. A cache in little use has smaller sheaves, of the
+    /// bytes that follow.
     pub(crate) sheaf_bytes: usize,
-    /// Most bytes of larger objects on a sheaf that a CPU frees for itself.
+    /// Bytes of larger objects on a sheaf that a CPU frees for another one.
+    pub(crate) other_cpu_bytes: usize,
+    /// Bytes of larger objects on a sheaf that a CPU frees for itself.
     pub(crate) this_cpu_bytes: usize,
     /// A refill takes at most one in this many of the objects in the cache's slabs; `None` for no
     /// limit.
@@ -59,13 +62,14 @@ impl Policy {
         slabs_by_cpu: false,
         full_sheaf_stride: usize::MAX,
         sheaf_bytes: SHEAF_BYTES,
+        other_cpu_bytes: usize::MAX,
         this_cpu_bytes: usize::MAX,
         refill_share: None,
         barn_bytes: usize::MAX,
         min_partial: None,
     };
 
-    /// Returns the capacity of a sheaf: enough to cover its bytes, at least 2, at most a whole
+    /// Returns the most objects on a sheaf: enough to cover its bytes, at least 2, at most a whole
     /// sheaf.
     pub(crate) fn sheaf_capacity(&self, stride: usize) -> usize {
         if stride <= self.full_sheaf_stride {
@@ -75,14 +79,20 @@ impl Policy {
         }
     }
 
-    /// Returns the capacity of a sheaf that a CPU frees for itself, where sheaves hold `capacity`.
+    /// Returns the capacity that every sheaf has that a CPU frees for itself.
     #[inline]
-    pub(crate) fn this_cpu_capacity(&self, capacity: usize, stride: usize) -> usize {
-        if stride <= self.full_sheaf_stride {
-            capacity
-        } else {
-            capacity.min((self.this_cpu_bytes / stride).max(FEWEST))
-        }
+    pub(crate) fn this_cpu_capacity(&self, stride: usize) -> usize {
+        self.granted(self.this_cpu_bytes, stride)
+    }
+
+    /// Returns the capacity that every sheaf has that a CPU frees for another one.
+    #[inline]
+    pub(crate) fn other_cpu_capacity(&self, stride: usize) -> usize {
+        self.granted(self.other_cpu_bytes, stride)
+    }
+
+    fn granted(&self, bytes: usize, stride: usize) -> usize {
+        if stride <= self.full_sheaf_stride { usize::MAX } else { (bytes / stride).max(FEWEST) }
     }
 
     /// Returns the most full sheaves of `capacity` objects in a barn, where the process allows

@@ -98,7 +98,7 @@ fn refill_main(
     view: &View,
     refill: impl FnOnce(&mut [usize]) -> usize,
 ) -> Option<Refreshed> {
-    let capacity = sheaf_capacity(cache, FreedFor::ThisCpu);
+    let capacity = sheaf_capacity(cache, node, FreedFor::ThisCpu);
     if capacity == 0 {
         return None;
     }

@@ -150,21 +150,21 @@ pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capaci
             Some(sheaf)
         }
         small => {
-            // The cache's capacity was raised beyond the size of its old sheaves.
+            // Sheaves have grown since it was made.
             if let Some(small) = small {
                 retire_sheaf(small);
             }
-            new_sheaf(capacity, sheaf_size(cache))
+            new_sheaf(capacity, sheaf_size(cache, capacity))
         }
     }
 }
 
-/// Returns the size of a cache's sheaves. Sided caches have sheaves smaller than a sheaf page:
+/// Returns the size of a sheaf for `capacity` objects. Sided caches have sheaves smaller than a sheaf page:
 /// there are many of them, and a program uses dozens, each with two sheaves on each CPU. The
 /// critical sections for bulk calls support whole sheaf pages only, and sided caches do not use
 /// them.
-fn sheaf_size(cache: &RawCache) -> SheafSize {
-    if cache.policy.sided { SheafSize::for_capacity(tunable(&cache.sheaf_capacity)) } else { SheafSize::WHOLE }
+fn sheaf_size(cache: &RawCache, capacity: usize) -> SheafSize {
+    if cache.policy.sided { SheafSize::for_capacity(capacity) } else { SheafSize::WHOLE }
 }
 
 /// Puts an empty sheaf into this CPU's barn, or into the pool if the barn has enough.

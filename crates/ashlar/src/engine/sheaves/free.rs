@@ -114,7 +114,7 @@ fn put_on_new_sheaf(
 ) -> bool {
     let (_, node) = node_of_cpu(cache, view.cpu);
     node.barn(view.cpu).count_free();
-    let capacity = sheaf_capacity(cache, freed_for);
+    let capacity = sheaf_capacity(cache, node, freed_for);
     if capacity == 0 {
         return false;
     }

@@ -6,7 +6,7 @@
 
 use super::barn::Barn;
 use super::evicted::Evicted;
-use crate::base::sync::{Ordering, Visit};
+use crate::base::sync::{AtomicUsize, Ordering, Visit};
 use crate::base::units::CpuId;
 use crate::pages::meta::meta_slice;
 use crate::percpu::area::PERCPU;
@@ -20,6 +20,8 @@ pub(crate) struct SheafNode {
     pub(crate) slabs: &'static Node,
     pub(crate) barns: &'static [Barn],
     pub(super) evicted: Evicted,
+    /// Objects in the slabs of the node, as of the last refill. The exact number is a sum over CPUs.
+    pub(super) objects: AtomicUsize,
 }
 
 impl SheafNode {
@@ -39,7 +41,7 @@ pub(crate) fn open(nodes: &mut &'static [SheafNode], slabs: &'static [Node]) -> 
         let mut of_node = slabs.iter();
         *nodes = meta_slice(slabs.len(), || {
             let barns = meta_slice(barns, || Some(Barn::new()))?;
-            Some(SheafNode { slabs: of_node.next()?, barns, evicted: Evicted::new() })
+            Some(SheafNode { slabs: of_node.next()?, barns, evicted: Evicted::new(), objects: AtomicUsize::new(0) })
         })?;
     }
     nodes.iter().flat_map(|node| node.barns).for_each(Barn::reset_stats);

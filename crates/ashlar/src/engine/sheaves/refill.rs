@@ -18,7 +18,7 @@
 use super::node::SheafNode;
 use super::{locality, sparse};
 use crate::base::report;
-use crate::base::sync::prefetch;
+use crate::base::sync::{Ordering, prefetch};
 use crate::base::units::{CpuId, NodeId, Order, PageIndex};
 use crate::engine::{RawCache, defrags_now};
 use crate::pages::memmap::MEMMAP;
@@ -39,8 +39,10 @@ const BATCH: usize = 16;
 /// objects come back.
 pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
     let Some(share) = cache.policy.refill_share else { return usize::MAX };
+    let objects = node.slabs.counters.objects();
+    node.objects.store(objects, Ordering::Relaxed);
     let slab = usize::from(cache.slabs.geometry.objects(cache.slabs.geometry.order)).max(1);
-    slab.max(node.slabs.counters.objects() / share)
+    slab.max(objects / share)
 }
 
 /// Returns whether there may be partial slabs of `cpu` on `node`, in a cache whose slabs are kept

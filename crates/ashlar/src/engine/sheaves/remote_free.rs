@@ -29,6 +29,8 @@
 //!   ([`super::exchange`]). The order need not be perfect: see [`super::locality`].
 #![allow(unsafe_code, reason = "writes free objects")]
 
+use super::node::SheafNode;
+use crate::base::sync::Ordering;
 use crate::base::units::{CACHE_LINE, CpuId, PAGE_SIZE, PageIndex, align_up};
 use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
@@ -47,14 +49,21 @@ pub(super) enum FreedFor {
     OtherCpu,
 }
 
-/// Returns the capacity of a new sheaf of `cache`; 0 if the cache has no sheaves.
+/// A sheaf may hold one in this many of the objects in the cache's slabs, if that is more than the
+/// policy grants every cache.
+const SHARE_OF_SLABS: usize = 64;
+
+/// Returns the capacity of a new sheaf of `cache` for CPUs of `node`; 0 if the cache has no sheaves.
+/// Sheaves grow with the use of the cache, so that a sheaf's worth of objects costs few visits of
+/// the barn where there are many objects, and keeps little memory where there are few.
 #[inline]
-pub(super) fn sheaf_capacity(cache: &RawCache, freed_for: FreedFor) -> usize {
-    let (capacity, stride) = (tunable(&cache.sheaf_capacity), cache.slabs.geometry.stride);
-    match freed_for {
-        FreedFor::ThisCpu => cache.policy.this_cpu_capacity(capacity, stride),
-        FreedFor::OtherCpu => capacity,
-    }
+pub(super) fn sheaf_capacity(cache: &RawCache, node: &SheafNode, freed_for: FreedFor) -> usize {
+    let (most, stride) = (tunable(&cache.sheaf_capacity), cache.slabs.geometry.stride);
+    let granted = match freed_for {
+        FreedFor::ThisCpu => cache.policy.this_cpu_capacity(stride),
+        FreedFor::OtherCpu => cache.policy.other_cpu_capacity(stride),
+    };
+    granted.max(node.objects.load(Ordering::Relaxed) / SHARE_OF_SLABS).min(most)
 }
 
 /// Returns a CPU whose slabs most objects of a full sheaf belong to, by a few of them. `None` if
@@ -79,7 +88,7 @@ pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
     let geometry = &cache.slabs.geometry;
     let is_constructed = geometry.link_offset >= geometry.object_size;
     let (from, to) =
-        if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.stride) };
+        if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.stride.min(128)) };
     for &object in full.objects() {
         // SAFETY: the objects of a sheaf are free, and the holder of the sheaf owns them, up to the
         // next object. Neither their bytes nor those in place of a link have a meaning. Objects and

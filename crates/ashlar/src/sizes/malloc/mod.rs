@@ -89,7 +89,8 @@ static SMALL: Policy = Policy {
     sided: true,
     slabs_by_cpu: true,
     full_sheaf_stride: 128,
-    sheaf_bytes: 31 << 10,
+    sheaf_bytes: 512 << 10,
+    other_cpu_bytes: 31 << 10,
     this_cpu_bytes: 15 << 10,
     refill_share: Some(8),
     ..Policy::GENEROUS
@@ -102,10 +103,11 @@ static LARGE: Policy = Policy {
     sided: true,
     slabs_by_cpu: true,
     full_sheaf_stride: 0,
-    sheaf_bytes: 32 << 10,
+    sheaf_bytes: 512 << 10,
+    other_cpu_bytes: 32 << 10,
     this_cpu_bytes: 15 << 10,
     refill_share: Some(8),
-    barn_bytes: 128 << 10,
+    barn_bytes: usize::MAX,
     min_partial: Some(1),
     ..Policy::GENEROUS
 };
