@@ -92,10 +92,10 @@ fn what_few_programs_use_lies_apart() {
     ] {
         lies(path, &text);
     }
-    // 79 KiB when this was written.
+    // 83 KiB when this was written.
     let bytes = text.end - text.start;
     assert!(
-        cfg!(debug_assertions) || bytes <= 80 << 10,
+        cfg!(debug_assertions) || bytes <= 84 << 10,
         "{bytes} bytes of code lie where every program has them resident"
     );
 }

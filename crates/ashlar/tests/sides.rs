@@ -254,8 +254,8 @@ fn objects_for_another_cpu_come_back_in_a_row() {
     }
 }
 
-/// What one CPU frees for another goes back written, each line of each object of it, so that it is
-/// in no other CPU's cache.
+/// What one CPU frees for another goes back written, the first two lines of each object, so that
+/// they are in no other CPU's cache.
 #[test]
 fn objects_for_another_cpu_go_back_written() {
     let Some((one, other)) = two_sides() else {
@@ -272,7 +272,7 @@ fn objects_for_another_cpu_go_back_written() {
         let lines = |object: *mut [usize; LINE / 8]| {
             (0..1024 / LINE).map(move |line| object.wrapping_add(line).cast::<usize>())
         };
-        // Sheaves that went to the barn, and objects of which every line was written.
+        // Sheaves that went to the barn, and objects whose first two lines were written.
         let freed_on = |cpu: usize, objects: &[*mut [usize; LINE / 8]]| {
             assert!(pin(cpu));
             let before = stored();
@@ -286,15 +286,17 @@ fn objects_for_another_cpu_go_back_written() {
             // SAFETY: no thread allocates meanwhile and no slab is given back, so it is mapped
             // memory that no thread writes.
             let is_marked = |line: *mut usize| unsafe { line.read_volatile() } == MARK;
-            let written = objects.iter().filter(|&&object| lines(object).all(|line| !is_marked(line))).count();
+            let written = objects.iter().filter(|&&object| lines(object).take(2).all(|line| !is_marked(line))).count();
             let touched = objects.iter().filter(|&&object| lines(object).any(|line| !is_marked(line))).count();
-            assert_eq!(touched, written, "some lines of an object");
+            assert_eq!(touched, written, "one line of an object");
+            let rest = objects.iter().flat_map(|&object| lines(object).skip(2));
+            assert!(rest.clone().all(is_marked), "a later line was written");
             (stored() - before, written)
         };
         let (for_other, for_self) = objects.split_at(OBJECTS / 2);
         let others = freed_on(other, for_other);
         let own = freed_on(one, for_self);
-        assert_eq!(of_cache("malloc-1024", |info| info.sheaf_capacity), 31, "objects of a sheaf of this class");
+        assert_eq!(of_cache("malloc-1024", |info| info.sheaf_capacity), 126, "most objects of a sheaf of this class");
         if ashlar::mode() == Mode::Rseq {
             // The last few wait in the slots.
             assert!((8..=10).contains(&others.0) && others.1 >= 256, "for another CPU: {others:?} of 10 and 320");
@@ -342,7 +344,7 @@ fn cpus_refill_from_slabs_of_their_own() {
             (of_one.join().expect("no panic"), of_other)
         });
         let shared = of_one.intersection(&of_other).count();
-        assert!(shared * 20 < of_one.len(), "{shared} of {} pages are shared", of_one.len());
+        assert!(shared * 6 < of_one.len(), "{shared} of {} pages are shared", of_one.len());
     });
     if let Some(child) = outcome {
         child.succeeded();
@@ -363,13 +365,13 @@ fn slabs_of_an_idle_cpu_are_used_up() {
         assert!(pin(one));
         let objects: Vec<*mut u8> = (0..OBJECTS).map(|_| ashlar::malloc::malloc(512)).collect();
         // SAFETY: live, freed once.
-        objects.iter().step_by(2).for_each(|&object| unsafe { ashlar::malloc::free(object) });
+        objects.iter().step_by(5).for_each(|&object| unsafe { ashlar::malloc::free(object) });
         ashlar::reap();
         let before = slabs();
         assert!(pin(other));
-        assert!((0..OBJECTS / 2).all(|_| !ashlar::malloc::malloc(512).is_null()));
+        assert!((0..OBJECTS / 5).all(|_| !ashlar::malloc::malloc(512).is_null()));
         let more = slabs() - before;
-        assert!(more < before / 4, "{more} more slabs than {before}, half of which was free");
+        assert!(more < before / 10, "{more} more slabs than {before}, a fifth of which was free");
     });
     if let Some(child) = outcome {
         child.succeeded();

@@ -44,7 +44,7 @@ pub(crate) fn create_or_merge(
     let partial = wanted(Tunable::MinPartial, args.min_partial, options.min_partial);
     let cpu_partial = wanted(Tunable::CpuPartial, args.cpu_partial, options.cpu_partial);
     let ratio = wanted(Tunable::RemoteNodeDefragRatio, args.remote_node_defrag_ratio, Some(options.defrag_ratio));
-    let barn_limit = policy.barn_limit(options.barn, capacity, stride);
+    let barn_limit = Policy::barn_limit(options.barn, capacity, stride);
     registry::register(&CacheSpec {
         name,
         geometry,

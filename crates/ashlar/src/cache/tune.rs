@@ -55,7 +55,8 @@ pub(crate) fn set_tunable(raw: &'static RawCache, which: Tunable, value: usize) 
         }
         Tunable::MinPartial => set_min_partial(raw, value),
         Tunable::SheafCapacity => {
-            let limit = raw.policy.barn_limit(crate::cache::settings::options().barn, value, raw.slabs.geometry.stride);
+            let limit =
+                engine::Policy::barn_limit(crate::cache::settings::options().barn, value, raw.slabs.geometry.stride);
             sheaves::set_sheaf_capacity(raw, value, limit);
         }
         Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),

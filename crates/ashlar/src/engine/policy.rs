@@ -30,9 +30,9 @@ pub(crate) struct Policy {
     /// The order of the words of its slots depends on the CPU's side: see
     /// [`crate::percpu::area::is_sided`].
     pub(crate) sided: bool,
-    /// Each CPU refills from slabs of its own, as long as there are some, so that CPUs do not share
-    /// what lies beside an object. Other caches have less free memory.
-    pub(crate) slabs_by_cpu: bool,
+    /// Largest stride of objects whose slabs are kept by CPU (see [`crate::slab::node`]), so that
+    /// CPUs do not share what lies beside an object.
+    pub(crate) by_cpu_stride: usize,
     /// Largest stride of objects whose sheaves hold as many objects as fit.
     pub(crate) full_sheaf_stride: usize,
     /// Most bytes of larger objects on a sheaf. A cache in little use has smaller sheaves, of the
@@ -45,8 +45,6 @@ pub(crate) struct Policy {
     /// A refill takes at most one in this many of the objects in the cache's slabs; `None` for no
     /// limit.
     pub(crate) refill_share: Option<usize>,
-    /// Most bytes of objects in a barn.
-    pub(crate) barn_bytes: usize,
     /// Empty slabs that a node keeps; `None` to derive it from the object size.
     pub(crate) min_partial: Option<usize>,
 }
@@ -59,13 +57,12 @@ impl Policy {
         by_address: false,
         tracked: false,
         sided: false,
-        slabs_by_cpu: false,
+        by_cpu_stride: 0,
         full_sheaf_stride: usize::MAX,
         sheaf_bytes: SHEAF_BYTES,
         other_cpu_bytes: usize::MAX,
         this_cpu_bytes: usize::MAX,
         refill_share: None,
-        barn_bytes: usize::MAX,
         min_partial: None,
     };
 
@@ -97,8 +94,8 @@ impl Policy {
 
     /// Returns the most full sheaves of `capacity` objects in a barn, where the process allows
     /// `bytes` bytes of objects.
-    pub(crate) fn barn_limit(&self, bytes: usize, capacity: usize, stride: usize) -> usize {
-        let objects = (bytes.min(self.barn_bytes) / stride).min(BARN_OBJECTS);
+    pub(crate) fn barn_limit(bytes: usize, capacity: usize, stride: usize) -> usize {
+        let objects = (bytes / stride).min(BARN_OBJECTS);
         objects.checked_div(capacity).map_or(0, |sheaves| sheaves.max(1))
     }
 
@@ -115,13 +112,10 @@ mod tests {
 
     #[test]
     fn barns_are_limited_in_bytes_and_in_objects() {
-        let limit = |bytes, capacity, stride| Policy::GENEROUS.barn_limit(bytes, capacity, stride);
+        let limit = |bytes, capacity, stride| Policy::barn_limit(bytes, capacity, stride);
         assert_eq!(limit(256 << 20, 16, 8192), 2048, "bytes");
         assert_eq!(limit(256 << 20, 128, 8), 256, "32768 objects");
         assert_eq!((limit(0, 128, 8), limit(1 << 20, 0, 8)), (1, 0), "one at least, where there are sheaves");
-        let small_barns = Policy { barn_bytes: 128 << 10, ..Policy::GENEROUS };
-        assert_eq!(small_barns.barn_limit(256 << 20, 4, 8192), 4, "16 objects by the policy");
-        assert_eq!(small_barns.barn_limit(16 << 10, 1, 8192), 2, "a process that allows less has less");
     }
 
     #[test]

@@ -67,6 +67,9 @@ impl RawCache {
         // A free must check the node or the map first where those matter, and the engine may have
         // no sheaves.
         let fast = ZONE.nodes() == 1 && !spec.policy.tracked && spec.engine.has_sheaves();
+        let by_cpu = geometry.stride <= spec.policy.by_cpu_stride && spec.engine.has_sheaves();
+        // Without memory for nodes, the cache is not made.
+        let lists = if by_cpu { state.nodes.first().map_or(1, |node| node.lists.len()) } else { 1 };
         let class_slot = if fast { slot } else { 0 };
         RawCache {
             slabs: CacheSlabs::new(
@@ -75,7 +78,7 @@ impl RawCache {
                 secret,
                 spec.ctor,
                 state.nodes,
-                if spec.policy.slabs_by_cpu && spec.engine.has_sheaves() { state.nodes[0].lists.len() } else { 1 },
+                lists,
                 spec.min_partial,
                 class_slot,
             ),

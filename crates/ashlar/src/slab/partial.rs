@@ -84,7 +84,9 @@ pub(crate) struct Partial {
 }
 
 /// Calls of other CPUs without one of the list's own CPU after which that CPU counts as idle.
-const IDLE_CALLS: u32 = 16;
+const IDLE_CALLS: u32 = 4;
+/// A slab is for all CPUs if at least one in this many of its objects is free.
+const SHARE_FOR_ALL: u16 = 4;
 /// Slabs that another CPU looks at under one lock.
 const SCANNED: usize = 16;
 
@@ -97,8 +99,11 @@ pub(crate) struct NodeList {
 
 impl NodeList {
     #[cfg(not(ashlar_loom))]
-    pub(crate) const fn new() -> Self {
-        NodeList { lock: SpinLock::new(Partial::EMPTY) }
+    pub(crate) fn new() -> Self {
+        // Hidden from the compiler, which would copy an empty list from constants, and those lie
+        // apart from what every program has resident.
+        let none = core::hint::black_box(PageIndex::NONE);
+        NodeList { lock: SpinLock::new(Partial { head: none, tail: none, ..Partial::EMPTY }) }
     }
 
     #[cfg(ashlar_loom)]
@@ -262,9 +267,9 @@ impl NodeList {
         slabs
     }
 
-    /// As [`take`](Self::take), for another CPU than the one whose list it is. Takes empty slabs
-    /// only, unless the CPU has not taken from its list for so many of these calls that it seems to
-    /// be idle.
+    /// As [`take`](Self::take), for another CPU than the one whose list it is. Takes only from
+    /// slabs that are free to a good part. But if the list's own CPU has not taken from it for so
+    /// many of these calls that it seems to be idle, takes from all.
     pub(crate) fn take_of_other(&self, heads: &impl Heads, need: usize, out: &mut [Taken]) -> (usize, usize) {
         let mut list = self.lock();
         list.calls_of_others = list.calls_of_others.saturating_add(1);
@@ -276,7 +281,8 @@ impl NodeList {
             }
             let head = heads.head(page);
             let next = head.next();
-            if idle || SlabState(head.state.load(Ordering::Acquire)).inuse() == 0 {
+            let free = head.objects() - SlabState(head.state.load(Ordering::Acquire)).inuse();
+            if idle || free >= head.objects().div_ceil(SHARE_FOR_ALL) {
                 let taken = take_from(head, page, need - total);
                 total += usize::from(taken.chain.count) + usize::from(taken.fresh);
                 out[slabs] = taken;

@@ -70,15 +70,14 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         return use_full(cache, node, view, full);
     }
     if refill::has_own(cache, node, view.cpu)
-        && let Some(refreshed) = refill_main(cache, node, view, |room| refill::from_own(cache, node, view.cpu, room))
+        && let Some(refreshed) = refill_main(cache, id, node, view, true)
     {
         return refreshed;
     }
     if let Some(full) = rob_full(cache, node, view.cpu) {
         return use_full(cache, node, view, full);
     }
-    let all = |room: &mut [usize]| refill::refill(cache, id, view.cpu, room);
-    let refreshed = refill_main(cache, node, view, all).or_else(|| use_spare(cache, view));
+    let refreshed = refill_main(cache, id, node, view, false).or_else(|| use_spare(cache, view));
     refreshed.unwrap_or(if tunable(&cache.sheaf_capacity) == 0 { Refreshed::NoSheaves } else { Refreshed::OutOfMemory })
 }
 
@@ -90,13 +89,15 @@ fn use_full(cache: &'static RawCache, node: &SheafNode, view: &View, full: Sheaf
     Refreshed::Again
 }
 
-/// Makes a sheaf that `refill` fills from its start the main sheaf. `None` if it gets no object, or
-/// if there is no sheaf.
+/// Fills a sheaf from slabs, those of this CPU alone if `own` is set, and makes it the main sheaf.
+/// `None` if there is no object, or no sheaf.
+#[inline(never)]
 fn refill_main(
     cache: &'static RawCache,
+    id: NodeId,
     node: &'static SheafNode,
     view: &View,
-    refill: impl FnOnce(&mut [usize]) -> usize,
+    own: bool,
 ) -> Option<Refreshed> {
     let capacity = sheaf_capacity(cache, node, FreedFor::ThisCpu);
     if capacity == 0 {
@@ -108,7 +109,8 @@ fn refill_main(
     // Objects must end at the sentinel.
     let start = room.len() - wanted;
     let place = &mut room[start..];
-    let got = refill(place);
+    let got =
+        if own { refill::from_own(cache, node, view.cpu, place) } else { refill::refill(cache, id, view.cpu, place) };
     if got < wanted {
         place.copy_within(..got, wanted - got);
     }

@@ -19,9 +19,6 @@ const MAX_EMPTY: usize = 1024;
 /// cache line between the two CPUs; a batch does so once for several sheaves.
 pub(crate) const ROBBED_AT_ONCE: usize = 8;
 
-/// Robberies without a sheaf for the barn's own CPU after which that CPU counts as idle.
-const IDLE_ROBBERIES: u32 = 16;
-
 /// Events at a barn, counted since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BarnStats {
@@ -58,8 +55,6 @@ struct Inner {
     touched: bool,
     /// Fewest full sheaves since the reaper's last pass.
     low: usize,
-    /// Calls of [`Barn::rob_full`] since the last [`Barn::get_full`].
-    robberies: u32,
 }
 
 impl Inner {
@@ -77,7 +72,6 @@ impl Inner {
         stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0, robbed: 0 },
         touched: false,
         low: 0,
-        robberies: 0,
     };
 }
 
@@ -132,7 +126,6 @@ impl Barn {
     pub(crate) fn get_full(&self) -> Option<Sheaf> {
         let mut barn = self.inner.lock();
         barn.touched = true;
-        barn.robberies = 0;
         let sheaf = barn.pop_full();
         if sheaf.is_some() {
             barn.stats.get += 1;
@@ -157,15 +150,11 @@ impl Barn {
         Ok(barn.objects)
     }
 
-    /// Takes full sheaves for another CPU: up to `most`, and at most half, rounded up, of those
-    /// beyond the first `keep`. Leaves none if the barn's own CPU has not taken a sheaf for so many
-    /// of these calls that it seems to be idle.
-    pub(crate) fn rob_full(&self, most: usize, keep: usize) -> SheafList {
+    /// Takes full sheaves for another CPU: up to `most`, and at most half, rounded up.
+    pub(crate) fn rob_full(&self, most: usize) -> SheafList {
         let mut robbed = SheafList::new();
         let mut barn = self.inner.lock();
-        barn.robberies = barn.robberies.saturating_add(1);
-        let keep = if barn.robberies > IDLE_ROBBERIES { 0 } else { keep };
-        for _ in 0..barn.full.len().saturating_sub(keep).div_ceil(2).min(most) {
+        for _ in 0..barn.full.len().div_ceil(2).min(most) {
             let Some(sheaf) = barn.pop_full() else { break };
             robbed.push(sheaf);
         }

@@ -15,28 +15,25 @@ use crate::slab::return_objects::return_objects;
 /// Bytes of objects in one barn above which the reaper is woken.
 const BARN_BYTES_WORTH_REAPING: usize = 1 << 20;
 
-/// Full sheaves that robbers leave in the barn of another CPU, if slabs are kept by CPU: that CPU
-/// will need them.
-const LEFT_BY_ROBBERS: usize = 8;
-
 /// Whether the sheaf's capacity is within the cache's current capacity. Larger sheaves are
 /// obsolete: their objects are returned to their slabs.
 pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
     sheaf.capacity() <= tunable(&cache.sheaf_capacity)
 }
 
-/// Puts a full sheaf into the barn of the CPU whose slabs its objects belong to. If the barn holds
-/// enough, the objects are returned to their slabs; for scattered objects that limit is lower.
+/// Puts a full sheaf into the barn of the CPU whose slabs its objects belong to. The objects are
+/// returned to their slabs if they belong to several CPUs, or if the barn holds enough; for
+/// scattered objects that limit is lower.
 pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
     if !fits(cache, &full) {
         return return_sheaf(cache, full);
     }
+    let Some(owner) = remote_free::owner(cache, &full, cpu) else { return empty(cache, node, cpu, full) };
     let stride = cache.slabs.geometry.stride;
     let mut limit = tunable(&cache.barn_limit) * tunable(&cache.sheaf_capacity);
     if locality::is_scattered(cache, &full, freed_for) {
         limit = limit.min(locality::SCATTERED_BYTES / stride);
     }
-    let owner = remote_free::owner(cache, &full).unwrap_or(cpu);
     if freed_for == FreedFor::OtherCpu {
         remote_free::hand_over(cache, &full);
     }
@@ -46,12 +43,16 @@ pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId,
                 crate::base::background::wake();
             }
         }
-        Err(mut full) => {
-            return_objects(&cache.slabs, full.objects());
-            full.clear();
-            put_empty(node, cpu, full);
-        }
+        Err(full) => empty(cache, node, cpu, full),
     }
+}
+
+/// Returns the objects of a sheaf to their slabs, and the sheaf to this CPU's barn.
+#[inline(never)]
+fn empty(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, mut full: Sheaf) {
+    return_objects(&cache.slabs, full.objects());
+    full.clear();
+    put_empty(node, cpu, full);
 }
 
 /// Takes a full sheaf from this CPU's barn.
@@ -61,8 +62,7 @@ pub(super) fn take_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) 
 
 /// Takes full sheaves from another CPU's barn. Returns one of them.
 pub(super) fn rob_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
-    let keep = if cache.slabs.lists > 1 { LEFT_BY_ROBBERS } else { 0 };
-    fitting(cache, || rob_some_full(node, cpu, keep))
+    fitting(cache, || rob_some_full(node, cpu))
 }
 
 /// Returns the first sheaf of `take` that is not obsolete.
@@ -79,10 +79,10 @@ fn fitting(cache: &'static RawCache, take: impl Fn() -> Option<Sheaf>) -> Option
 /// Robs another CPU's barn of a batch of full sheaves. Returns one and puts the rest into this
 /// CPU's barn. The robbed barn gets as many empty sheaves in return; else its CPU would soon come
 /// back and rob them.
-fn rob_some_full(node: &SheafNode, cpu: CpuId, keep: usize) -> Option<Sheaf> {
+fn rob_some_full(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
     let own = node.barn(cpu);
     others(node, cpu).find_map(|barn| {
-        let robbed = barn.rob_full(ROBBED_AT_ONCE, keep);
+        let robbed = barn.rob_full(ROBBED_AT_ONCE);
         if robbed.len() == 0 {
             return None;
         }
@@ -159,10 +159,10 @@ pub(super) fn empty_sheaf(cache: &RawCache, node: &SheafNode, cpu: CpuId, capaci
     }
 }
 
-/// Returns the size of a sheaf for `capacity` objects. Sided caches have sheaves smaller than a sheaf page:
-/// there are many of them, and a program uses dozens, each with two sheaves on each CPU. The
-/// critical sections for bulk calls support whole sheaf pages only, and sided caches do not use
-/// them.
+/// Returns the size of a sheaf for `capacity` objects. Sided caches have sheaves smaller than a
+/// sheaf page: there are many of them, and a program uses dozens, each with two sheaves on each
+/// CPU. The critical sections for bulk calls support whole sheaf pages only, and sided caches do
+/// not use them.
 fn sheaf_size(cache: &RawCache, capacity: usize) -> SheafSize {
     if cache.policy.sided { SheafSize::for_capacity(capacity) } else { SheafSize::WHOLE }
 }

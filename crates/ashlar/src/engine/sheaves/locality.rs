@@ -62,6 +62,7 @@ fn are_scattered(stride: usize, objects: &[usize], freed_for: FreedFor) -> bool 
 
 /// Sorts objects of one slab, which starts at `base`, by address. Leaves them unsorted if an object
 /// occurs twice, which its free detects, or if the slab has too many objects.
+#[inline(never)]
 pub(super) fn sort(geometry: &Geometry, base: usize, objects: &mut [usize]) {
     if objects.len() < 2 {
         return;

@@ -20,7 +20,8 @@ pub(crate) struct SheafNode {
     pub(crate) slabs: &'static Node,
     pub(crate) barns: &'static [Barn],
     pub(super) evicted: Evicted,
-    /// Objects in the slabs of the node, as of the last refill. The exact number is a sum over CPUs.
+    /// Objects in the slabs of the node, as of the last refill. The exact number is a sum over
+    /// CPUs.
     pub(super) objects: AtomicUsize,
 }
 

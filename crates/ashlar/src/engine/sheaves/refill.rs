@@ -1,9 +1,9 @@
 //! Refill: fills an array with objects from slabs.
 //!
-//! Sources in order: the CPU's partial slabs, whole freelists at a time under one list_lock; empty
-//! slabs of other CPUs of the node, and all partial slabs of idle CPUs; other nodes' partial slabs,
-//! if the defragmentation ratio says so; evicted objects (`sparse`); new slabs; then other nodes,
-//! and what busy CPUs have left.
+//! Sources in order: the CPU's partial slabs, whole freelists at a time under one list_lock; slabs
+//! of other CPUs of the node that are free to a good part, and all of idle CPUs; other nodes'
+//! partial slabs, if the defragmentation ratio says so; evicted objects (`sparse`); new slabs; then
+//! other nodes, and what busy CPUs have left.
 //!
 //! A slab belongs to the CPU that opened it ([`crate::slab::node`]). Two CPUs that use objects of
 //! one slab share cache lines of the object map and, if objects are small, of the objects. Then
@@ -25,7 +25,7 @@ use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::{PageRun, ZONE};
 use crate::slab::discard::discard;
 use crate::slab::freelist::{CorruptLink, read_link, write_link};
-use crate::slab::partial::{Chain, Freed, NodeList, Taken};
+use crate::slab::partial::{Chain, Freed, Taken};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 /// Slabs handled in one batch.
@@ -45,6 +45,15 @@ pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
     slab.max(objects / share)
 }
 
+/// Which partial slabs of a list a refill takes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// All.
+    Any,
+    /// Those that the CPU whose list it is can spare.
+    Spared,
+}
+
 /// Returns whether there may be partial slabs of `cpu` on `node`, in a cache whose slabs are kept
 /// by CPU.
 pub(super) fn has_own(cache: &RawCache, node: &SheafNode, cpu: CpuId) -> bool {
@@ -53,24 +62,18 @@ pub(super) fn has_own(cache: &RawCache, node: &SheafNode, cpu: CpuId) -> bool {
 
 /// Fills `out` from its start with objects of slabs of `cpu` on `node`. Returns the number filled.
 pub(super) fn from_own(cache: &'static RawCache, node: &'static SheafNode, cpu: CpuId, out: &mut [usize]) -> usize {
-    let list = &node.slabs.lists[usize::from(cache.slabs.list_of_cpu(cpu))];
-    from_list(cache, node, out, |need, taken| list.take(&MEMMAP, need, taken))
+    from_list(cache, node, usize::from(cache.slabs.list_of_cpu(cpu)), From::Any, out)
 }
 
-/// As [`from_own`], from the slabs of other CPUs that `take` takes off their lists.
-fn from_others(
-    cache: &'static RawCache,
-    node: &'static SheafNode,
-    cpu: CpuId,
-    out: &mut [usize],
-    take: impl Fn(&NodeList, usize, &mut [Taken]) -> (usize, usize),
-) -> usize {
+/// As [`from_own`], from slabs of other CPUs.
+#[cold]
+#[inline(never)]
+fn from_others(cache: &'static RawCache, node: &'static SheafNode, cpu: CpuId, from: From, out: &mut [usize]) -> usize {
     let lists = usize::from(cache.slabs.lists);
     let own = usize::from(cache.slabs.list_of_cpu(cpu));
     let mut got = 0;
     for next in 1..lists {
-        let list = &node.slabs.lists[(own + next) % lists];
-        got += from_list(cache, node, &mut out[got..], |need, taken| take(list, need, taken));
+        got += from_list(cache, node, (own + next) % lists, from, &mut out[got..]);
     }
     got
 }
@@ -82,8 +85,9 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, cpu: CpuId, out: &m
     let home = usize::from(node.0) % nodes;
     cache.state.sheaf_nodes[home].slabs.counters.count_refill();
     let mut got = from_own(cache, &cache.state.sheaf_nodes[home], cpu, out);
-    let spared = |list: &NodeList, need, taken: &mut [Taken]| list.take_of_other(&MEMMAP, need, taken);
-    got += from_others(cache, &cache.state.sheaf_nodes[home], cpu, &mut out[got..], spared);
+    if got < out.len() && cache.slabs.lists > 1 {
+        got += from_others(cache, &cache.state.sheaf_nodes[home], cpu, From::Spared, &mut out[got..]);
+    }
     if got == 0 && nodes > 1 && defrags_now(cache) {
         let others = (1..nodes).map(|next| &cache.state.sheaf_nodes[(home + next) % nodes]);
         got = others
@@ -108,7 +112,7 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, cpu: CpuId, out: &m
         let entry = &cache.state.sheaf_nodes[other];
         got = from_own(cache, entry, cpu, out);
         if got == 0 {
-            got = from_others(cache, entry, cpu, out, |list, need, taken| list.take(&MEMMAP, need, taken));
+            got = from_others(cache, entry, cpu, From::Any, out);
         }
         if got == 0 && other != home {
             got = sparse::refill(entry, out);
@@ -121,18 +125,18 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, cpu: CpuId, out: &m
     got
 }
 
-/// Fills `out` from its start with objects of the slabs that `take` takes off a partial list, of
-/// which the first argument is the number of objects that are needed.
-fn from_list(
-    cache: &'static RawCache,
-    node: &'static SheafNode,
-    out: &mut [usize],
-    take: impl Fn(usize, &mut [Taken]) -> (usize, usize),
-) -> usize {
+/// Fills `out` from its start with objects of slabs on a partial list.
+#[inline(never)]
+fn from_list(cache: &'static RawCache, node: &'static SheafNode, list: usize, from: From, out: &mut [usize]) -> usize {
+    let list = &node.slabs.lists[list];
     let mut got = 0;
     while got < out.len() {
         let mut taken = [Taken::NOTHING; BATCH];
-        let (slabs, _) = take(out.len() - got, &mut taken);
+        let need = out.len() - got;
+        let (slabs, _) = match from {
+            From::Any => list.take(&MEMMAP, need, &mut taken),
+            From::Spared => list.take_of_other(&MEMMAP, need, &mut taken),
+        };
         if slabs == 0 {
             break;
         }
@@ -255,6 +259,7 @@ fn gather(cache: &'static RawCache, node: &SheafNode, taken: &[Taken], out: &mut
 }
 
 /// Pushes the rest of a freelist back onto its slab's freelist. Its objects are linked already.
+#[inline(never)]
 fn give_back(node: &SheafNode, page: PageIndex, walk: &Walk<'_>) {
     let (cache, chain) = (walk.cache, walk.rest);
     let link = |prior: u16| {

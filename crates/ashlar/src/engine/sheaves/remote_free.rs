@@ -14,11 +14,11 @@
 //! * **Dirty each cache line before handing it over.** A line that one CPU wrote and another only
 //!   read is in the caches of both. The next CPU to write it must wait until the other has dropped
 //!   its copy, which costs more than taking over a line from one cache. A program that frees an
-//!   object has mostly only read it. So the freeing CPU writes to all lines of the objects of a
-//!   full sheaf before it stores the sheaf ([`hand_over`]); all lines, because the program has read
-//!   the whole buffer. A program that frees without reading pays for that: one store for each line
-//!   that its cache must fetch. A robbed sheaf, which would only be read until it is empty, is
-//!   written by the robber ([`Sheaf::move_here`]).
+//!   object has mostly only read it. So the freeing CPU writes to the first two lines of each
+//!   object of a full sheaf before it stores the sheaf ([`hand_over`]). A program that frees
+//!   without reading pays for that: one store for each line that its cache must fetch. A robbed
+//!   sheaf, which would only be read until it is empty, is written by the robber
+//!   ([`Sheaf::move_here`]).
 //! * **Sheaves for other CPUs are larger.** Each sheaf handed over costs both CPUs an access to a
 //!   shared barn. What a CPU frees for itself may gather on smaller sheaves, if the policy of the
 //!   cache says so ([`sheaf_capacity`]).
@@ -36,6 +36,9 @@ use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::sheaf::Sheaf;
 
+/// Bytes of an object that are written before it is handed over. The rest of a large object costs
+/// more to write than the next CPU saves.
+const WRITTEN: usize = 2 * CACHE_LINE;
 /// Bytes of a free link.
 const WORD: usize = size_of::<u64>();
 
@@ -53,9 +56,9 @@ pub(super) enum FreedFor {
 /// policy grants every cache.
 const SHARE_OF_SLABS: usize = 64;
 
-/// Returns the capacity of a new sheaf of `cache` for CPUs of `node`; 0 if the cache has no sheaves.
-/// Sheaves grow with the use of the cache, so that a sheaf's worth of objects costs few visits of
-/// the barn where there are many objects, and keeps little memory where there are few.
+/// Returns the capacity of a new sheaf of `cache` for CPUs of `node`; 0 if the cache has no
+/// sheaves. Sheaves grow with the use of the cache, so that a sheaf's worth of objects costs few
+/// visits of the barn where there are many objects, and keeps little memory where there are few.
 #[inline]
 pub(super) fn sheaf_capacity(cache: &RawCache, node: &SheafNode, freed_for: FreedFor) -> usize {
     let (most, stride) = (tunable(&cache.sheaf_capacity), cache.slabs.geometry.stride);
@@ -66,29 +69,34 @@ pub(super) fn sheaf_capacity(cache: &RawCache, node: &SheafNode, freed_for: Free
     granted.max(node.objects.load(Ordering::Relaxed) / SHARE_OF_SLABS).min(most)
 }
 
-/// Returns a CPU whose slabs most objects of a full sheaf belong to, by a few of them. `None` if
-/// the cache does not keep slabs by CPU.
-pub(super) fn owner(cache: &RawCache, full: &Sheaf) -> Option<CpuId> {
+/// Returns a CPU whose slabs the objects of a full sheaf belong to, by a few of them. `None` if
+/// they belong to several CPUs. If the cache does not keep slabs by CPU, they belong to `cpu`.
+pub(super) fn owner(cache: &RawCache, full: &Sheaf, cpu: CpuId) -> Option<CpuId> {
     if cache.slabs.lists == 1 {
-        return None;
+        return Some(cpu);
     }
     let objects = full.objects();
     let list_of = |at: usize| {
-        let page = MEMMAP.page_of(objects[at])?;
+        let page = MEMMAP.page_of(*objects.get(at)?)?;
         Some(MEMMAP.head(PageIndex(page.0.wrapping_sub(MEMMAP.class_of(page).back()))).list())
     };
-    let [first, middle, last] = [0, objects.len() / 2, objects.len() - 1].map(list_of);
-    let owner = if first == last { first } else { middle };
-    owner.map(|list| CpuId(u32::from(list)))
+    let [first, middle, last] = [0, objects.len() / 2, objects.len().wrapping_sub(1)].map(list_of);
+    if first != middle || middle != last {
+        return None;
+    }
+    first.map(|list| CpuId(u32::from(list)))
 }
 
-/// Writes to the cache lines of each object of a full sheaf, before another CPU takes it.
+/// Writes to the first cache lines of each object of a full sheaf, before another CPU takes it.
 /// Constructed objects must not change, so for them only the line of the free link is written.
 pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
     let geometry = &cache.slabs.geometry;
     let is_constructed = geometry.link_offset >= geometry.object_size;
-    let (from, to) =
-        if is_constructed { (geometry.link_offset, geometry.link_offset + WORD) } else { (0, geometry.stride.min(128)) };
+    let (from, to) = if is_constructed {
+        (geometry.link_offset, geometry.link_offset + WORD)
+    } else {
+        (0, geometry.stride.min(WRITTEN))
+    };
     for &object in full.objects() {
         // SAFETY: the objects of a sheaf are free, and the holder of the sheaf owns them, up to the
         // next object. Neither their bytes nor those in place of a link have a meaning. Objects and

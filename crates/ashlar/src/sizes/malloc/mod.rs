@@ -78,16 +78,21 @@ pub(crate) static SIZE_CODE: [u8; SIZE_ENTRIES_BYTES] = {
 const LARGE_CLASS: usize = 4 << 10;
 const LARGE_CLASS_ORDER: u8 = 4;
 
-/// The policy of small classes. Their caches keep less than others, because a program uses dozens
-/// of them at once, each with two sheaves on each CPU, and no other cache can have what a sheaf
-/// holds. Sheaves for 31 KiB of objects, with half of that for the CPU's own, cost little time;
-/// those for 64 KiB took a tenth of a program's memory (docs/why.md). Objects of up to 128 bytes
-/// are excepted: programs have most of these, and CPUs hand most of these to each other.
-static SMALL: Policy = Policy {
+/// Largest stride of objects whose slabs are kept by CPU: four objects a page. A cache line of the
+/// object map stands for a page at least, so larger objects share hardly any.
+const BY_CPU_STRIDE: usize = PAGE_SIZE / 4;
+
+/// What the policies of all classes have in common. Their caches keep less than others, because a
+/// program uses dozens of them at once, each with two sheaves on each CPU, and no other cache can
+/// have what a sheaf holds. Sheaves for 31 KiB of objects, with half of that for the CPU's own,
+/// cost little time as long as there are few objects; those for 64 KiB took a tenth of a program's
+/// memory (docs/why.md). A cache of many objects has larger sheaves. Objects of up to 128 bytes are
+/// excepted: programs have most of these, and CPUs hand most of these to each other.
+const OF_SIZES: Policy = Policy {
     family: 2,
     tracked: true,
     sided: true,
-    slabs_by_cpu: true,
+    by_cpu_stride: BY_CPU_STRIDE,
     full_sheaf_stride: 128,
     sheaf_bytes: 512 << 10,
     other_cpu_bytes: 31 << 10,
@@ -95,22 +100,11 @@ static SMALL: Policy = Policy {
     refill_share: Some(8),
     ..Policy::GENEROUS
 };
-/// The policy of objects above a page. A program has few of each size and fills them for longer
-/// than it takes to allocate them, and their free objects were most of what it held.
-static LARGE: Policy = Policy {
-    family: 2,
-    tracked: true,
-    sided: true,
-    slabs_by_cpu: true,
-    full_sheaf_stride: 0,
-    sheaf_bytes: 512 << 10,
-    other_cpu_bytes: 32 << 10,
-    this_cpu_bytes: 15 << 10,
-    refill_share: Some(8),
-    barn_bytes: usize::MAX,
-    min_partial: Some(1),
-    ..Policy::GENEROUS
-};
+/// The policy of objects of up to a page. It is a static, because the linker lays constants apart.
+static SMALL: Policy = OF_SIZES;
+/// The policy of objects above a page. A program has few of each size, and fills them for longer
+/// than it takes to allocate them.
+static LARGE: Policy = Policy { min_partial: Some(1), ..OF_SIZES };
 
 /// Creates the object map and opens the fast paths. Returns false if memory for the map is refused.
 /// The child of a fork that interrupted this call repeats it, which has no further effect.
@@ -153,7 +147,7 @@ fn create_cache(class: usize) -> Option<&'static RawCache> {
     // The alignment that `aligned_class` counts on.
     let align = (1 << size.trailing_zeros()).min(PAGE_SIZE);
     let args = CacheArgs { align, max_order, ..CacheArgs::default() };
-    let policy = if size > PAGE_SIZE { &LARGE } else { &SMALL };
+    let policy: &'static Policy = if size > PAGE_SIZE { &LARGE } else { &SMALL };
     let slot = (SIDED_SLOTS + class * SLOT_BYTES) as u16;
     let raw = create_raw(name, size, &args, policy, Some(slot)).ok()?;
     CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
@@ -192,19 +186,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_of_larger_objects_keep_fewer() {
+    fn caches_of_larger_objects_have_smaller_sheaves() {
         let capacities = |stride| {
             let policy = if stride > PAGE_SIZE { &LARGE } else { &SMALL };
             [Policy::GENEROUS.sheaf_capacity(stride), policy.sheaf_capacity(stride)]
         };
         assert_eq!(capacities(64), [254, 254]);
         assert_eq!(capacities(128), [254, 254]);
-        assert_eq!(capacities(256), [254, 124]);
-        assert_eq!(capacities(4096), [32, 7]);
-        assert_eq!(capacities(8192), [16, 4]);
-        assert_eq!(capacities(28 << 10), [4, 2]);
+        assert_eq!(capacities(256), [254, 126]);
+        assert_eq!(capacities(4096), [32, 126]);
+        assert_eq!(capacities(8192), [16, 64]);
+        assert_eq!(capacities(28 << 10), [4, 18]);
         assert_eq!([&SMALL, &LARGE].map(|policy| policy.min_partial(8192)), [6, 1]);
-        assert_eq!([128, 256, 8192].map(|stride| SMALL.this_cpu_capacity(254, stride)), [254, 60, 2]);
+        assert_eq!([128, 256, 8192].map(|stride| SMALL.this_cpu_capacity(stride)), [usize::MAX, 60, 4]);
+        assert_eq!([128, 256, 8192].map(|stride| SMALL.other_cpu_capacity(stride)), [usize::MAX, 124, 4]);
     }
 
     #[test]
