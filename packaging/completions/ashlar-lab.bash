@@ -364,7 +364,7 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --workloads)
-                    COMPREPLY=($(compgen -W "all synthetic real numbers sets random trees store words phases large vectors zeroed aligned server2 server4 handover handover-small crossing churn piles sharing sharing-given gcc python perl lua sqlite git node sort xz zstd redis startup pairs" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all synthetic live real numbers sets random trees store words phases large vectors zeroed aligned server2 server4 handover handover-small crossing churn piles sharing sharing-given live-1 live-8 live-64 live-1-skewed live-8-skewed live-64-skewed live-8-busy live-64-busy gcc python perl lua sqlite git node sort xz zstd redis startup pairs" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)

@@ -10,7 +10,10 @@ fn bad_input_is_named_and_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
         (&["--systems", "nosuch"], "--systems: unknown system `nosuch`; expected `all` or a comma-separated list of"),
         (&["--systems", ""], "--systems: unknown system ``"),
-        (&["--workloads", "nosuch"], "--workloads: unknown workload `nosuch`; expected `all`, `synthetic`, `real`"),
+        (
+            &["--workloads", "nosuch"],
+            "--workloads: unknown workload `nosuch`; expected `all`, `synthetic`, `live`, `real`",
+        ),
         (&["--rounds", "0"], "--rounds"),
         (&["--scale", "0"], "expected a number from 0.0001 to 100"),
         (&["--scale", "much"], "expected a number from 0.0001 to 100"),
@@ -29,7 +32,17 @@ fn the_list_has_every_workload_and_says_what_is_missing() {
     let out = ashlar(&["bench", "programs", "--list"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let list = text(&out.stdout);
-    for name in ["numbers", "handover", "sharing-given", "gcc", "redis", "startup", "glibc", "libashlar_malloc.so"] {
+    for name in [
+        "numbers",
+        "handover",
+        "sharing-given",
+        "live-64-skewed",
+        "gcc",
+        "redis",
+        "startup",
+        "glibc",
+        "libashlar_malloc.so",
+    ] {
         assert!(list.contains(name), "no {name} in:\n{list}");
     }
     // Each peer is there with its file, or missing with the command that gets it.
@@ -55,7 +68,7 @@ fn a_tiny_run_writes_the_json_schema_and_can_be_judged_again() {
         "--rounds",
         "2",
         "--workloads",
-        "synthetic,sort,startup",
+        "synthetic,live,sort,startup",
         "--json",
         json.to_str().unwrap(),
     ]);
@@ -70,8 +83,14 @@ fn a_tiny_run_writes_the_json_schema_and_can_be_judged_again() {
         assert_eq!(found.len(), 1, "{workload} on {system}");
         found[0]
     };
-    for (workload, kind) in [("numbers", "synthetic"), ("churn", "synthetic"), ("sort", "real"), ("startup", "startup")]
-    {
+    for (workload, kind) in [
+        ("numbers", "synthetic"),
+        ("churn", "synthetic"),
+        ("live-1", "live"),
+        ("live-64-busy", "live"),
+        ("sort", "real"),
+        ("startup", "startup"),
+    ] {
         for system in ["glibc", "ashlar", "ashlar[sheaf=16]"] {
             let record = of(workload, system);
             assert_eq!((&record["kind"], &record["unit"]), (&kind.into(), &"ms".into()));
@@ -82,14 +101,16 @@ fn a_tiny_run_writes_the_json_schema_and_can_be_judged_again() {
             }
             assert!(record["elapsed"]["min"].as_f64().unwrap() > 0.0);
             assert!(record["peak_rss_kib"]["min"].as_f64().unwrap() > 100.0);
-            assert_eq!(record["idle_rss_kib"].is_null(), kind != "synthetic");
+            assert_eq!(record["idle_rss_kib"].is_null(), !["synthetic", "live"].contains(&kind));
             assert_eq!(record["checksum"], of(workload, "glibc")["checksum"]);
             assert_eq!(record["runs"].as_u64().unwrap() as usize, record["samples"].as_array().unwrap().len());
         }
     }
     let means = run["geomeans"].as_array().unwrap();
-    let base = means.iter().find(|m| m["kind"] == "synthetic" && m["system"] == "glibc").unwrap();
-    assert_eq!((base["elapsed"].as_f64(), base["idle_rss"].as_f64()), (Some(1.0), Some(1.0)));
+    for kind in ["synthetic", "live"] {
+        let base = means.iter().find(|m| m["kind"] == kind && m["system"] == "glibc").unwrap();
+        assert_eq!((base["elapsed"].as_f64(), base["idle_rss"].as_f64()), (Some(1.0), Some(1.0)));
+    }
 
     // The table again, and the targets, from the file.
     let again = ashlar(&["bench", "programs", "--from", json.to_str().unwrap()]);
@@ -98,5 +119,6 @@ fn a_tiny_run_writes_the_json_schema_and_can_be_judged_again() {
     let judged = ashlar(&["bench", "programs", "--from", json.to_str().unwrap(), "--check-targets"]);
     assert_eq!(judged.status.code(), Some(1), "no peer was measured, so no target is known to be met");
     assert!(text(&judged.stdout).contains("none  handover ahead of every peer, elapsed time: not measured"));
+    assert!(text(&judged.stdout).contains("none  live-8 no slower than any peer, elapsed time: not measured"));
     let _ = std::fs::remove_file(json);
 }

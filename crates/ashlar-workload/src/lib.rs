@@ -3,7 +3,8 @@
 //! The program `ashlar-workload` runs one of them; `ashlar-lab bench programs` starts it, each time
 //! with a library preloaded. It is linked with nothing but the C library, so that no allocator but
 //! the one under test has a constructor in it. The patterns are those of well-known benchmarks,
-//! written anew from what they are known to do: see the table [`WORKLOADS`].
+//! written anew from what they are known to do: see the table [`WORKLOADS`]. The workloads of the
+//! table [`LIVE`] are for large live sets.
 //!
 //! Rust's own collections use the same malloc (the standard library's system allocator calls it),
 //! as a program's would. Each workload gives a checksum that must be the same on every allocator.
@@ -12,6 +13,7 @@
 //! the same random numbers.
 
 mod block;
+mod live;
 mod opaque;
 mod random;
 mod single;
@@ -58,7 +60,8 @@ pub struct Workload {
     run: fn(Scale) -> u64,
 }
 
-/// All workloads. Names that begin with `handover` are the ones of producers and consumers.
+/// The synthetic workloads. Names that begin with `handover` are the ones of producers and
+/// consumers.
 #[rustfmt::skip]
 pub static WORKLOADS: [Workload; 20] = [
     Workload { name: "numbers", threads: 1, what: "short-lived blocks of 8 to 64 bytes (as cfrac)", run: single::numbers },
@@ -83,6 +86,20 @@ pub static WORKLOADS: [Workload; 20] = [
     Workload { name: "sharing-given", threads: 2, what: "the same, after neighbours were handed out (as cache-scratch)", run: threads::sharing_passive },
 ];
 
+/// The workloads of live sets: two threads replace random blocks of their own set. The number in a
+/// name is the size of one set in MiB.
+#[rustfmt::skip]
+pub static LIVE: [Workload; 8] = [
+    Workload { name: "live-1", threads: 2, what: "each thread replaces random blocks of 8 to 1000 bytes, 1 MiB live", run: |scale| live::uniform(1, scale) },
+    Workload { name: "live-8", threads: 2, what: "the same with 8 MiB live in each thread", run: |scale| live::uniform(8, scale) },
+    Workload { name: "live-64", threads: 2, what: "the same with 64 MiB live in each thread", run: |scale| live::uniform(64, scale) },
+    Workload { name: "live-1-skewed", threads: 2, what: "each thread replaces blocks of 8 to 32768 bytes, most small, 1 MiB live", run: |scale| live::skewed(1, scale) },
+    Workload { name: "live-8-skewed", threads: 2, what: "the same sizes with 8 MiB live in each thread", run: |scale| live::skewed(8, scale) },
+    Workload { name: "live-64-skewed", threads: 2, what: "the same sizes with 64 MiB live in each thread", run: |scale| live::skewed(64, scale) },
+    Workload { name: "live-8-busy", threads: 2, what: "live-8 while two other threads write to 16 MiB each", run: |scale| live::busy(8, scale) },
+    Workload { name: "live-64-busy", threads: 2, what: "live-64 while two other threads write to 16 MiB each", run: |scale| live::busy(64, scale) },
+];
+
 /// The cost of a call alone. No program does this, so it does not count as a synthetic workload.
 #[rustfmt::skip]
 pub static PAIRS: Workload =
@@ -94,9 +111,14 @@ impl Workload {
         (self.run)(scale)
     }
 
+    /// All workloads but the pairs, in the order of the tables.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        WORKLOADS.iter().chain(&LIVE)
+    }
+
     /// Finds a workload, the pairs among them.
     pub fn by_name(name: &str) -> Option<&'static Self> {
-        WORKLOADS.iter().chain([&PAIRS]).find(|workload| workload.name == name)
+        Self::all().chain([&PAIRS]).find(|workload| workload.name == name)
     }
 }
 
@@ -106,8 +128,8 @@ mod tests {
 
     #[test]
     fn every_workload_gives_the_same_checksum_twice_and_its_own_name() {
-        for (at, workload) in WORKLOADS.iter().enumerate() {
-            assert!(WORKLOADS[..at].iter().all(|other| other.name != workload.name), "{}", workload.name);
+        for (at, workload) in Workload::all().enumerate() {
+            assert!(Workload::all().take(at).all(|other| other.name != workload.name), "{}", workload.name);
             let sum = (workload.run)(Scale(0.002));
             assert_eq!((workload.run)(Scale(0.002)), sum, "{}", workload.name);
             assert_ne!((workload.run)(Scale(0.02)), sum, "{}: the scale changes nothing", workload.name);

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ashlar_workload::{Scale, WORKLOADS, Workload};
+use ashlar_workload::{Scale, Workload};
 
 const HELP: &str = "\
 Does fixed work on the malloc of this process, and prints a line of JSON
@@ -106,12 +106,12 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Asked, Failure> {
 
 /// The name is not one of a workload.
 fn unknown(name: &str) -> Failure {
-    let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+    let names: Vec<_> = Workload::all().map(|workload| workload.name).collect();
     Failure::Usage(format!("NAME: `{name}`, expected one of {}", names.join(", ")))
 }
 
 fn help() -> Result<(), Failure> {
-    let lines = WORKLOADS.iter().map(|work| format!("  {:<15} {}  {}\n", work.name, work.threads, work.what));
+    let lines = Workload::all().map(|work| format!("  {:<15} {}  {}\n", work.name, work.threads, work.what));
     print(&(HELP.to_owned() + &lines.collect::<String>()))
 }
 

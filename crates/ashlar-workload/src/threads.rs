@@ -17,7 +17,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The sum of what `threads` threads return.
-fn together(threads: usize, work: impl Fn(u64) -> u64 + Sync) -> u64 {
+pub(crate) fn together(threads: usize, work: impl Fn(u64) -> u64 + Sync) -> u64 {
     thread::scope(|scope| {
         let work = &work;
         let running: Vec<_> = (0..threads as u64).map(|me| scope.spawn(move || work(me))).collect();

@@ -52,7 +52,7 @@ fn bad_input_is_named_and_exits_with_2() {
 #[test]
 fn help_has_every_workload() {
     let help = text(&run(&["--help"]).stdout);
-    for workload in &ashlar_workload::WORKLOADS {
+    for workload in ashlar_workload::Workload::all() {
         assert!(help.contains(workload.what), "no {} in:\n{help}", workload.name);
     }
 }

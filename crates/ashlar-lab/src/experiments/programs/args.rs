@@ -14,7 +14,7 @@ pub(crate) struct ProgramsArgs {
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) systems: String,
 
-    /// Workloads, separated by commas; `all`, `synthetic` and `real` stand for many
+    /// Workloads, separated by commas; `all`, `synthetic`, `live` and `real` stand for many
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) workloads: String,
 

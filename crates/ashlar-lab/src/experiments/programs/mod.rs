@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use crate::experiments::programs::args::ProgramsArgs;
 use crate::experiments::programs::child::real::{REAL, Real};
 use crate::experiments::programs::child::startup;
-use crate::experiments::programs::plan::record::{Machine, Run};
+use crate::experiments::programs::plan::record::{Kind, Machine, Run};
 use crate::experiments::programs::plan::{Plan, Program, systems};
 use crate::kit::error::LabError;
 use crate::kit::machine;
 use crate::kit::measure::allowed_cpus;
 use crate::kit::output::{self, create};
-use ashlar_workload::{PAIRS, WORKLOADS, Workload};
+use ashlar_workload::{LIVE, PAIRS, WORKLOADS, Workload};
 
 /// `ashlar bench programs`.
 pub(crate) fn run(args: &ProgramsArgs) -> Result<(), LabError> {
@@ -98,13 +98,14 @@ struct Asked {
 
 /// All workloads by name, in the order of the tables.
 fn known() -> Vec<&'static str> {
-    let synthetic = WORKLOADS.iter().map(|workload| workload.name);
-    synthetic.chain(REAL.iter().map(|real| real.name)).chain([startup::NAME, PAIRS.name]).collect()
+    let ours = Workload::all().map(|workload| workload.name);
+    ours.chain(REAL.iter().map(|real| real.name)).chain([startup::NAME, PAIRS.name]).collect()
 }
 
 /// The workloads that `list` names, in the order of the tables.
 fn select(list: &str) -> Result<Vec<Asked>, LabError> {
     let synthetic = || WORKLOADS.iter().map(|workload| workload.name);
+    let live = || LIVE.iter().map(|workload| workload.name);
     let real = || REAL.iter().map(|real| real.name);
     let known = known();
     let mut chosen: Vec<Asked> = Vec::new();
@@ -112,6 +113,7 @@ fn select(list: &str) -> Result<Vec<Asked>, LabError> {
         let named: Vec<&'static str> = match word {
             "all" => known.iter().copied().filter(|name| *name != PAIRS.name).collect(),
             "synthetic" => synthetic().collect(),
+            "live" => live().collect(),
             "real" => real().collect(),
             _ => known.iter().copied().filter(|name| *name == word).collect(),
         };
@@ -119,7 +121,7 @@ fn select(list: &str) -> Result<Vec<Asked>, LabError> {
             return Err(LabError::option(
                 "--workloads",
                 format_args!(
-                    "unknown workload `{word}`; expected `all`, `synthetic`, `real` or a comma-separated list of: {}",
+                    "unknown workload `{word}`; expected `all`, `synthetic`, `live`, `real` or a comma-separated list of: {}",
                     known.join(", ")
                 ),
             ));
@@ -177,7 +179,11 @@ fn list(args: &ProgramsArgs) -> Result<(), LabError> {
     for asked in names {
         let (kind, what) = if let Some(workload) = Workload::by_name(asked.name) {
             let threads = if workload.threads == 1 { "1 thread" } else { &format!("{} threads", workload.threads) };
-            let kind = if workload.name == PAIRS.name { PAIRS.name } else { "synthetic" };
+            let kind = match Program::Synthetic(workload).kind() {
+                Kind::Pairs => PAIRS.name,
+                Kind::Live => "live",
+                _ => "synthetic",
+            };
             (format!("{kind}, {threads}"), workload.what)
         } else if let Some(real) = Real::by_name(asked.name) {
             missing.extend(real.find().err());
@@ -207,7 +213,7 @@ pub(crate) fn system_names() -> Vec<&'static str> {
 /// What `--workloads` takes beside `all`, for the shells' completions.
 #[cfg(test)]
 pub(crate) fn workload_names() -> Vec<&'static str> {
-    ["synthetic", "real"].into_iter().chain(known()).collect()
+    ["synthetic", "live", "real"].into_iter().chain(known()).collect()
 }
 
 #[cfg(test)]
@@ -219,10 +225,14 @@ mod tests {
         let names = |list: &str| select(list).unwrap().iter().map(|asked| asked.name).collect::<Vec<_>>();
         assert_eq!(names("startup, trees,numbers,trees"), ["numbers", "trees", "startup"]);
         assert_eq!(names("synthetic").len(), WORKLOADS.len());
-        assert_eq!(names("all").len(), WORKLOADS.len() + REAL.len() + 1);
+        assert_eq!(names("live, live-8").len(), LIVE.len());
+        assert!(names("live").iter().all(|name| name.starts_with("live-")));
+        assert_eq!(names("live-8,real,trees")[..2], ["trees", "live-8"]);
+        assert_eq!(names("all").len(), WORKLOADS.len() + LIVE.len() + REAL.len() + 1);
         assert!(!names("all").contains(&PAIRS.name) && names("pairs,trees") == ["trees", "pairs"]);
+        assert!(select("live,live-64").unwrap().iter().all(|asked| asked.by_name == (asked.name == "live-64")));
         assert!(select("real,git").unwrap().iter().all(|asked| asked.by_name == (asked.name == "git")));
         let error = select("nosuch").unwrap_err().to_string();
-        assert!(error.contains("`nosuch`") && error.contains("handover") && error.contains("gcc"), "{error}");
+        assert!(["`nosuch`", "`live`", "handover", "gcc"].iter().all(|part| error.contains(part)), "{error}");
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn mean(run: &Run, kind: Kind, system: &str, measure: Measure, by: St
 /// All means of a run.
 pub(crate) fn means(run: &Run, by: Statistic) -> Vec<Means> {
     let mut all = Vec::new();
-    for kind in [Kind::Synthetic, Kind::Real] {
+    for kind in [Kind::Synthetic, Kind::Live, Kind::Real] {
         for system in run.systems() {
             let of = |measure| mean(run, kind, system, measure, by).map(|mean| (mean * 1e4).round() / 1e4);
             let workloads = ratios(run, kind, system, Measure::Elapsed, by).len();
@@ -132,6 +132,7 @@ pub(crate) fn render(run: &Run, by: Statistic) -> String {
     let mut text = String::new();
     for (kind, title) in [
         (Kind::Synthetic, "Synthetic workloads"),
+        (Kind::Live, "Live sets"),
         (Kind::Real, "Real programs"),
         (Kind::Startup, "Start-up"),
         (Kind::Pairs, "Pairs"),
@@ -185,5 +186,44 @@ fn block(text: &mut String, run: &Run, kind: Kind, title: &str, measure: Measure
             let _ = write!(line, "  {cell:>width$}");
         }
         let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::experiments::programs::child::process::Usage;
+    use crate::experiments::programs::plan::record::Machine;
+    use crate::experiments::programs::plan::systems::System;
+    use crate::experiments::programs::plan::{Samples, record};
+
+    /// A synthetic workload on which ours takes half of glibc's time, and two of live sets on which
+    /// it takes a quarter.
+    fn run() -> Run {
+        let cell = |workload: &str, kind, id: &str, millis| {
+            let system = System { id: id.to_owned(), preload: None, version: String::new(), options: None };
+            let usage = Usage { elapsed: Duration::from_millis(millis), ..Usage::default() };
+            record(workload, kind, &system, &Samples { usages: vec![usage], ..Samples::default() })
+        };
+        let workloads = [("trees", Kind::Synthetic, 2), ("live-1", Kind::Live, 4), ("live-8", Kind::Live, 4)];
+        let cells = |(workload, kind, part): (&str, _, _)| {
+            [cell(workload, kind, BASE, 100), cell(workload, kind, "ashlar", 100u64 / part)]
+        };
+        let programs = workloads.into_iter().flat_map(cells).collect();
+        Run { host: Machine::default(), programs, geomeans: Vec::new(), missing: Vec::new() }
+    }
+
+    #[test]
+    fn live_sets_have_a_table_and_a_mean_of_their_own() {
+        let run = run();
+        let means: Vec<_> = means(&run, Statistic::Median).into_iter().filter(|mean| mean.system == "ashlar").collect();
+        let found: Vec<_> = means.iter().map(|mean| (mean.kind, mean.workloads, mean.elapsed)).collect();
+        assert_eq!(found, [(Kind::Synthetic, 1, Some(0.5)), (Kind::Live, 2, Some(0.25))]);
+        let text = render(&run, Statistic::Median);
+        let (synthetic, live) = text.split_once("\nLive sets: elapsed time, ms\n").expect("a heading");
+        assert!(synthetic.contains("trees") && !synthetic.contains("live-1"), "{text}");
+        assert!(!live.contains("trees") && live.contains("live-8") && live.contains("0.250"), "{text}");
     }
 }

@@ -1,9 +1,9 @@
 //! The rounds of a run.
 //!
 //! One warm-up round that is not timed: it brings files into the page cache, so that no system pays
-//! for being first, and reads the memory of the synthetic workloads after they have idled (all
-//! sleep side by side). Then the measured rounds, in which each workload runs once on every system,
-//! and every round begins with another system. Only one program runs at a time.
+//! for being first, and reads the memory of our own workloads after they have idled (all sleep side
+//! by side). Then the measured rounds, in which each workload runs once on every system, and every
+//! round begins with another system. Only one program runs at a time.
 
 pub(crate) mod record;
 pub(crate) mod systems;
@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Instant;
 
-use ashlar_workload::{PAIRS, Workload};
+use ashlar_workload::{LIVE, PAIRS, Workload};
 
 use crate::experiments::programs::child::process::{self, Usage};
 use crate::experiments::programs::child::real::Prepared;
@@ -47,6 +47,7 @@ impl Program {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Synthetic(workload) if workload.name == PAIRS.name => Kind::Pairs,
+            Self::Synthetic(workload) if LIVE.iter().any(|live| live.name == workload.name) => Kind::Live,
             Self::Synthetic(_) => Kind::Synthetic,
             Self::Real(_) => Kind::Real,
             Self::Startup => Kind::Startup,
@@ -144,7 +145,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Starts a synthetic workload and waits until its work is done.
+    /// Starts a workload of our own and waits until its work is done.
     fn fall_asleep(&self, program: usize, workload: &Workload, system: usize) -> Result<Sleeper, String> {
         let mut command = synthetic::command(workload, &self.plan.systems[system], self.plan.scale)?;
         command.args(["--idle", &IDLE_MS.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -319,6 +320,13 @@ mod tests {
         let wrong = outputs(&[("ashlar", "2"), ("glibc", "1"), ("jemalloc", "1")]);
         assert_eq!(wrong, ["startup on ashlar: wrong output: checksum 2, expected 1"]);
         assert_eq!(outputs(&[("ashlar", "2"), ("jemalloc", "1")]).len(), 1, "without glibc the first decides");
+    }
+
+    #[test]
+    fn workloads_of_our_own_have_the_kind_of_their_table() {
+        let kind = |name| Program::Synthetic(Workload::by_name(name).unwrap()).kind();
+        assert_eq!(["trees", "live-64-busy", "pairs"].map(kind), [Kind::Synthetic, Kind::Live, Kind::Pairs]);
+        assert_eq!(serde_json::to_value(Kind::Live).unwrap(), "live");
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct Machine {
 pub(crate) enum Kind {
     /// One of our own.
     Synthetic,
+    /// One of our own with a live set, of which random blocks are replaced.
+    Live,
     /// A program of the machine.
     Real,
     /// The start of a program that does nothing.
@@ -95,10 +97,10 @@ pub(crate) struct Record {
     pub(crate) sys: Figure,
     /// Of a program of several processes: of the largest.
     pub(crate) peak_rss_kib: Figure,
-    /// The same without pages of files; synthetic workloads only.
+    /// The same without pages of files; workloads of our own only.
     #[serde(default)]
     pub(crate) peak_anon_kib: Option<Figure>,
-    /// After everything was freed and the process had slept; synthetic workloads only.
+    /// After everything was freed and the process had slept; workloads of our own only.
     pub(crate) idle_rss_kib: Option<Figure>,
     pub(crate) minor_faults: Figure,
     pub(crate) context_switches: Figure,
