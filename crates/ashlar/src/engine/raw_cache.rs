@@ -72,16 +72,8 @@ impl RawCache {
         let lists = if by_cpu { state.nodes.first().map_or(1, |node| node.lists.len()) } else { 1 };
         let class_slot = if fast { slot } else { 0 };
         RawCache {
-            slabs: CacheSlabs::new(
-                spec.name,
-                geometry,
-                secret,
-                spec.ctor,
-                state.nodes,
-                lists,
-                spec.min_partial,
-                class_slot,
-            ),
+            slabs: CacheSlabs::new(spec.name, geometry, secret, spec.ctor, state.nodes, spec.min_partial, class_slot)
+                .with_lists(lists),
             slot,
             engine: spec.engine,
             policy: spec.policy,

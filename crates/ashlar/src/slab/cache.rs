@@ -56,7 +56,6 @@ impl CacheSlabs {
         secret: u64,
         ctor: Option<Construct>,
         nodes: &'static [Node],
-        lists: usize,
         min_partial: usize,
         class_slot: u16,
     ) -> CacheSlabs {
@@ -66,13 +65,18 @@ impl CacheSlabs {
             secret,
             ctor,
             nodes,
-            lists: lists as u8,
+            lists: 1,
             min_partial: AtomicUsize::new(min_partial),
             class_slot,
             object_size: AtomicU32::new(geometry.object_size as u32),
             name,
             name_len,
         }
+    }
+
+    /// Has each node use that many of its partial lists, before there are slabs.
+    pub(crate) fn with_lists(self, lists: usize) -> CacheSlabs {
+        CacheSlabs { lists: lists as u8, ..self }
     }
 
     /// Returns the name that the cache was created with.
