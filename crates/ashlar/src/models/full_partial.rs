@@ -64,17 +64,34 @@ fn a_new_slab_and_a_slab_freed_to_are_both_listed() {
 }
 
 #[test]
-fn another_cpu_takes_a_slab_that_a_free_empties() {
+fn two_cpus_take_from_a_slab_that_a_free_empties() {
     explore(|| {
         let bench = std::sync::Arc::new(Bench::new(1, 2, 1, true));
         let [kept, first] = <[_; 2]>::try_from(bench.open(0, 2)).unwrap();
         bench.free(vec![first]);
         let (one, two, own) = (bench.clone(), bench.clone(), bench.clone());
-        // The free empties the slab, which stays listed. The other CPU takes from it only when it
-        // is empty. The list's own CPU takes what there is.
+        // The free empties the slab, which stays listed. Half of it is free before, so it is for
+        // all CPUs: each of the two objects goes to one CPU at most, and one at least is found.
         let free = move || one.free(vec![kept]);
         let (_, got, more) = race(free, move || two.refill_of_other(1), move || own.refill(1));
-        assert!(got.len() + more.len() <= 2 && !more.is_empty() || got.len() == 2, "{got:?}, {more:?}");
+        assert!((1..=2).contains(&(got.len() + more.len())), "{got:?}, {more:?}");
+        bench.audit();
+    });
+}
+
+#[test]
+fn another_cpu_takes_from_a_slab_once_a_quarter_of_it_is_free() {
+    explore(|| {
+        let bench = std::sync::Arc::new(Bench::new(1, 8, 0, true));
+        let mut objects = bench.open(0, 8);
+        bench.free(vec![objects.remove(0)]);
+        let (one, two) = (bench.clone(), bench.clone());
+        let second = objects.remove(0);
+        // An eighth is free before, and a quarter after the free.
+        let free = move || one.free(vec![second]);
+        let (_, got, ()) = race(free, move || two.refill_of_other(2), || ());
+        assert!(got.is_empty() || got.len() == 2, "{got:?}");
+        assert_eq!(bench.refill_of_other(2).len() + got.len(), 2);
         bench.audit();
     });
 }
