@@ -7,9 +7,21 @@
 #   ci/publish.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}"
 said=$(mktemp)
-trap 'rm -f "$said"' EXIT
+# Cargo unpacks the packages of the workspace as those of a registry that is named after the path of
+# the target directory, and trusts that a version of a registry never changes. In a directory of an
+# earlier run it would take an older state of this project. So each run has a directory of its own.
+target=$(mktemp -d)
+export CARGO_TARGET_DIR=$target
+clean_up() {
+    rm -rf "$said" "$target"
+    local package
+    for package in "${packages[@]}"; do
+        rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/"$package"-[0-9]*
+    done
+}
+packages=()
+trap clean_up EXIT
 failed=0
 fail() {
     echo "publish: FAILED: $*" >&2
@@ -27,14 +39,6 @@ done
 list=$(cargo package --quiet --allow-dirty --list -p ashlar-c 2>/dev/null)
 for file in include/ashlar.h include/linux/slab.h; do
     grep -qx "$file" <<<"$list" || fail "ashlar-c: no $file in the package"
-done
-
-# Cargo unpacks the packages of the workspace into a folder that is named after the path of the
-# target directory, and takes what an earlier run left there for the same version. So an older state
-# of this project would be built against.
-unpacked=${CARGO_HOME:-$HOME/.cargo}/registry/src
-for package in "${packages[@]}"; do
-    rm -rf "$unpacked"/-*/"$package"-[0-9]*
 done
 
 # The lab without its peers, whose C++ takes minutes: its own files are the same.
