@@ -5,7 +5,6 @@ mod common;
 
 use core::ptr::NonNull;
 use std::collections::{HashMap, HashSet};
-use std::sync::Barrier;
 
 use ashlar::{ArenaSource, CacheArgs, KmemCache, Mode};
 use common::{child, cpus, of_cache, pin, tell};
@@ -308,8 +307,8 @@ fn objects_for_another_cpu_go_back_written() {
     }
 }
 
-/// Two threads on two CPUs that free at random and allocate again do not come to share pages, and
-/// so cache lines of the object map.
+/// Two CPUs that free at random and allocate again do not come to share pages, and so cache lines
+/// of the object map. One thread works on both by turns, so that neither seems idle.
 #[test]
 fn cpus_refill_from_slabs_of_their_own() {
     let Some((one, other)) = two_sides() else {
@@ -318,31 +317,30 @@ fn cpus_refill_from_slabs_of_their_own() {
     };
     let outcome = child("cpus_refill_from_slabs_of_their_own", "own", &[], || {
         const OBJECTS: usize = 4000;
-        let start = Barrier::new(2);
-        let worker = |cpu: usize| {
-            assert!(pin(cpu));
-            let mut random = 0x9e37_79b9_7f4a_7c15 ^ cpu as u64;
-            let mut next = move |below: usize| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                (random >> 32) as usize % below
-            };
-            let mut get = move || (ashlar::malloc::malloc(8 + next(992)) as usize, next(OBJECTS));
-            let mut objects: Vec<usize> = (0..OBJECTS).map(|_| get().0).collect();
-            start.wait();
-            for _ in 0..200_000 {
-                let (new, place) = get();
-                // SAFETY: live, freed once: its place is overwritten.
-                unsafe { ashlar::malloc::free(core::mem::replace(&mut objects[place], new) as *mut u8) };
-            }
-            objects.into_iter().map(|object| object / 4096).collect::<HashSet<usize>>()
+        const TURNS: usize = 4000;
+        const STEPS: usize = 50;
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = |below: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 32) as usize % below
         };
-        let (of_one, of_other) = std::thread::scope(|scope| {
-            let of_one = scope.spawn(|| worker(one));
-            let of_other = worker(other);
-            (of_one.join().expect("no panic"), of_other)
-        });
+        let mut held = [vec![0usize; OBJECTS], vec![0usize; OBJECTS]];
+        for turn in 0..TURNS {
+            for (cpu, objects) in [one, other].into_iter().zip(&mut held) {
+                assert!(pin(cpu));
+                for step in 0..STEPS {
+                    // The first turns fill all places.
+                    let at = turn * STEPS + step;
+                    let place = if at < OBJECTS { at } else { next(OBJECTS) };
+                    let new = ashlar::malloc::malloc(8 + next(992)) as usize;
+                    // SAFETY: null, or live and freed once: its place is overwritten.
+                    unsafe { ashlar::malloc::free(core::mem::replace(&mut objects[place], new) as *mut u8) };
+                }
+            }
+        }
+        let [of_one, of_other] = held.map(|held| held.into_iter().map(|at| at / 4096).collect::<HashSet<usize>>());
         let shared = of_one.intersection(&of_other).count();
         assert!(shared * 6 < of_one.len(), "{shared} of {} pages are shared", of_one.len());
     });
