@@ -12,7 +12,10 @@ const SHEAF_BYTES: usize = 128 << 10;
 /// reaper some milliseconds, at up to 100 ns each.
 const BARN_OBJECTS: usize = 1 << 15;
 /// Fewest objects on a sheaf.
-const FEWEST: usize = 4;
+const FEWEST: usize = 2;
+/// Fewest objects on a sheaf of a cache whose sheaves grow with use. With fewer, a program that
+/// frees and allocates a few objects of each size spends its time between slabs and sheaves.
+const FEWEST_GRANTED: usize = 4;
 
 /// How a cache behaves towards its callers.
 #[derive(Debug)]
@@ -66,13 +69,13 @@ impl Policy {
         min_partial: None,
     };
 
-    /// Returns the most objects on a sheaf: enough to cover its bytes, at least 2, at most a whole
-    /// sheaf.
+    /// Returns the most objects on a sheaf: enough to cover its bytes, at least a few, at most a
+    /// whole sheaf.
     pub(crate) fn sheaf_capacity(&self, stride: usize) -> usize {
         if stride <= self.full_sheaf_stride {
             (SHEAF_BYTES / stride).clamp(FEWEST, MAX_SHEAF_CAPACITY)
         } else {
-            (self.sheaf_bytes / stride).clamp(FEWEST, HALF_SHEAF_CAPACITY)
+            (self.sheaf_bytes / stride).clamp(FEWEST_GRANTED, HALF_SHEAF_CAPACITY)
         }
     }
 
@@ -89,7 +92,7 @@ impl Policy {
     }
 
     fn granted(&self, bytes: usize, stride: usize) -> usize {
-        if stride <= self.full_sheaf_stride { usize::MAX } else { (bytes / stride).max(FEWEST) }
+        if stride <= self.full_sheaf_stride { usize::MAX } else { (bytes / stride).max(FEWEST_GRANTED) }
     }
 
     /// Returns the most full sheaves of `capacity` objects in a barn, where the process allows

@@ -11,7 +11,7 @@ use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
 use crate::percpu::{pages, this_cpu};
 use crate::slab::freelist::{read_link, write_link};
-use crate::slab::partial::{Chain, Taken};
+use crate::slab::partial::{Chain, Taken, Taker};
 use crate::slab::return_objects::return_objects;
 use crate::slab::state::{NO_OBJECT, SlabState};
 
@@ -63,7 +63,7 @@ impl Strategy for Toy {
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
         let entry = &cache.slabs.nodes[usize::from(node.0)];
         let mut taken = [Taken::NOTHING];
-        if entry.list().take(&MEMMAP, 1, &mut taken).0 == 1 {
+        if entry.list().take(&MEMMAP, Taker::Own, 1, &mut taken).0 == 1 {
             return first_of(cache, &taken[0]) as *mut u8;
         }
         let order = cache.slabs.geometry.order;

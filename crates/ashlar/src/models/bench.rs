@@ -13,7 +13,7 @@ use crate::base::units::PageIndex;
 use crate::engine::history::slub::slabs::{self, Protection, Thawed};
 use crate::pages::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
-use crate::slab::partial::{Chain, Freed, Heads, NodeList, Taken};
+use crate::slab::partial::{Chain, Freed, Heads, NodeList, Taken, Taker};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -233,14 +233,14 @@ impl Bench {
     /// Takes at least `need` objects if the list has them, as one round of `from_list` of refill.
     pub(super) fn refill(&self, need: usize) -> Vec<Object> {
         let mut taken = [Taken::NOTHING; 4];
-        let (slabs, _) = self.list.take(&self.entries, need, &mut taken);
+        let (slabs, _) = self.list.take(&self.entries, Taker::Own, need, &mut taken);
         self.gather_all(&taken[..slabs], need)
     }
 
     /// As [`refill`](Self::refill), for another CPU than the one whose list it is.
     pub(super) fn refill_of_other(&self, need: usize) -> Vec<Object> {
         let mut taken = [Taken::NOTHING; 4];
-        let (slabs, _) = self.list.take_of_other(&self.entries, need, &mut taken);
+        let (slabs, _) = self.list.take(&self.entries, Taker::Other, need, &mut taken);
         self.gather_all(&taken[..slabs], need)
     }
 
@@ -304,7 +304,7 @@ impl Bench {
     /// objects stay in use for ever. Returns the slab, if there was one.
     pub(super) fn find_corrupt(&self) -> Option<PageIndex> {
         let mut taken = [Taken::NOTHING; 1];
-        let (slabs, _) = self.list.take(&self.entries, 1, &mut taken);
+        let (slabs, _) = self.list.take(&self.entries, Taker::Own, 1, &mut taken);
         let page = taken[0].page;
         let (mut index, mut left) = (taken[0].chain.head, taken[0].chain.count);
         while left > 0 {

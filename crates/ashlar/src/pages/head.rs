@@ -58,6 +58,7 @@ impl PageHead {
 
     /// Initialises the entry of a fresh run.
     pub(crate) fn init(&self, owner: usize, objects: u16, order: u8, node: u8) {
+        debug_assert!(order <= NIBBLE, "a larger order than the head has room for");
         self.owner.store(owner as u64, Ordering::Relaxed);
         let shape = u32::from(objects) | u32::from(order) << 16 | u32::from(node) << 24;
         self.shape.store(shape, Ordering::Relaxed);

@@ -79,15 +79,27 @@ pub(crate) struct Partial {
     tail: PageIndex,
     /// Number of slabs on the list.
     pub(crate) count: usize,
-    /// Calls of [`NodeList::take_of_other`] since the last [`NodeList::take`].
+    /// Calls of [`NodeList::take`] by other CPUs since the last one by the list's own CPU.
     calls_of_others: u32,
+}
+
+/// The CPU that takes from a partial list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taker {
+    /// The one whose list it is. It takes from all slabs.
+    Own,
+    /// Another one. It takes only from slabs that are free to a good part, or from all if the
+    /// list's own CPU has not taken from it for so many calls that it seems to be idle.
+    Other,
+    /// Another one, which has found no memory elsewhere. It takes from all slabs.
+    Last,
 }
 
 /// Calls of other CPUs without one of the list's own CPU after which that CPU counts as idle.
 const IDLE_CALLS: u32 = 4;
 /// A slab is for all CPUs if at least one in this many of its objects is free.
 const SHARE_FOR_ALL: u16 = 4;
-/// Slabs that another CPU looks at under one lock.
+/// Slabs that another CPU passes over under one lock.
 const SCANNED: usize = 16;
 
 /// A partial list of a node, with its list_lock. Aligned so that two CPUs do not share a cache
@@ -211,22 +223,36 @@ impl NodeList {
         })
     }
 
-    /// Takes objects of partial slabs into `out`, at least `need` if the list has them. Returns the
-    /// number of slabs and of objects. It takes whole freelists, so there may be more than `need`
-    /// objects.
-    pub(crate) fn take(&self, heads: &impl Heads, need: usize, out: &mut [Taken]) -> (usize, usize) {
+    /// Takes objects of partial slabs into `out`, at least `need` if the list has them and `taker`
+    /// may take them. Returns the number of slabs and of objects. It takes whole freelists, so
+    /// there may be more than `need` objects.
+    pub(crate) fn take(&self, heads: &impl Heads, taker: Taker, need: usize, out: &mut [Taken]) -> (usize, usize) {
         let mut list = self.lock();
-        list.calls_of_others = 0;
-        let (mut slabs, mut total) = (0, 0);
-        while total < need && slabs < out.len() && list.head != PageIndex::NONE {
-            let page = list.head;
-            let taken = take_from(heads.head(page), page, need - total);
-            total += usize::from(taken.chain.count) + usize::from(taken.fresh);
-            out[slabs] = taken;
-            slabs += 1;
-            if is_full(heads.head(page)) {
-                list.unlink(heads, page);
+        let mut all = true;
+        match taker {
+            Taker::Own => list.calls_of_others = 0,
+            Taker::Other => {
+                list.calls_of_others = list.calls_of_others.saturating_add(1);
+                all = list.calls_of_others > IDLE_CALLS;
             }
+            Taker::Last => {}
+        }
+        let (mut page, mut slabs, mut total, mut scanned) = (list.head, 0, 0, 0);
+        while total < need && slabs < out.len() && page != PageIndex::NONE && scanned < SCANNED {
+            let head = heads.head(page);
+            let next = head.next();
+            if all || is_for_all(head) {
+                let taken = take_from(head, page, need - total);
+                total += usize::from(taken.chain.count) + usize::from(taken.fresh);
+                out[slabs] = taken;
+                slabs += 1;
+                if is_full(head) {
+                    list.unlink(heads, page);
+                }
+            } else {
+                scanned += 1;
+            }
+            page = next;
         }
         (slabs, total)
     }
@@ -267,35 +293,6 @@ impl NodeList {
         slabs
     }
 
-    /// As [`take`](Self::take), for another CPU than the one whose list it is. Takes only from
-    /// slabs that are free to a good part. But if the list's own CPU has not taken from it for so
-    /// many of these calls that it seems to be idle, takes from all.
-    pub(crate) fn take_of_other(&self, heads: &impl Heads, need: usize, out: &mut [Taken]) -> (usize, usize) {
-        let mut list = self.lock();
-        list.calls_of_others = list.calls_of_others.saturating_add(1);
-        let idle = list.calls_of_others > IDLE_CALLS;
-        let (mut page, mut slabs, mut total) = (list.head, 0, 0);
-        for _ in 0..SCANNED {
-            if page == PageIndex::NONE || total >= need || slabs >= out.len() {
-                break;
-            }
-            let head = heads.head(page);
-            let next = head.next();
-            let free = head.objects() - SlabState(head.state.load(Ordering::Acquire)).inuse();
-            if idle || free >= head.objects().div_ceil(SHARE_FOR_ALL) {
-                let taken = take_from(head, page, need - total);
-                total += usize::from(taken.chain.count) + usize::from(taken.fresh);
-                out[slabs] = taken;
-                slabs += 1;
-                if is_full(head) {
-                    list.unlink(heads, page);
-                }
-            }
-            page = next;
-        }
-        (slabs, total)
-    }
-
     /// Puts a new, partly carved slab at the front of the list.
     pub(crate) fn add_new(&self, heads: &impl Heads, page: PageIndex) {
         self.lock().push_front(heads, page);
@@ -321,6 +318,9 @@ impl NodeList {
 
     /// Quarantines a slab whose freelist is corrupt: takes it off the list and freezes it, so
     /// refill never takes from it again.
+    #[cold]
+    #[inline(never)]
+    #[place(cold)]
     pub(crate) fn quarantine(&self, heads: &impl Heads, page: PageIndex) {
         let mut list = self.lock();
         let head = heads.head(page);
@@ -333,6 +333,12 @@ impl NodeList {
             list.unlink(heads, page);
         }
     }
+}
+
+/// Whether all CPUs may take from a partial slab.
+fn is_for_all(head: &PageHead) -> bool {
+    let free = head.objects() - SlabState(head.state.load(Ordering::Acquire)).inuse();
+    free >= head.objects().div_ceil(SHARE_FOR_ALL)
 }
 
 fn is_full(head: &PageHead) -> bool {

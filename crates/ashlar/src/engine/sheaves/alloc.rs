@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
 use super::drain::check_capacity;
-use super::exchange::{empty_sheaf, put_empty, return_sheaf, rob_full, store_full, take_full};
+use super::exchange::{empty, empty_sheaf, put_empty, return_sheaf, rob_full, store_full, take_full};
 use super::here::node_of_cpu;
 use super::node::SheafNode;
 use super::refill;
@@ -16,7 +16,6 @@ use crate::engine::{RawCache, tunable};
 use crate::percpu::area::null_top;
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
-use crate::slab::return_objects::return_objects;
 
 /// See [`crate::engine::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -120,11 +119,9 @@ fn refill_main(
         put_empty(node, view.cpu, sheaf);
         return None;
     };
-    if let Err(mut sheaf) = install(cache, node, view, sheaf) {
+    if let Err(sheaf) = install(cache, node, view, sheaf) {
         // The thread migrated, or the slot changed: this CPU has objects of its own.
-        return_objects(&cache.slabs, sheaf.objects());
-        sheaf.clear();
-        put_empty(node, view.cpu, sheaf);
+        empty(cache, node, view.cpu, sheaf);
     }
     Some(Refreshed::Object(object))
 }

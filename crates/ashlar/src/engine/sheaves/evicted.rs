@@ -4,6 +4,7 @@
 
 use crate::base::sync::{AtomicUsize, LockWord, Ordering, SpinLock};
 use crate::percpu::sheaf::{Sheaf, SheafList};
+use ashlar_macros::place;
 
 struct Stock {
     /// Full sheaves, and those that [`restore_emptied`](super::sparse::restore_emptied) has already
@@ -38,6 +39,7 @@ impl Evicted {
         if looked_at { stock.looked_at.push(sheaf) } else { stock.sheaves.push(sheaf) }
     }
 
+    #[place(background)]
     pub(super) fn take(&self, looked_at: bool) -> Option<Sheaf> {
         if self.objects() == 0 {
             return None;

@@ -49,7 +49,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId,
 
 /// Returns the objects of a sheaf to their slabs, and the sheaf to this CPU's barn.
 #[inline(never)]
-fn empty(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, mut full: Sheaf) {
+pub(super) fn empty(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, mut full: Sheaf) {
     return_objects(&cache.slabs, full.objects());
     full.clear();
     put_empty(node, cpu, full);

@@ -25,8 +25,9 @@ use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::{PageRun, ZONE};
 use crate::slab::discard::discard;
 use crate::slab::freelist::{CorruptLink, read_link, write_link};
-use crate::slab::partial::{Chain, Freed, Taken};
+use crate::slab::partial::{Chain, Freed, Taken, Taker};
 use crate::slab::state::{NO_OBJECT, SlabState};
+use ashlar_macros::place;
 
 /// Slabs handled in one batch.
 const BATCH: usize = 16;
@@ -45,15 +46,6 @@ pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
     slab.max(objects / share)
 }
 
-/// Which partial slabs of a list a refill takes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum From {
-    /// All.
-    Any,
-    /// Those that the CPU whose list it is can spare.
-    Spared,
-}
-
 /// Returns whether there may be partial slabs of `cpu` on `node`, in a cache whose slabs are kept
 /// by CPU.
 pub(super) fn has_own(cache: &RawCache, node: &SheafNode, cpu: CpuId) -> bool {
@@ -62,18 +54,24 @@ pub(super) fn has_own(cache: &RawCache, node: &SheafNode, cpu: CpuId) -> bool {
 
 /// Fills `out` from its start with objects of slabs of `cpu` on `node`. Returns the number filled.
 pub(super) fn from_own(cache: &'static RawCache, node: &'static SheafNode, cpu: CpuId, out: &mut [usize]) -> usize {
-    from_list(cache, node, usize::from(cache.slabs.list_of_cpu(cpu)), From::Any, out)
+    from_list(cache, node, usize::from(cache.slabs.list_of_cpu(cpu)), Taker::Own, out)
 }
 
 /// As [`from_own`], from slabs of other CPUs.
 #[cold]
 #[inline(never)]
-fn from_others(cache: &'static RawCache, node: &'static SheafNode, cpu: CpuId, from: From, out: &mut [usize]) -> usize {
+fn from_others(
+    cache: &'static RawCache,
+    node: &'static SheafNode,
+    cpu: CpuId,
+    taker: Taker,
+    out: &mut [usize],
+) -> usize {
     let lists = usize::from(cache.slabs.lists);
     let own = usize::from(cache.slabs.list_of_cpu(cpu));
     let mut got = 0;
     for next in 1..lists {
-        got += from_list(cache, node, (own + next) % lists, from, &mut out[got..]);
+        got += from_list(cache, node, (own + next) % lists, taker, &mut out[got..]);
     }
     got
 }
@@ -86,15 +84,10 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, cpu: CpuId, out: &m
     cache.state.sheaf_nodes[home].slabs.counters.count_refill();
     let mut got = from_own(cache, &cache.state.sheaf_nodes[home], cpu, out);
     if got < out.len() && cache.slabs.lists > 1 {
-        got += from_others(cache, &cache.state.sheaf_nodes[home], cpu, From::Spared, &mut out[got..]);
+        got += from_others(cache, &cache.state.sheaf_nodes[home], cpu, Taker::Other, &mut out[got..]);
     }
     if got == 0 && nodes > 1 && defrags_now(cache) {
-        let others = (1..nodes).map(|next| &cache.state.sheaf_nodes[(home + next) % nodes]);
-        got = others
-            .filter(|node| node.slabs.has_to_spare(cache.slabs.min_partial()))
-            .map(|node| from_own(cache, node, cpu, out))
-            .find(|&n| n > 0)
-            .unwrap_or(0);
+        got = from_other_nodes(cache, home, cpu, out);
     }
     got += sparse::refill(&cache.state.sheaf_nodes[home], &mut out[got..]);
     if got < out.len() {
@@ -105,14 +98,23 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, cpu: CpuId, out: &m
         // used most.
         out[..got].rotate_left(used);
     }
-    // Take from other nodes only if this node has no memory, so that objects stay local.
+    if got == 0 { from_elsewhere(cache, home, cpu, out) } else { got }
+}
+
+/// Fills `out` from its start with what other CPUs have left, and then with memory of other nodes.
+/// Called only if the node has no other memory, so that objects stay local.
+#[inline(never)]
+#[place(cold)]
+fn from_elsewhere(cache: &'static RawCache, home: usize, cpu: CpuId, out: &mut [usize]) -> usize {
+    let nodes = cache.state.sheaf_nodes.len();
+    let mut got = 0;
     let mut next = 0;
     while got == 0 && next < nodes {
         let other = (home + next) % nodes;
         let entry = &cache.state.sheaf_nodes[other];
         got = from_own(cache, entry, cpu, out);
         if got == 0 {
-            got = from_others(cache, entry, cpu, From::Any, out);
+            got = from_others(cache, entry, cpu, Taker::Last, out);
         }
         if got == 0 && other != home {
             got = sparse::refill(entry, out);
@@ -125,18 +127,34 @@ pub(super) fn refill(cache: &'static RawCache, node: NodeId, cpu: CpuId, out: &m
     got
 }
 
+/// Takes objects of other nodes' partial slabs, if the nodes have more than they keep.
+#[inline(never)]
+#[place(cold)]
+fn from_other_nodes(cache: &'static RawCache, home: usize, cpu: CpuId, out: &mut [usize]) -> usize {
+    let nodes = cache.state.sheaf_nodes.len();
+    let others = (1..nodes).map(|next| &cache.state.sheaf_nodes[(home + next) % nodes]);
+    others
+        .filter(|node| node.slabs.has_to_spare(cache.slabs.min_partial()))
+        .map(|node| from_own(cache, node, cpu, out))
+        .find(|&n| n > 0)
+        .unwrap_or(0)
+}
+
 /// Fills `out` from its start with objects of slabs on a partial list.
 #[inline(never)]
-fn from_list(cache: &'static RawCache, node: &'static SheafNode, list: usize, from: From, out: &mut [usize]) -> usize {
+fn from_list(
+    cache: &'static RawCache,
+    node: &'static SheafNode,
+    list: usize,
+    taker: Taker,
+    out: &mut [usize],
+) -> usize {
     let list = &node.slabs.lists[list];
     let mut got = 0;
     while got < out.len() {
         let mut taken = [Taken::NOTHING; BATCH];
         let need = out.len() - got;
-        let (slabs, _) = match from {
-            From::Any => list.take(&MEMMAP, need, &mut taken),
-            From::Spared => list.take_of_other(&MEMMAP, need, &mut taken),
-        };
+        let (slabs, _) = list.take(&MEMMAP, taker, need, &mut taken);
         if slabs == 0 {
             break;
         }
@@ -185,8 +203,7 @@ impl<'a> Walk<'a> {
     fn step(&mut self, out: &mut [usize]) {
         let index = self.rest.head;
         if index >= self.limit {
-            report::corrupt_freelist(self.cache.name(), self.base);
-            return self.end();
+            return self.end(None);
         }
         out[self.to] = self.base + usize::from(index) * self.cache.slabs.geometry.stride;
         self.to += 1;
@@ -197,14 +214,13 @@ impl<'a> Walk<'a> {
                     prefetch(self.link_at(next));
                 }
             }
-            Err(bad) => {
-                report::corrupt_link(self.cache.name(), bad.at);
-                self.end();
-            }
+            Err(bad) => self.end(Some(bad.at)),
         }
     }
 
-    fn end(&mut self) {
+    /// Ends the walk, after a report of the corrupt freelist, or of the corrupt link at `link`.
+    fn end(&mut self, link: Option<usize>) {
+        report_corrupt(self.cache, self.base, link);
         self.rest.count = 0;
         self.is_corrupt = true;
     }
@@ -258,6 +274,17 @@ fn gather(cache: &'static RawCache, node: &SheafNode, taken: &[Taken], out: &mut
     got
 }
 
+/// Reports a corrupt freelist of the slab at `base`, or the address of its corrupt link.
+#[cold]
+#[inline(never)]
+#[place(cold)]
+fn report_corrupt(cache: &RawCache, base: usize, link: Option<usize>) {
+    match link {
+        Some(at) => report::corrupt_link(cache.name(), at),
+        None => report::corrupt_freelist(cache.name(), base),
+    }
+}
+
 /// Pushes the rest of a freelist back onto its slab's freelist. Its objects are linked already.
 #[inline(never)]
 fn give_back(node: &SheafNode, page: PageIndex, walk: &Walk<'_>) {
@@ -267,7 +294,7 @@ fn give_back(node: &SheafNode, page: PageIndex, walk: &Walk<'_>) {
         for _ in 1..chain.count {
             match walk.next_of(last) {
                 Ok(next) if next != NO_OBJECT => last = next,
-                _ => return report::corrupt_freelist(cache.name(), walk.base),
+                _ => return report_corrupt(cache, walk.base, None),
             }
         }
         // SAFETY: `last` is a free object of the chain, which this thread owns until it is

@@ -73,7 +73,14 @@ static REFUSED: AtomicU32 = AtomicU32::new(0);
 
 /// Fills `out` from its start with evicted objects of `node`. Returns the number filled. The rest
 /// of a sheaf stays on it.
+#[inline]
 pub(super) fn refill(node: &SheafNode, out: &mut [usize]) -> usize {
+    if node.evicted.objects() == 0 { 0 } else { refill_from_evicted(node, out) }
+}
+
+#[cold]
+#[place(background)]
+fn refill_from_evicted(node: &SheafNode, out: &mut [usize]) -> usize {
     let mut got = 0;
     while got < out.len() {
         let Some(mut sheaf) = node.evicted.take(true) else { break };
