@@ -175,6 +175,7 @@ pub(super) fn put_empty(node: &SheafNode, cpu: CpuId, sheaf: Sheaf) {
 }
 
 /// Returns the objects of a sheaf to their slabs, and the sheaf to the pool.
+#[inline(never)]
 pub(super) fn return_sheaf(cache: &'static RawCache, mut sheaf: Sheaf) {
     return_objects(&cache.slabs, sheaf.objects());
     sheaf.clear();
