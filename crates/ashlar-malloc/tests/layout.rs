@@ -109,9 +109,9 @@ fn what_few_programs_use_lies_apart() {
 const RUNS: usize = 4;
 
 /// Start-up uses some of these pages, and drops them. Allocations of any size, in several threads,
-/// need neither code nor constants there. It depends on how the threads meet whether slabs become so
-/// sparse that their free pages are returned before the zone grows, in one run of a hundred. That
-/// code lies apart, so the program runs again then.
+/// need neither code nor constants there. In one run of a hundred, depending on how the threads
+/// meet, slabs become so sparse that their free pages are returned before the zone grows. That code
+/// lies apart, so the program runs again then.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn nothing_that_lies_apart_is_resident() {
