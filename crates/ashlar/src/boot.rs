@@ -149,7 +149,7 @@ fn lay_out(
     settings::set_cpus(present);
     let Some(layout) = Layout::new(source, PerCpu::bytes(cpus), options.zone) else { return false };
     PERCPU.init(layout.percpu, cpus, nodes, node_of);
-    META.init(layout.supply, layout.meta.clone());
+    META.init(layout.supply, layout.meta.clone(), |bytes| ZONE.lend(bytes));
     ZONE.init(&layout, nodes as usize);
     percpu::start(options.percpu);
     if options.engine.has_sheaves() {

@@ -104,7 +104,7 @@ impl Table {
         let _changing = Changing::begin();
         let mut place = self.spare;
         if place.is_null() {
-            let Some(fresh) = META.alloc(size_of::<Node>(), align_of::<Node>()) else { return false };
+            let Some(fresh) = META.alloc_unlent(size_of::<Node>(), align_of::<Node>()) else { return false };
             place = fresh.as_ptr().cast();
         }
         // SAFETY: the memory has a node's size and alignment, and is zeroed or was a node before.

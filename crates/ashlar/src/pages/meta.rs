@@ -3,7 +3,8 @@
 //! A bump allocator over one range of addresses, committed in steps of 64 KiB. Its memory is never
 //! freed. Each kind of structure keeps a list of its own spares, so a stale pointer to a sheaf can
 //! only point to another sheaf. The gap before an aligned structure is kept for smaller ones, so
-//! caches lie between sheaves. Lock: the *meta lock*, a leaf.
+//! caches lie between sheaves. If the system refuses more memory, a program may still have freed
+//! much: then pages of the zone become metadata, for ever. Lock: the *meta lock*, a leaf.
 #![allow(unsafe_code, reason = "hands out raw memory")]
 
 use core::ptr::NonNull;
@@ -11,6 +12,7 @@ use core::ptr::NonNull;
 use super::layout::Supply;
 use crate::base::sync::{SpinLock, Visit};
 use crate::base::units::{align_up, checked_align_up};
+use ashlar_macros::place;
 
 const COMMIT_STEP: usize = 64 << 10;
 
@@ -21,10 +23,65 @@ struct Range {
     end: usize,
     /// The longest stretch that an alignment left unused.
     gap: core::ops::Range<usize>,
+    /// The unused part of the last pages of the zone that became metadata.
+    lent: core::ops::Range<usize>,
+    /// Bytes that were handed out of such pages.
+    used_of_lent: usize,
+    lend: Option<Lend>,
     supply: Option<Supply>,
 }
 
 impl Range {
+    const NONE: Range = Range {
+        start: 0,
+        next: 0,
+        committed: 0,
+        end: 0,
+        gap: 0..0,
+        lent: 0..0,
+        used_of_lent: 0,
+        lend: None,
+        supply: None,
+    };
+
+    /// Takes `bytes` at a multiple of `align`. `None` if no committed memory is left for it, and
+    /// the system refuses more.
+    fn take(&mut self, bytes: usize, align: usize) -> Option<usize> {
+        self.take_from_gap(bytes, align)
+            .or_else(|| self.take_from_range(bytes, align))
+            .or_else(|| self.take_from_lent(bytes, align))
+    }
+
+    fn take_from_range(&mut self, bytes: usize, align: usize) -> Option<usize> {
+        let start = checked_align_up(self.next, align)?;
+        let end = start.checked_add(bytes).filter(|&end| end <= self.end)?;
+        if end > self.committed {
+            let supply = self.supply?;
+            let page = supply.source().page_size();
+            let [good, need] = [COMMIT_STEP, page].map(|step| align_up(end - self.committed, step.max(page)));
+            let from = self.committed;
+            let step = [good, need].map(|step| step.min(self.end - from)).into_iter().find(|step| {
+                // SAFETY: the addresses are the metadata's own, behind the committed part.
+                unsafe { supply.commit(from, from + step) }.is_ok()
+            })?;
+            self.committed += step;
+        }
+        if start - self.next > self.gap.len() {
+            self.gap = self.next..start;
+        }
+        self.next = end;
+        Some(start)
+    }
+
+    #[place(cold)]
+    fn take_from_lent(&mut self, bytes: usize, align: usize) -> Option<usize> {
+        let start = checked_align_up(self.lent.start, align)?;
+        let end = start.checked_add(bytes).filter(|&end| end <= self.lent.end)?;
+        self.used_of_lent += end - self.lent.start;
+        self.lent.start = end;
+        Some(start)
+    }
+
     /// Takes `bytes` at a multiple of `align` from the gap.
     fn take_from_gap(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let start = checked_align_up(self.gap.start, align)?;
@@ -34,53 +91,54 @@ impl Range {
     }
 }
 
+/// Takes free pages of the zone of so many bytes, zeroed and for ever.
+pub(crate) type Lend = fn(usize) -> Option<core::ops::Range<usize>>;
+
 /// The metadata allocator; see the module.
 pub(crate) struct Meta(SpinLock<Range>);
 
 /// The one metadata arena of the process.
-pub(crate) static META: Meta =
-    Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, supply: None }));
+pub(crate) static META: Meta = Meta(SpinLock::new(Range::NONE));
 
 impl Meta {
-    /// Takes over its addresses. Start-up calls it once. Commits nothing.
-    pub(crate) fn init(&self, supply: Supply, addresses: core::ops::Range<usize>) {
+    /// Takes over its addresses, and the function that lends pages if the system refuses more
+    /// memory. Start-up calls it once. Commits nothing.
+    pub(crate) fn init(&self, supply: Supply, addresses: core::ops::Range<usize>, lend: Lend) {
         let core::ops::Range { start, end } = addresses;
-        *self.0.lock() = Range { start, next: start, committed: start, end, gap: start..start, supply: Some(supply) };
+        let (gap, supply, lend) = (start..start, Some(supply), Some(lend));
+        *self.0.lock() = Range { start, next: start, committed: start, end, gap, supply, lend, ..Range::NONE };
     }
 
-    /// Allocates `bytes` of zeroed memory at a multiple of `align`, for ever.
+    /// Allocates `bytes` of zeroed memory at a multiple of `align`, for ever. The caller holds
+    /// neither growth lock nor zone lock nor direct lock.
     pub(crate) fn alloc(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        self.alloc_unlent(bytes, align).or_else(|| self.alloc_from_lender(bytes, align))
+    }
+
+    /// As [`Self::alloc`], without pages of the zone: for callers that hold one of its locks, and
+    /// for what the allocator can do without.
+    pub(crate) fn alloc_unlent(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        NonNull::new(self.0.lock().take(bytes, align)? as *mut u8)
+    }
+
+    #[inline(never)]
+    #[place(cold)]
+    fn alloc_from_lender(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        // The lender takes zone locks, which come before the meta lock.
+        let lend = self.0.lock().lend?;
+        let lent = lend(bytes.checked_add(align)?)?;
         let mut range = self.0.lock();
-        if let Some(start) = range.take_from_gap(bytes, align) {
-            return NonNull::new(start as *mut u8);
+        // Another thread may have been lent some meanwhile. The shorter rest is lost.
+        if lent.len() > range.lent.len() {
+            range.lent = lent;
         }
-        let start = checked_align_up(range.next, align)?;
-        let end = start.checked_add(bytes)?;
-        if end > range.end {
-            return None;
-        }
-        if end > range.committed {
-            let supply = range.supply?;
-            let page = supply.source().page_size();
-            let [good, need] = [COMMIT_STEP, page].map(|step| align_up(end - range.committed, step.max(page)));
-            let from = range.committed;
-            let step = [good, need].map(|step| step.min(range.end - from)).into_iter().find(|step| {
-                // SAFETY: the addresses are the metadata's own, behind the committed part.
-                unsafe { supply.commit(from, from + step) }.is_ok()
-            })?;
-            range.committed += step;
-        }
-        if start - range.next > range.gap.len() {
-            range.gap = range.next..start;
-        }
-        range.next = end;
-        NonNull::new(start as *mut u8)
+        NonNull::new(range.take(bytes, align)? as *mut u8)
     }
 
     /// Returns the bytes handed out.
     pub(crate) fn used(&self) -> usize {
         let range = self.0.lock();
-        range.next - range.start
+        range.next - range.start + range.used_of_lent
     }
 
     /// Visits the meta lock, for a fork.
@@ -108,14 +166,21 @@ mod tests {
     use proptest::prelude::*;
     use std::prelude::rust_2024::*;
 
+    /// Lends zeroed memory of the test's own.
+    fn lend(bytes: usize) -> Option<core::ops::Range<usize>> {
+        let bytes = bytes.checked_next_multiple_of(4096).filter(|&bytes| bytes < 1 << 30)?;
+        let memory = std::vec![0u8; bytes].leak().as_ptr() as usize;
+        Some(memory..memory + bytes)
+    }
+
     /// Returns a metadata arena of its own, which is leaked.
     fn meta(bytes: usize) -> Meta {
         let memory = std::vec![0u8; bytes + 4096].leak();
         // SAFETY: the memory is leaked, zeroed, and used by no other code.
         let source = unsafe { ArenaSource::new(NonNull::from(&mut *memory).cast(), memory.len()) };
-        let meta = Meta(SpinLock::new(Range { start: 0, next: 0, committed: 0, end: 0, gap: 0..0, supply: None }));
+        let meta = Meta(SpinLock::new(Range::NONE));
         let start = source.reserve(bytes, 4096).expect("room").as_ptr() as usize;
-        meta.init(Supply::reserved(Box::leak(Box::new(source))), start..start + bytes);
+        meta.init(Supply::reserved(Box::leak(Box::new(source))), start..start + bytes, lend);
         meta
     }
 
@@ -131,6 +196,25 @@ mod tests {
                 taken.push((at, at + bytes));
             }
         }
+    }
+
+    #[test]
+    fn pages_of_the_zone_serve_where_the_system_refuses() {
+        let meta = meta(64 << 10);
+        let mut taken: Vec<(usize, usize)> = Vec::new();
+        for (bytes, align) in [(2048, 2048), (100, 8), (100_000, 128), (768, 64)].into_iter().cycle().take(400) {
+            let at = meta.alloc(bytes, align).expect("lent").as_ptr();
+            // SAFETY: fresh memory of this length.
+            let fresh = unsafe { core::slice::from_raw_parts_mut(at, bytes) };
+            assert!(fresh.iter().all(|&byte| byte == 0) && (at as usize).is_multiple_of(align));
+            fresh.fill(1);
+            taken.push((at as usize, at as usize + bytes));
+        }
+        taken.sort_unstable();
+        assert!(taken.windows(2).all(|pair| pair[0].1 <= pair[1].0), "no two share a byte");
+        assert!(meta.used() >= taken.iter().map(|(start, end)| end - start).sum::<usize>() - (64 << 10));
+        assert_eq!(meta.alloc_unlent(1 << 20, 8), None, "locked, it borrows nothing");
+        assert_eq!(meta.alloc(usize::MAX, 8), None);
     }
 
     #[test]

@@ -402,7 +402,7 @@ fn new_sheaf_page(size: SheafSize) -> Option<Sheaf> {
         REFUSALS.store(refusals - 1, Ordering::Relaxed);
         return None;
     }
-    let Some(memory) = META.alloc(SHEAF_PAGE_BYTES, SHEAF_PAGE_BYTES) else {
+    let Some(memory) = META.alloc_unlent(SHEAF_PAGE_BYTES, SHEAF_PAGE_BYTES) else {
         REFUSALS.store(REFUSALS_AT_A_TIME, Ordering::Relaxed);
         return None;
     };

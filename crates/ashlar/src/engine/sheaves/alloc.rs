@@ -12,7 +12,7 @@ use super::node::SheafNode;
 use super::refill;
 use super::remote_free::{FreedFor, sheaf_capacity};
 use crate::base::units::{CACHE_LINE, NodeId};
-use crate::engine::{RawCache, tunable};
+use crate::engine::RawCache;
 use crate::percpu::area::null_top;
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
@@ -39,8 +39,7 @@ fn alloc_once(cache: &'static RawCache) -> *mut u8 {
         match refresh_main(cache, &view) {
             Refreshed::Again => {}
             Refreshed::Object(object) => return object as *mut u8,
-            Refreshed::OutOfMemory => return core::ptr::null_mut(),
-            Refreshed::NoSheaves => break,
+            Refreshed::Nothing => break,
         }
     }
     alloc_from_slab(cache)
@@ -51,9 +50,9 @@ pub(super) enum Refreshed {
     Again,
     /// Got an object while refilling.
     Object(usize),
-    OutOfMemory,
-    /// The cache has no sheaves.
-    NoSheaves,
+    /// No sheaf with objects is to be had: the cache has no sheaves, or there is no memory for one
+    /// more, or none for objects.
+    Nothing,
 }
 
 /// Replaces this CPU's empty main sheaf with one that holds objects.
@@ -77,7 +76,7 @@ fn refresh_main(cache: &'static RawCache, view: &View) -> Refreshed {
         return use_full(cache, node, view, full);
     }
     let refreshed = refill_main(cache, id, node, view, false).or_else(|| use_spare(cache, view));
-    refreshed.unwrap_or(if tunable(&cache.sheaf_capacity) == 0 { Refreshed::NoSheaves } else { Refreshed::OutOfMemory })
+    refreshed.unwrap_or(Refreshed::Nothing)
 }
 
 /// Makes a full sheaf the main sheaf, or stores it again if the slot has changed.

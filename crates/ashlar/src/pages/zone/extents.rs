@@ -98,7 +98,7 @@ impl Extents {
 #[inline(never)]
 #[place(background)]
 pub(super) fn array(count: usize) -> Option<&'static mut [Stretch]> {
-    let place = META.alloc(count * size_of::<Stretch>(), align_of::<Stretch>())?.cast::<Stretch>();
+    let place = META.alloc_unlent(count * size_of::<Stretch>(), align_of::<Stretch>())?.cast::<Stretch>();
     #[expect(unsafe_code, reason = "makes an array of metadata memory")]
     // SAFETY: fresh zeroed memory of this size and alignment, which is never freed; zeros are valid
     // stretches.

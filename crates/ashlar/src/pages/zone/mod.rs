@@ -349,6 +349,23 @@ impl Zone {
         got
     }
 
+    /// Takes free pages of any node for metadata, zeroed and for ever. Grows no node.
+    #[place(cold)]
+    pub(crate) fn lend(&self, bytes: usize) -> Option<core::ops::Range<usize>> {
+        let pages = bytes.div_ceil(PAGE_SIZE);
+        let run = self.node[..self.nodes()].iter().find_map(|node| {
+            let mut blocks = node.lock();
+            let first = self.find(&blocks, pages, RunAlign::Anywhere)?;
+            Some(self.take_run(&mut blocks, first, pages))
+        })?;
+        let (start, bytes) = (MEMMAP.address_of(run.first), pages * PAGE_SIZE);
+        if !run.zeroed {
+            // SAFETY: the pages are committed, and were just taken from their node.
+            unsafe { core::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, bytes) };
+        }
+        Some(start..start + bytes)
+    }
+
     /// Fills `out` from its start with free runs of `order`. Returns the number filled.
     fn fill(&self, blocks: &mut NodeBlocks, order: Order, out: &mut [PageRun]) -> usize {
         let mut got = 0;
