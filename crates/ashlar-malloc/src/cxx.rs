@@ -170,13 +170,7 @@ extern "C" fn aligned(size: usize, align: usize) -> *mut c_void {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ZdlPv(ptr: *mut c_void) {
-    ashlar::free_fast_path!(
-        OWN,
-        inner::parts::free_slow,
-        ".globl ashlar_own_delete",
-        ".hidden ashlar_own_delete",
-        "ashlar_own_delete:"
-    )
+    ashlar::free_fast_path!(OWN, ".globl ashlar_own_delete", ".hidden ashlar_own_delete", "ashlar_own_delete:")
 }
 
 /// `operator delete(void*, std::align_val_t)`. The alignment is not needed.
@@ -188,7 +182,6 @@ pub unsafe extern "C" fn _ZdlPv(ptr: *mut c_void) {
 pub unsafe extern "C" fn _ZdlPvSt11align_val_t(ptr: *mut c_void, _align: usize) {
     ashlar::free_fast_path!(
         OWN,
-        inner::parts::free_slow,
         ".globl ashlar_own_aligned_delete",
         ".hidden ashlar_own_aligned_delete",
         "ashlar_own_aligned_delete:"

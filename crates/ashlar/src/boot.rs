@@ -19,7 +19,7 @@ use crate::base::units::MAX_NODES;
 use crate::cache::reaper;
 use crate::cache::settings::{self, OptionError};
 use crate::pages::layout::Layout;
-use crate::pages::memmap::MEMMAP;
+use crate::pages::memmap::{FastFrees, MEMMAP};
 use crate::pages::meta::META;
 use crate::pages::zone::ZONE;
 use crate::percpu::{
@@ -125,7 +125,8 @@ fn lay_out_for_linux() -> bool {
     settings::read_environment();
     let options = settings::options();
     let mut cpu_to_node = [0u8; 1024];
-    let topology = crate::base::os::read_topology(crate::base::os::SYSTEM, &mut cpu_to_node);
+    let system = *crate::base::os::SYSTEM.lock();
+    let topology = crate::base::os::read_topology(system, &mut cpu_to_node);
     let fake = options.nodes != 0;
     let real_nodes = if fake || topology.nodes == 1 { &[] } else { &topology.node_ids[..topology.nodes as usize] };
     SOURCE.configure(options.hugepages, options.prefault, real_nodes);
@@ -148,12 +149,16 @@ fn lay_out(
     crate::base::report::set_on_error(options.on_error);
     settings::set_cpus(present);
     let Some(layout) = Layout::new(source, PerCpu::bytes(cpus), options.zone) else { return false };
-    PERCPU.init(layout.percpu, cpus, nodes, node_of);
+    PERCPU.init(layout.percpu, cpus, node_of);
     META.init(layout.supply, layout.meta.clone(), |bytes| ZONE.lend(bytes));
     ZONE.init(&layout, nodes as usize);
     percpu::start(options.percpu);
     if options.engine.has_sheaves() {
-        MEMMAP.open_fast_path();
+        MEMMAP.open_fast_frees(match (nodes, PERCPU.nodes()) {
+            (1, _) => FastFrees::All,
+            (_, 1) => FastFrees::ByAddress,
+            _ => FastFrees::OfThisNode,
+        });
     }
     true
 }

@@ -21,6 +21,13 @@ pub fn limit_cpus(cpus: u32) -> u32 {
     percpu::drain::limit_gate(cpus.min(most))
 }
 
+/// Reads the CPUs and nodes below `root` instead of `/sys/devices/system`. For a process whose
+/// allocator has not started.
+#[cfg(feature = "os")]
+pub fn describe_system(root: &'static str) {
+    *crate::base::os::SYSTEM.lock() = root;
+}
+
 /// Pops an object off this CPU's main sheaf; null when there is none. Never a slow path.
 pub fn cpu_pop(cache: &KmemCache) -> *mut u8 {
     percpu::pop(cache.raw_cache().slot) as *mut u8

@@ -403,12 +403,17 @@ impl Family {
 #[test]
 fn aborts_in_the_entry_points_lose_and_double_nothing() {
     let test = "aborts_in_the_entry_points_lose_and_double_nothing";
-    let env = [("ASHLAR_OPTIONS", "percpu=emulate,reaper=off,sheaf=2")];
-    for family in &FAMILIES {
-        let outcome = child(test, family.cache, &env, || tell("aborts", family.abort_everywhere()));
-        let Some(child) = outcome else { continue };
-        let aborts: usize = child.succeeded().told("aborts").parse().expect("a number");
-        assert!(aborts > 500, "{}: only {aborts} aborts", family.cache);
+    // With several nodes, frees have sections of their own.
+    for nodes in ["", ",nodes=2"] {
+        let options = format!("percpu=emulate,reaper=off,sheaf=2{nodes}");
+        let env = [("ASHLAR_OPTIONS", options.as_str())];
+        for family in &FAMILIES {
+            let role = format!("{}{nodes}", family.cache);
+            let outcome = child(test, &role, &env, || tell("aborts", family.abort_everywhere()));
+            let Some(child) = outcome else { continue };
+            let aborts: usize = child.succeeded().told("aborts").parse().expect("a number");
+            assert!(aborts > 500, "{role}: only {aborts} aborts");
+        }
     }
 }
 

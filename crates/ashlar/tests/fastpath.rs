@@ -219,6 +219,64 @@ fn instructions_are_as_many_as_the_golden_file_says() {
     assert_eq!(text, golden, "the fast paths changed; if intended, run this test with ASHLAR_UPDATE_GOLDEN=1");
 }
 
+/// Machines whose frees must examine nodes: the counts of frees of the CPU's own objects.
+const ON_NODES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/fast-path-nodes.txt");
+
+#[test]
+fn frees_on_several_nodes_take_as_many_instructions_as_the_golden_file_says() {
+    let test = "frees_on_several_nodes_take_as_many_instructions_as_the_golden_file_says";
+    // CPU 0 and another one are on two nodes, or one of the nodes has no CPUs.
+    let machines = [("CPUs on two nodes", "0", "1-63"), ("a node of memory alone", "0-63", "")];
+    let mut text = String::new();
+    for (machine, first, second) in machines {
+        let outcome = child(test, machine, &[("ASHLAR_OPTIONS", "percpu=emulate,reaper=off")], || {
+            let described = common::machine::described("fastpath", &[(0, first), (1, second)]);
+            ashlar::testing::describe_system(described.root());
+            assert_eq!(ashlar::nodes(), 2);
+            let cache = KmemCache::create("golden", 64, &CacheArgs::default()).expect("a cache");
+            let take = || (cache.alloc().expect("memory"), ashlar::kmalloc(64), ashlar::malloc::malloc(64));
+            // Half fills the sheaves, so that nothing below takes a path for full or empty ones.
+            let warm: Vec<_> = (0..10).map(|_| take()).collect();
+            for (a, b, c) in warm {
+                // SAFETY: live, each freed once.
+                unsafe {
+                    cache.free(a);
+                    ashlar::kfree(b);
+                    ashlar::malloc::free(c);
+                }
+            }
+            let count = |name: &str, start: u64, operation: &mut dyn FnMut()| {
+                tell(name, executed_with_calls(start, operation));
+            };
+            let (a, b, c) = take();
+            // SAFETY: live, freed once.
+            count("kfree", ashlar::kfree as *const () as u64, &mut || unsafe { ashlar::kfree(b) });
+            // SAFETY: live, freed once.
+            count("free", ashlar::malloc::free as *const () as u64, &mut || unsafe { ashlar::malloc::free(c) });
+            count("cache", inlined_free as *const () as u64, &mut || inlined_free(black_box(&cache), a));
+            let (_, b, _) = take();
+            let sized = ashlar::kfree_sized as *const () as u64;
+            // SAFETY: live, freed once.
+            count("kfree_sized", sized, &mut || unsafe { ashlar::kfree_sized(b, black_box(64)) });
+        });
+        let Some(child) = outcome else { continue };
+        let child = child.succeeded();
+        for (name, key) in
+            [("kfree", "kfree"), ("kfree_sized", "kfree_sized"), ("free", "free"), ("KmemCache::free", "cache")]
+        {
+            writeln!(text, "{:>3} {name}: {machine}", child.told(key)).expect("a string");
+        }
+    }
+    if !common::is_parent() {
+        return;
+    }
+    if std::env::var_os("ASHLAR_UPDATE_GOLDEN").is_some() {
+        std::fs::write(ON_NODES, &text).expect("the golden file can be written");
+    }
+    let golden = std::fs::read_to_string(ON_NODES).expect("the golden file is there");
+    assert_eq!(text, golden, "the fast paths changed; if intended, run this test with ASHLAR_UPDATE_GOLDEN=1");
+}
+
 /// The golden file with the counts of every engine.
 const ENGINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/engines.txt");
 

@@ -2,7 +2,6 @@
 
 use super::{CacheSpec, Engine, EngineState, Merge, Policy};
 use crate::base::sync::{AtomicU16, AtomicU32, AtomicUsize};
-use crate::pages::zone::ZONE;
 use crate::slab::cache::CacheSlabs;
 use crate::slab::geometry::Geometry;
 
@@ -64,9 +63,8 @@ impl RawCache {
             crate::percpu::area::is_sided(slot),
             "sided slots are those of sided caches"
         );
-        // A free must check the node or the map first where those matter, and the engine may have
-        // no sheaves.
-        let fast = ZONE.nodes() == 1 && !spec.policy.tracked && spec.engine.has_sheaves();
+        // A free must check the map first where that matters, and the engine may have no sheaves.
+        let fast = !spec.policy.tracked && spec.engine.has_sheaves();
         let by_cpu = geometry.stride <= spec.policy.by_cpu_stride && spec.engine.has_sheaves();
         // Without memory for nodes, the cache is not made.
         let lists = if by_cpu { state.nodes.first().map_or(1, |node| node.lists.len()) } else { 1 };

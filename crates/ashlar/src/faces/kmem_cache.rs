@@ -9,6 +9,7 @@ use crate::boot;
 use crate::cache::{Alias, CacheArgs, CacheInfo, check_wishes, create_or_merge, info, registry, tune};
 use crate::engine::history::slab_queues::QueueTunables;
 use crate::engine::{self, Engine, Object, Objects, Policy, RawCache, Tunable};
+use crate::pages::zone::ZONE;
 use crate::percpu;
 
 /// A cache of objects of one size: the kernel's `struct kmem_cache`.
@@ -43,9 +44,10 @@ struct Hot {
 impl Hot {
     fn of(raw: &RawCache) -> Hot {
         debug_assert!(!percpu::area::is_sided(raw.slot), "the sections of this file know main and spare in order");
+        let free_slot = if ZONE.nodes() == 1 { raw.slabs.class_slot } else { 0 };
         Hot {
             slot: percpu::slot0(raw.slot),
-            free_slot: percpu::slot0(raw.slabs.class_slot),
+            free_slot: percpu::slot0(free_slot),
             rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::base::sync::Ordering::Relaxed),
         }
     }
@@ -219,6 +221,10 @@ impl KmemCache {
     #[inline(never)]
     #[expect(unsafe_code, reason = "an object may be freed only once")]
     unsafe fn free_slow(&self, object: NonNull<u8>) {
+        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        if percpu::sections::push_of_node(self.hot.slot, object.as_ptr() as usize) {
+            return;
+        }
         // SAFETY: the caller's promise.
         engine::free(unsafe { Object::new(self.raw, object.as_ptr() as usize) });
     }

@@ -14,19 +14,18 @@
 //! | 16..25 | back | pages from here back to the head page |
 //! | 25..28 | kind | what the page is: see [`PageKind`] |
 //!
-//! The slot is 0 on pages outside slabs, and on slabs whose frees need the slow path (on a machine
-//! with several nodes, or in an engine without sheaves). Slot 0 of each per-CPU area is always both
-//! empty and full, so the fast path needs no test for it.
+//! The slot is 0 on pages outside slabs, and on slabs whose frees need the slow path (those of an
+//! engine without sheaves, and those on a node without CPUs). Slot 0 of each per-CPU area is always
+//! both empty and full, so the fast path needs no test for it.
 //!
 //! Only the owner of a run writes its class words, between allocating the run from the zone and
 //! freeing it. Relaxed stores suffice, because the program's own synchronisation that passes an
 //! object's address to another thread also orders the class word.
 #![allow(unsafe_code, reason = "indexes raw arrays over the zone")]
-#![allow(unreachable_pub, reason = "macros of the build without checks name the memmap")]
 
 use super::head::PageHead;
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use crate::base::units::{PAGE_SHIFT, PageIndex};
+use crate::base::units::{BLOCK_PAGES, PAGE_SHIFT, PageIndex};
 
 /// What a page of the zone holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +73,10 @@ impl ClassWord {
 
 /// The words that the fast path of a free by address reads, in one cache line. While they are 0, no
 /// address is inside, and every call takes the slow path. They are 0 until the zone exists.
-/// `fast_pages` stays 0 if the engine of the process does not use the fast path.
+/// `fast_pages` and `checked_blocks` are the bounds of the two fast paths; see [`FastFrees`].
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct MemMap {
+pub(crate) struct MemMap {
     /// The address of page 0.
     pub(crate) zone_base: AtomicUsize,
     /// The number of pages in the zone so far.
@@ -88,23 +87,59 @@ pub struct MemMap {
     pub(crate) fast_pages: AtomicUsize,
     /// The page heads.
     heads: AtomicPtr<PageHead>,
-    fast_path_open: AtomicU32,
+    /// The number of blocks whose objects the fast path of a free may take if they are of the
+    /// CPU's node: all, or 0.
+    pub(crate) checked_blocks: AtomicUsize,
+    /// The node of each block, a byte each. 0 on machines with one node.
+    pub(crate) block_nodes: AtomicUsize,
+    /// The value of [`FastFrees`].
+    fast_frees: AtomicU32,
+}
+
+/// Which frees have a fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum FastFrees {
+    /// None: the engine has no sheaves, or the allocator has not started.
+    None = 0,
+    /// All, because all CPUs are on one node, and it is the only one.
+    All = 1,
+    /// Those by address, because all CPUs are on one node, and the class words of the others lead
+    /// to the slow path. Frees that do not read the class word examine the node.
+    ByAddress = 2,
+    /// Those of objects of the CPU's node, because CPUs are on several nodes.
+    OfThisNode = 3,
+}
+
+impl FastFrees {
+    /// Returns the one with this value.
+    pub(crate) fn of(value: u32) -> FastFrees {
+        [FastFrees::All, FastFrees::ByAddress, FastFrees::OfThisNode]
+            .into_iter()
+            .find(|&frees| frees as u32 == value)
+            .unwrap_or(FastFrees::None)
+    }
 }
 
 /// The one memmap of the process.
-pub static MEMMAP: MemMap = MemMap {
+pub(crate) static MEMMAP: MemMap = MemMap {
     zone_base: AtomicUsize::new(0),
     nr_pages: AtomicUsize::new(0),
     class: AtomicPtr::new(core::ptr::null_mut()),
     fast_pages: AtomicUsize::new(0),
     heads: AtomicPtr::new(core::ptr::null_mut()),
-    fast_path_open: AtomicU32::new(0),
+    checked_blocks: AtomicUsize::new(0),
+    block_nodes: AtomicUsize::new(0),
+    fast_frees: AtomicU32::new(0),
 };
+
+const _: () = assert!(size_of::<MemMap>() == crate::base::units::CACHE_LINE);
 
 impl MemMap {
     /// Publishes the arrays. Start-up calls it once, before there are pages.
-    pub(crate) fn publish(&self, base: usize, class: usize, heads: usize) {
+    pub(crate) fn publish(&self, base: usize, class: usize, heads: usize, block_nodes: usize) {
         self.zone_base.store(base, Ordering::Relaxed);
+        self.block_nodes.store(block_nodes, Ordering::Relaxed);
         self.class.store(class as *mut AtomicU32, Ordering::Relaxed);
         self.heads.store(heads as *mut PageHead, Ordering::Relaxed);
     }
@@ -113,15 +148,24 @@ impl MemMap {
     /// after that, so it sees this number or a larger one. Called under the growth lock.
     pub(crate) fn grow_to(&self, pages: usize) {
         self.nr_pages.store(pages, Ordering::Release);
-        if self.fast_path_open.load(Ordering::Relaxed) != 0 {
+        let frees = self.fast_frees();
+        if matches!(frees, FastFrees::All | FastFrees::ByAddress) {
             self.fast_pages.store(pages, Ordering::Release);
+        }
+        if matches!(frees, FastFrees::ByAddress | FastFrees::OfThisNode) {
+            self.checked_blocks.store(pages / BLOCK_PAGES, Ordering::Release);
         }
     }
 
-    /// Opens the fast path of a free by address. Called while the zone does not grow.
-    pub(crate) fn open_fast_path(&self) {
-        self.fast_path_open.store(1, Ordering::Relaxed);
-        self.fast_pages.store(self.nr_pages.load(Ordering::Relaxed), Ordering::Release);
+    /// Opens the fast paths of frees. Called while the zone does not grow.
+    pub(crate) fn open_fast_frees(&self, frees: FastFrees) {
+        self.fast_frees.store(frees as u32, Ordering::Relaxed);
+        self.grow_to(self.nr_pages.load(Ordering::Relaxed));
+    }
+
+    /// Returns which frees have a fast path.
+    pub(crate) fn fast_frees(&self) -> FastFrees {
+        FastFrees::of(self.fast_frees.load(Ordering::Relaxed))
     }
 
     /// Returns the page that holds `address`, or `None` for an address outside the zone.
@@ -149,6 +193,12 @@ impl MemMap {
     #[inline]
     pub(crate) fn class_of(&self, page: PageIndex) -> ClassWord {
         ClassWord(self.class_cell(page).load(Ordering::Relaxed))
+    }
+
+    /// Returns the head page of the run that a page belongs to, by its class word.
+    #[inline]
+    pub(crate) fn head_of(&self, page: PageIndex) -> PageIndex {
+        PageIndex(page.0.wrapping_sub(self.class_of(page).back()))
     }
 
     /// Writes the class words of a run: `head` for its head page, `tail(back)` for each later page.
@@ -193,7 +243,9 @@ mod tests {
             class: AtomicPtr::new(core::ptr::null_mut()),
             fast_pages: AtomicUsize::new(0),
             heads: AtomicPtr::new(core::ptr::null_mut()),
-            fast_path_open: AtomicU32::new(0),
+            checked_blocks: AtomicUsize::new(0),
+            block_nodes: AtomicUsize::new(0),
+            fast_frees: AtomicU32::new(0),
         };
         assert_eq!(map.page_of(0x0f_ffff), None);
         assert_eq!(map.page_of(0x10_1fff), Some(PageIndex(1)));

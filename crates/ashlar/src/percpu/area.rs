@@ -13,7 +13,7 @@
 //! | place | use |
 //! |---|---|
 //! | slot 0 | belongs to no cache: its main word is the null sheaf for ever |
-//! | slot 1 | the lock word of the portable mode |
+//! | slot 1 | the lock word of the portable mode, and the number of the CPU's node |
 //! | slot 2 | as slot 0; a free of an address with no live object is sent here |
 //! | next | the slots of caches whose slots are sided |
 //! | next | the slots of size classes |
@@ -39,8 +39,8 @@
 #![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
 
 use super::sheaf::NO_ROOM;
-use crate::base::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicUsize, Ordering};
-use crate::base::units::{CpuId, MAX_NODES};
+use crate::base::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::base::units::{CpuId, MAX_NODES, NodeId};
 
 /// log2 of the bytes of one CPU's area.
 pub(crate) const AREA_SHIFT: u32 = 16;
@@ -49,6 +49,9 @@ const AREA_BYTES: usize = 1 << AREA_SHIFT;
 pub(crate) const SLOT_BYTES: usize = 16;
 /// Offset of the lock word of the portable mode: slot 1.
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
+/// Offset of the number of the CPU's node, a byte: the second half of slot 1.
+pub(crate) const NODE_OFFSET: usize = LOCK_OFFSET + SLOT_BYTES / 2;
+const _: () = assert!(size_of::<crate::base::sync::LockWord>() <= SLOT_BYTES / 2);
 /// Number of caches whose slots are sided.
 pub(crate) const SIDED_CACHES: usize = 70;
 /// Offset of the slot that entry 0 of the object map leads to: slot 2.
@@ -113,7 +116,8 @@ pub struct PerCpu {
     pub(crate) gate_open: AtomicU32,
     /// Number of reserved areas.
     pub(crate) cpus: AtomicU32,
-    pub(crate) nodes: AtomicU32,
+    /// A bit for each node that has CPUs.
+    nodes: AtomicU64,
 }
 
 /// The per-CPU areas of the process.
@@ -127,8 +131,9 @@ pub static PERCPU: PerCpu = PerCpu {
     gate: AtomicU32::new(0),
     gate_open: AtomicU32::new(0),
     cpus: AtomicU32::new(0),
-    nodes: AtomicU32::new(1),
+    nodes: AtomicU64::new(1),
 };
+const _: () = assert!(MAX_NODES <= u64::BITS as usize);
 
 #[place(large_bss)]
 static CPU_TO_NODE: [crate::base::sync::AtomicU8; MAPPED_CPUS] =
@@ -147,16 +152,24 @@ impl PerCpu {
 
     /// Takes over the areas of `cpus` CPUs, which are committed memory from `base` on. Called once,
     /// at start-up.
-    pub(crate) fn init(&self, base: usize, cpus: u32, nodes: u32, node_of: impl Fn(usize) -> u8) {
+    pub(crate) fn init(&self, base: usize, cpus: u32, node_of: impl Fn(usize) -> u8) {
         self.base.store(base, Ordering::Relaxed);
         self.cpus.store(cpus, Ordering::Relaxed);
-        self.nodes.store(nodes, Ordering::Relaxed);
         for (cpu, node) in CPU_TO_NODE.iter().enumerate() {
             let of = node_of(cpu);
             if of != 0 {
                 node.store(of, Ordering::Relaxed);
             }
         }
+        let mut nodes = 0;
+        for cpu in (0..cpus).map(CpuId) {
+            let node = self.node_of(cpu).0;
+            nodes |= 1 << node;
+            // SAFETY: this byte of the committed area belongs to the node's number, and no other
+            // thread reads it before start-up is over.
+            unsafe { self.slot(cpu, NODE_OFFSET as u16).cast::<u8>().write(node) };
+        }
+        self.nodes.store(nodes, Ordering::Relaxed);
         self.clear_slot(0);
         self.clear_slot(CODE_0_SLOT);
         for offset in (SIDED_SLOTS..SIZE_ENTRIES).step_by(SLOT_BYTES) {
@@ -195,10 +208,20 @@ impl PerCpu {
 
     /// Returns the node of a CPU.
     #[inline]
-    pub(crate) fn node_of(&self, cpu: CpuId) -> crate::base::units::NodeId {
+    pub(crate) fn node_of(&self, cpu: CpuId) -> NodeId {
         let node = CPU_TO_NODE.get(cpu.0 as usize).map_or(0, |n| n.load(Ordering::Relaxed));
         debug_assert!(usize::from(node) < MAX_NODES, "node numbers are dense");
-        crate::base::units::NodeId(node)
+        NodeId(node)
+    }
+
+    /// Returns whether a node has CPUs. There are nodes of memory alone, such as CXL memory or HBM.
+    pub(crate) fn has_cpus(&self, node: NodeId) -> bool {
+        self.nodes.load(Ordering::Relaxed) >> node.0 & 1 != 0
+    }
+
+    /// Returns the number of nodes that have CPUs.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.nodes.load(Ordering::Relaxed).count_ones()
     }
 
     /// Removes the sheaves from every CPU's slot at `offset`.

@@ -28,8 +28,10 @@
 
 use core::arch::asm;
 
-use super::area::{AREA_SHIFT, PERCPU, PerCpu};
+use super::area::{AREA_SHIFT, NODE_OFFSET, PERCPU, PerCpu};
 use super::mode::{Mode, mode};
+use crate::base::units::BLOCK_SIZE;
+use crate::pages::memmap::{MEMMAP, MemMap};
 
 /// Signature that the kernel requires before an abort handler; glibc registers with the same one.
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;
@@ -236,6 +238,55 @@ pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
 /// As [`push()`], for a slot that [is sided](super::area::is_sided).
 pub(crate) fn push_sided(slot: usize, rseq_offset: isize, object: usize) -> bool {
     push!(sided, slot, rseq_offset, object)
+}
+
+/// As [`push()`], of an object of the zone whose block is of this CPU's node. Returns false also
+/// for other objects, and if [frees](crate::pages::memmap::FastFrees) do not compare nodes.
+#[inline(always)]
+pub(crate) fn push_of_node(slot: usize, object: usize) -> bool {
+    // SAFETY: as for `push`. The block's number is below `checked_blocks`, so its byte in the table
+    // is committed. The byte of the area is written at start-up alone.
+    unsafe {
+        asm!(
+            "mov {v}, {object}",
+            "sub {v}, [rip + {memmap} + {zone}]",
+            "shr {v}, {block}",
+            "cmp {v}, [rip + {memmap} + {blocks}]",
+            "jae {no}",
+            "add {v}, [rip + {memmap} + {nodes}]",
+            "movzx {n:e}, byte ptr [{v}]",
+            section_open!("{t}", "{off}"),
+            section_cpu!("{t:e}", "{off}", "dword ptr [rip + {percpu} + {gate}]", "{no}"),
+            "shl {t}, {shift}",
+            "mov {v}, [rip + {percpu} + {base}]",
+            "cmp byte ptr [{v} + {t} + {node}], {n:l}",
+            "jne {no}",
+            "mov {v}, [{slot} + {t}]",
+            section_room!("{v}", "{v:l}", "{no}"),
+            "mov [{v} - 8], {object}",
+            "sub qword ptr [{slot} + {t}], 8",
+            section_close!("{no}"),
+            t = out(reg) _,
+            v = out(reg) _,
+            n = out(reg) _,
+            object = in(reg) object,
+            off = in(reg) rseq_offset(),
+            slot = in(reg) slot,
+            memmap = sym MEMMAP,
+            zone = const core::mem::offset_of!(MemMap, zone_base),
+            blocks = const core::mem::offset_of!(MemMap, checked_blocks),
+            nodes = const core::mem::offset_of!(MemMap, block_nodes),
+            block = const BLOCK_SIZE.ilog2(),
+            percpu = sym PERCPU,
+            gate = const GATE,
+            base = const core::mem::offset_of!(PerCpu, base),
+            node = const NODE_OFFSET,
+            shift = const AREA_SHIFT,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
 }
 
 /// Reads this CPU's number and both words of its slot as of one moment. `None` if the gate is

@@ -8,7 +8,8 @@ use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::{BLOCK_SIZE, LARGEST_CLASS, PAGE_SIZE, checked_align_up};
 use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{Policy, RawCache};
-use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, PERCPU, SLOT_BYTES};
+use crate::pages::zone::ZONE;
+use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, SLOT_BYTES};
 
 /// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two
 /// pages).
@@ -128,7 +129,7 @@ pub(crate) fn create_caches() -> bool {
     MAX_CACHE.store(engine.max_class(), Ordering::Release);
     if engine.has_sheaves() {
         // With several nodes, sized frees must examine the node of the object.
-        let limit = if PERCPU.nodes.load(Ordering::Relaxed) > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
+        let limit = if ZONE.nodes() > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
         LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
         SIZED_FREE_LIMIT.store(limit, Ordering::Release);
     } else if !engine.wants_size() {

@@ -43,7 +43,8 @@
 
 use core::ops::Range;
 
-use crate::base::sync::{AtomicBool, AtomicU8, AtomicUsize, Bound, Ordering};
+use crate::base::sync::{AtomicU8, AtomicU32, AtomicUsize, Bound, Ordering};
+use crate::pages::memmap::FastFrees;
 use crate::pages::shadow::{RANGES, Shadow};
 use crate::pages::zone::ZONE;
 
@@ -110,13 +111,15 @@ pub struct ObjectMap {
     /// The number of entries that `free` may use on its fast path: all, or 0 if frees must examine
     /// the node first. The derived forms are those of C++'s `delete`.
     pub(crate) fast_entries: Bound,
+    /// The number of entries that frees may use after they have examined the node: all, or 0.
+    pub(crate) checked_entries: AtomicUsize,
     /// The offset of the map from its place; 0 if it lies there.
     bias: AtomicUsize,
     /// The base of the slots on CPU 0, to which eight times a code is added, because slots have 16
     /// bytes and codes are even.
     pub(crate) slots: AtomicUsize,
-    /// Whether frees may take their fast path.
-    frees_open: AtomicBool,
+    /// The value of [`FastFrees`].
+    fast_frees: AtomicU32,
 }
 
 /// The one object map of the process.
@@ -124,9 +127,10 @@ pub static OBJECTS: ObjectMap = ObjectMap {
     first: AtomicUsize::new(0),
     entries: AtomicUsize::new(0),
     fast_entries: Bound::new(),
+    checked_entries: AtomicUsize::new(0),
     bias: AtomicUsize::new(0),
     slots: AtomicUsize::new(0),
-    frees_open: AtomicBool::new(false),
+    fast_frees: AtomicU32::new(FastFrees::None as u32),
 };
 
 impl ObjectMap {
@@ -142,8 +146,11 @@ impl ObjectMap {
     pub(crate) fn grow_to(&self, bytes: usize) {
         debug_assert!(bytes.is_multiple_of(STRETCH), "whole blocks");
         self.entries.store(bytes / GRAIN, Ordering::Release);
-        if self.frees_open.load(Ordering::Relaxed) {
-            self.fast_entries.raise(bytes / GRAIN);
+        match FastFrees::of(self.fast_frees.load(Ordering::Relaxed)) {
+            FastFrees::None => {}
+            // Malloc takes memory of a node without CPUs only if the CPU's own node has none left.
+            FastFrees::All | FastFrees::ByAddress => self.fast_entries.raise(bytes / GRAIN),
+            FastFrees::OfThisNode => self.checked_entries.store(bytes / GRAIN, Ordering::Release),
         }
     }
 
@@ -153,13 +160,11 @@ impl ObjectMap {
     }
 
     /// Opens the fast paths, while the zone does not grow. `slots` is the base to which eight times
-    /// a code is added; `frees` opens the fast path of frees, too.
-    pub(crate) fn open(&self, slots: usize, frees: bool) {
+    /// a code is added; `frees` are those that have a fast path.
+    pub(crate) fn open(&self, slots: usize, frees: FastFrees) {
         self.slots.store(slots, Ordering::Relaxed);
-        if frees {
-            self.frees_open.store(true, Ordering::Relaxed);
-            self.fast_entries.raise(self.entries.load(Ordering::Relaxed));
-        }
+        self.fast_frees.store(frees as u32, Ordering::Relaxed);
+        self.grow_to(self.entries.load(Ordering::Relaxed) * GRAIN);
     }
 
     /// Returns the entry of an address of the zone at which an object may start.
@@ -219,9 +224,10 @@ mod tests {
             first: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
             fast_entries: Bound::new(),
+            checked_entries: AtomicUsize::new(0),
             bias: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),
-            frees_open: AtomicBool::new(false),
+            fast_frees: AtomicU32::new(FastFrees::None as u32),
         }
     }
 

@@ -7,8 +7,9 @@ use super::counters::SlowPathStats;
 use super::geometry::Geometry;
 use super::node::Node;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
-use crate::base::units::{CpuId, PageIndex};
+use crate::base::units::{CpuId, NodeId, Order, PageIndex};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
+use crate::percpu::area::PERCPU;
 use ashlar_macros::place;
 
 /// Longest cache name in bytes.
@@ -128,9 +129,20 @@ impl CacheSlabs {
         &self.nodes[usize::from(MEMMAP.head(slab).node()) % self.nodes.len()]
     }
 
-    /// Returns the class word of the page that lies `back` pages after the first page of a slab.
-    pub(crate) fn class_word(&self, back: usize) -> ClassWord {
-        ClassWord::new(PageKind::Slab, self.class_slot, back)
+    /// Writes the class words of a slab of this cache on `node`.
+    pub(crate) fn set_class_words(&self, slab: PageIndex, order: Order, node: NodeId) {
+        let slot = if PERCPU.has_cpus(node) { self.class_slot } else { 0 };
+        let word = |back| ClassWord::new(PageKind::Slab, slot, back);
+        MEMMAP.set_class(slab, order.pages(), word(0), word);
+    }
+
+    /// Returns the head page of the slab of this cache that an address lies in.
+    #[inline]
+    pub(crate) fn slab_at(&self, address: usize) -> Option<PageIndex> {
+        let page = MEMMAP.page_of(address)?;
+        let class = MEMMAP.class_of(page);
+        let first = PageIndex(page.0.wrapping_sub(class.back()));
+        (class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == self.owner_word()).then_some(first)
     }
 
     /// Returns the head page and the index of an object of this cache, or why the address is not

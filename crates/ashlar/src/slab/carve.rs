@@ -36,7 +36,7 @@ impl CacheSlabs {
         let head = MEMMAP.head(page);
         head.init(self.owner_word(), objects, order.0, node.0);
         head.state.store(state(objects).0, Ordering::Release);
-        MEMMAP.set_class(page, order.pages(), self.class_word(0), |back| self.class_word(back));
+        self.set_class_words(page, order, node);
         objects
     }
 }

@@ -13,7 +13,7 @@ use super::partial::{Chain, Freed};
 use crate::base::report;
 use crate::base::sync::{Ordering, prefetch};
 use crate::base::units::PageIndex;
-use crate::pages::memmap::{MEMMAP, PageKind};
+use crate::pages::memmap::MEMMAP;
 use crate::slab::freelist::write_link;
 use crate::slab::state::SlabState;
 
@@ -71,6 +71,38 @@ struct Batch<'a, S> {
     discard_node: u8,
 }
 
+/// Frees an object of `cache` to `slab`, in which it lies: as [`return_objects`], without tables of
+/// objects.
+pub(crate) fn return_object(cache: &'static CacheSlabs, slab: PageIndex, object: usize) {
+    let (base, head) = (MEMMAP.address_of(slab), MEMMAP.head(slab));
+    let Some(index) = cache.geometry.index_of(object - base).filter(|&index| index < head.objects()) else {
+        return report::misaligned(cache.name(), object);
+    };
+    // See `Batch::push_group`.
+    if SlabState(head.state.load(Ordering::Relaxed)).head() == index {
+        return report::double_free(cache.name(), object);
+    }
+    // SAFETY: the caller gives up the object, which is one of this slab, so this thread owns it
+    // until the chain is published.
+    let link = |prior| unsafe { write_link(object + cache.geometry.link_offset, cache.secret, prior) };
+    let node = cache.node_of(slab);
+    match ToSlabs(cache).push_chain(node, slab, Chain { head: index, count: 1 }, link) {
+        Freed::Kept => {}
+        Freed::Discard => discard(node, &[slab]),
+        Freed::Corrupt => report::double_free(cache.name(), object),
+    }
+}
+
+/// Returns the head page of an object's slab. Reports an address that does not lie in a slab of
+/// this cache, and returns `None`.
+pub(crate) fn slab_of(cache: &CacheSlabs, object: usize) -> Option<PageIndex> {
+    let slab = cache.slab_at(object);
+    if slab.is_none() {
+        report::not_of_cache(cache.name(), object);
+    }
+    slab
+}
+
 /// Frees objects of `cache` to their slabs.
 pub(crate) fn return_objects(cache: &'static CacheSlabs, objects: &[usize]) {
     return_objects_to(cache, objects, &mut ToSlabs(cache));
@@ -103,7 +135,7 @@ impl<S: Sink> Batch<'_, S> {
             if let Some(&later) = self.objects.get(position + AHEAD) {
                 self.prefetch(later);
             }
-            let Some(page) = self.slab_of(object) else { continue };
+            let Some(page) = slab_of(self.cache, object) else { continue };
             let slot = (page.0 >> order) as usize % GROUPS;
             if groups[slot].page != page {
                 if groups[slot].count > 0 {
@@ -127,24 +159,8 @@ impl<S: Sink> Batch<'_, S> {
     fn prefetch(&self, object: usize) {
         prefetch(object + self.cache.geometry.link_offset);
         if let Some(page) = MEMMAP.page_of(object) {
-            let first = PageIndex(page.0.wrapping_sub(MEMMAP.class_of(page).back()));
-            prefetch(MEMMAP.address_of_head(first));
+            prefetch(MEMMAP.address_of_head(MEMMAP.head_of(page)));
         }
-    }
-
-    /// Returns the head page of an object's slab. Reports an address that is not an object of this
-    /// cache, and returns `None`.
-    fn slab_of(&self, object: usize) -> Option<PageIndex> {
-        if let Some(page) = MEMMAP.page_of(object) {
-            let class = MEMMAP.class_of(page);
-            let first = PageIndex(page.0.wrapping_sub(class.back()));
-            let cache = self.cache.owner_word();
-            if class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == cache {
-                return Some(first);
-            }
-        }
-        report::not_of_cache(self.cache.name(), object);
-        None
     }
 
     fn push_group(&mut self, group: Group) {

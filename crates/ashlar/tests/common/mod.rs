@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses only some of it")]
 
 pub(crate) mod conformance;
+pub(crate) mod machine;
 pub(crate) mod model;
 pub(crate) mod process;
 #[cfg(target_arch = "x86_64")]

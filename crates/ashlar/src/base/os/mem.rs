@@ -45,6 +45,11 @@ impl LinuxSource {
         }
     }
 
+    /// Returns the system's number of a node of the zone; `None` if memory is not bound to nodes.
+    fn number_of(&self, node: NodeId) -> Option<u16> {
+        self.nodes.get(usize::from(node.0))?.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// Reads the system's page size, and stores the options and the system's numbers of the nodes.
     /// `node_ids` is empty if memory is not to be bound to nodes.
     pub(crate) fn configure(&self, huge_pages: HugePages, prefault: usize, node_ids: &[u16]) {
@@ -227,8 +232,7 @@ unsafe impl PageSource for LinuxSource {
 
     #[place(background)]
     unsafe fn bind(&self, at: NonNull<u8>, bytes: usize, node: NodeId) {
-        let id = self.nodes.get(usize::from(node.0)).map_or(0, |id| id.load(Ordering::Relaxed));
-        let Some(mask) = id.checked_sub(1).and_then(node_mask) else { return };
+        let Some(mask) = self.number_of(node).and_then(node_mask) else { return };
         const MPOL_PREFERRED: usize = 1;
         // One more than the mask has bits, because the kernel ignores the last one.
         let bits = 64 * mask.len() + 1;
@@ -278,6 +282,14 @@ mod tests {
         let mask = node_mask(252).expect("below 1024");
         assert_eq!((mask[3], mask.iter().map(|word| word.count_ones()).sum::<u32>()), (1 << 60, 1));
         assert_eq!(node_mask(1024), None);
+    }
+
+    #[test]
+    fn memory_is_bound_to_the_node_with_the_number_of_the_system() {
+        let source = LinuxSource::new();
+        assert_eq!(source.number_of(NodeId(0)), None, "bound to no node before there are several");
+        source.configure(HugePages::Auto, 0, &[0, 8]);
+        assert_eq!([0, 1, 2, 63].map(|node| source.number_of(NodeId(node))), [Some(0), Some(8), None, None]);
     }
 
     #[test]

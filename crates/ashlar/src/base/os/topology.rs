@@ -4,6 +4,7 @@ use core::ffi::CStr;
 use core::fmt::Write;
 
 use super::read_file;
+use crate::base::sync::SpinLock;
 use crate::base::units::MAX_NODES;
 
 /// The CPUs and nodes of the machine.
@@ -57,10 +58,15 @@ fn each_in_list(text: &[u8], mut each: impl FnMut(u32)) {
     }
 }
 
-/// The directory in which the system describes its CPUs and nodes.
-pub(crate) const SYSTEM: &str = "/sys/devices/system";
+/// The entry of a CPU that no node lists.
+const UNLISTED: u8 = u8::MAX;
+const _: () = assert!(MAX_NODES <= UNLISTED as usize);
 
-/// Reads the topology below `root`. Fills `cpu_to_node` for the CPUs it covers.
+/// The directory in which the system describes its CPUs and nodes. Tests describe another machine.
+pub(crate) static SYSTEM: SpinLock<&str> = SpinLock::new("/sys/devices/system");
+
+/// Reads the topology below `root`. Fills `cpu_to_node` for the CPUs it covers. A CPU that no node
+/// lists is offline; it gets the node of the first one that is listed.
 pub(crate) fn read_topology(root: &str, cpu_to_node: &mut [u8]) -> Topology {
     let mut buf = [0u8; 512];
     let possible = highest_in_list(read_list(root, format_args!("cpu/possible"), &mut buf)).map(|n| n + 1);
@@ -71,6 +77,7 @@ pub(crate) fn read_topology(root: &str, cpu_to_node: &mut [u8]) -> Topology {
     let present = if present > 0 { present } else { allowed };
     let possible = possible.unwrap_or(0).max(present).max(highest + 1);
     let (mut nodes, mut node_ids) = (0, [0; MAX_NODES]);
+    cpu_to_node.fill(UNLISTED);
     each_in_list(read_list(root, format_args!("node/online"), &mut buf), |node| {
         let Some(id) = node_ids.get_mut(nodes) else { return };
         let Ok(number) = u16::try_from(node) else { return };
@@ -83,6 +90,8 @@ pub(crate) fn read_topology(root: &str, cpu_to_node: &mut [u8]) -> Topology {
         });
         nodes += 1;
     });
+    let first = cpu_to_node.iter().copied().find(|&node| node != UNLISTED).unwrap_or(0);
+    cpu_to_node.iter_mut().filter(|node| **node == UNLISTED).for_each(|node| *node = first);
     Topology { possible_cpus: possible, present_cpus: present, nodes: (nodes as u32).max(1), node_ids }
 }
 
@@ -162,7 +171,26 @@ mod tests {
         assert_eq!((t.present_cpus, t.nodes), (12, 4));
         assert!(t.possible_cpus >= 16);
         assert_eq!(&t.node_ids[..4], [0, 8, 252, 253]);
-        assert_eq!(map, [0, 0, 0, 0, 1, 1, 1, 1, 9, 9, 9, 9, 1, 3, 3, 3]);
+        assert_eq!(map, [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 3, 3, 3]);
+        std::fs::remove_dir_all(root).expect("the directory is removed");
+    }
+
+    #[test]
+    fn cpus_that_are_offline_do_not_make_a_node_of_memory_one_with_cpus() {
+        let root = described(
+            "offline",
+            &[
+                ("cpu/possible", "0-7\n"),
+                ("cpu/present", "0-7\n"),
+                ("node/online", "0,8\n"),
+                ("node/node0/cpulist", "\n"),
+                ("node/node8/cpulist", "0-3\n"),
+            ],
+        );
+        let mut map = [9u8; 8];
+        let t = read_topology(&root, &mut map);
+        assert_eq!((t.nodes, &t.node_ids[..2]), (2, &[0, 8][..]));
+        assert_eq!(map, [1; 8]);
         std::fs::remove_dir_all(root).expect("the directory is removed");
     }
 
@@ -179,7 +207,7 @@ mod tests {
     #[test]
     fn this_machine_has_a_cpu_and_a_node() {
         let mut map = [0u8; 64];
-        let t = read_topology(SYSTEM, &mut map);
+        let t = read_topology(*SYSTEM.lock(), &mut map);
         assert!(t.possible_cpus >= 1 && t.present_cpus >= 1 && t.nodes >= 1);
     }
 }

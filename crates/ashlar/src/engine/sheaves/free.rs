@@ -10,13 +10,15 @@ use super::drain::check_capacity;
 use super::exchange::{empty_sheaf, put_empty, store_full};
 use super::here::node_of_cpu;
 use super::remote_free::{FreedFor, sheaf_capacity};
+use crate::base::sync::prefetch_to_write;
+use crate::base::units::PageIndex;
 use crate::engine::{Object, RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::ZONE;
-use crate::percpu::area::null_top;
+use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
-use crate::slab::return_objects::return_objects;
+use crate::slab::return_objects::{return_object, slab_of};
 
 /// See [`crate::engine::free`].
 pub(crate) fn free(object: Object) {
@@ -27,8 +29,8 @@ pub(crate) fn free(object: Object) {
 fn free_unsettled(object: Object) {
     let Object { cache, address: object } = object;
     percpu::adopt_thread();
-    if ZONE.nodes() > 1 && !is_local(cache, object) {
-        return return_objects(&cache.slabs, &[object]);
+    if let Some(slab) = far_slab(cache, object) {
+        return return_object(&cache.slabs, slab, object);
     }
     for _ in 0..percpu::ATTEMPTS {
         let Some(view) = percpu::read(cache.slot) else { break };
@@ -45,7 +47,18 @@ fn free_unsettled(object: Object) {
             break;
         }
     }
-    return_objects(&cache.slabs, &[object]);
+    if let Some(slab) = slab_of(&cache.slabs, object) {
+        return_object(&cache.slabs, slab, object);
+    }
+}
+
+/// See [`crate::engine::free_in`].
+pub(crate) fn free_in(freed: Object, slab: PageIndex) {
+    if !is_far(slab) {
+        return free(freed);
+    }
+    return_object(&freed.cache.slabs, slab, freed.address);
+    crate::base::background::settle();
 }
 
 /// See [`crate::engine::free_remote`].
@@ -53,7 +66,7 @@ pub(crate) fn free_remote(freed: Object) {
     let Object { cache, address: object } = freed;
     percpu::adopt_thread();
     // Objects of other nodes go on no sheaf: `free` returns them to their slab.
-    let attempts = if ZONE.nodes() > 1 && !is_local(cache, object) { 0 } else { percpu::ATTEMPTS };
+    let attempts = if far_slab(cache, object).is_some() { 0 } else { percpu::ATTEMPTS };
     for _ in 0..attempts {
         let Some(view) = percpu::read(cache.slot) else { break };
         if !percpu::is_full(view.spare) {
@@ -76,9 +89,22 @@ fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
     put_on_new_sheaf(cache, view, object, |new| (view.main, new), view.spare, FreedFor::OtherCpu)
 }
 
-fn is_local(cache: &'static RawCache, object: usize) -> bool {
-    let (here, _) = node_of_cpu(cache, percpu::this_cpu());
-    MEMMAP.page_of(object).is_none_or(|page| ZONE.node_of(page) == here)
+/// Returns the slab of an object if it is of another node than this CPU.
+#[inline]
+fn far_slab(cache: &RawCache, object: usize) -> Option<PageIndex> {
+    if ZONE.nodes() == 1 {
+        return None;
+    }
+    let page = MEMMAP.page_of(object).filter(|&page| is_far(page))?;
+    prefetch_to_write(object + cache.slabs.geometry.link_offset);
+    prefetch_to_write(MEMMAP.address_of_head(MEMMAP.head_of(page)));
+    cache.slabs.slab_at(object)
+}
+
+/// Returns whether a page is of another node than this CPU.
+#[inline]
+fn is_far(page: PageIndex) -> bool {
+    ZONE.node_of(page) != PERCPU.node_of(percpu::this_cpu_quick())
 }
 
 /// Swaps the full main sheaf and the spare if the spare has room. True if it had room; the slot has

@@ -50,8 +50,7 @@ pub(crate) use free::free_remote;
 
 use crate::base::error::CreateError;
 use crate::base::sync::Ordering;
-use crate::base::units::CpuId;
-use crate::base::units::NodeId;
+use crate::base::units::{CpuId, NodeId, PageIndex};
 use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage};
 use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
@@ -99,6 +98,10 @@ impl Strategy for Sheaves {
     #[inline(always)]
     fn free(object: Object) {
         free::free(object);
+    }
+
+    fn free_in(object: Object, slab: PageIndex) {
+        free::free_in(object, slab);
     }
 
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {

@@ -31,7 +31,7 @@
 
 use super::node::SheafNode;
 use crate::base::sync::Ordering;
-use crate::base::units::{CACHE_LINE, CpuId, PAGE_SIZE, PageIndex, align_up};
+use crate::base::units::{CACHE_LINE, CpuId, PAGE_SIZE, align_up};
 use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::sheaf::Sheaf;
@@ -78,7 +78,7 @@ pub(super) fn owner(cache: &RawCache, full: &Sheaf, cpu: CpuId) -> Option<CpuId>
     let objects = full.objects();
     let list_of = |at: usize| {
         let page = MEMMAP.page_of(*objects.get(at)?)?;
-        Some(MEMMAP.head(PageIndex(page.0.wrapping_sub(MEMMAP.class_of(page).back()))).list())
+        Some(MEMMAP.head(MEMMAP.head_of(page)).list())
     };
     let [first, middle, last] = [0, objects.len() / 2, objects.len().wrapping_sub(1)].map(list_of);
     if first != middle || middle != last {

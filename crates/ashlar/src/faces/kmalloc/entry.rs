@@ -5,69 +5,23 @@
 //! cache (by size, or by page), enters the section, takes or puts one pointer, and returns. In all
 //! other cases (a size too large, an address outside the zone, an empty or full sheaf, a closed
 //! gate, an allocator that has not started) it jumps to the slow path with its arguments unchanged.
+//!
+//! # Several nodes
+//! A sheaf holds objects of its CPU's node only. If CPUs are on several nodes, the bound of `kfree`
+//! is 0 and it jumps to `kfree_on_nodes`, a second fast path, which compares the node of the
+//! object's block with the CPU's. So machines with one node do not pay for the comparison.
 #![allow(unsafe_code, reason = "naked functions")]
-
-/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that finds the cache by the page:
-/// the fast path of `kfree`, and otherwise a jump to `$slow`, which has the same type.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! kfree_fast_path {
-    ($slow:path $(, $line:literal)*) => {
-        // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx:
-        // CPU offset.
-        core::arch::naked_asm!(
-            $($line,)*
-            ".cfi_startproc",
-            "mov rax, rdi",
-            "sub rax, [rip + {memmap} + {zone}]",
-            "shr rax, 12",
-            "cmp rax, [rip + {memmap} + {pages}]",
-            "jae {slow}",
-            "mov rcx, [rip + {memmap} + {class}]",
-            "movzx r8d, word ptr [rcx + rax*4]",
-            "add r8, [rip + {percpu} + {base}]",
-            "mov rdx, [rip + {percpu} + {rseq}]",
-            $crate::section_open!("rcx", "rdx"),
-            $crate::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
-            "shl rcx, {shift}",
-            "mov rax, [r8 + rcx]",
-            $crate::section_room!("rax", "al", "{slow}"),
-            "mov [rax - 8], rdi",
-            "sub qword ptr [r8 + rcx], 8",
-            $crate::section_close!("{slow}"),
-            "ret",
-            ".cfi_endproc",
-            ".p2align 6",
-            memmap = sym $crate::malloc::parts::MEMMAP,
-            zone = const $crate::malloc::parts::ZONE,
-            pages = const $crate::malloc::parts::PAGES,
-            class = const $crate::malloc::parts::CLASS,
-            percpu = sym $crate::malloc::parts::PERCPU,
-            base = const $crate::malloc::parts::BASE,
-            rseq = const $crate::malloc::parts::RSEQ,
-            gate = const $crate::malloc::parts::GATE,
-            shift = const $crate::malloc::parts::AREA_SHIFT,
-            slow = sym $slow,
-        )
-    };
-}
 
 /// The items that the macros of the entry points refer to; see [`crate::malloc::parts`].
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 #[expect(missing_docs, reason = "named as the operands of the macro are")]
 pub(crate) mod parts {
-    pub use crate::pages::memmap::MEMMAP;
     pub use crate::percpu::area::PERCPU;
 
-    use crate::pages::memmap::MemMap;
     use crate::percpu::area::PerCpu;
     use crate::percpu::{area, sections};
     use core::mem::offset_of;
 
-    pub const ZONE: usize = offset_of!(MemMap, zone_base);
-    pub const PAGES: usize = offset_of!(MemMap, fast_pages);
-    pub const CLASS: usize = offset_of!(MemMap, class);
-    pub const BASE: usize = offset_of!(PerCpu, base);
     pub const RSEQ: usize = offset_of!(PerCpu, rseq_offset);
     pub const GATE: usize = sections::GATE;
     pub const AREA_SHIFT: u32 = area::AREA_SHIFT;
@@ -75,8 +29,10 @@ pub(crate) mod parts {
 
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 mod fast {
-    use super::super::{kfree_slow, kmalloc_slow};
-    use crate::percpu::area::{AREA_SHIFT, PERCPU, PerCpu};
+    use super::super::{kfree_far, kfree_slow, kmalloc_slow};
+    use crate::base::units::{BLOCK_ORDER, PAGE_SHIFT};
+    use crate::pages::memmap::{MEMMAP, MemMap};
+    use crate::percpu::area::{AREA_SHIFT, NODE_OFFSET, PERCPU, PerCpu};
     use crate::percpu::sections::{GATE, section_close, section_cpu, section_open, section_room};
     use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT};
     use core::arch::naked_asm;
@@ -137,7 +93,116 @@ mod fast {
     /// `ptr` was allocated here, was not freed since, and no thread uses it any more.
     #[unsafe(naked)]
     pub unsafe extern "C" fn kfree(ptr: *mut u8) {
-        crate::kfree_fast_path!(kfree_slow)
+        // rdi: object. rax: page, then top. r8: slot of CPU 0. rdx: offset of the rseq area. rcx:
+        // CPU offset.
+        naked_asm!(
+            ".cfi_startproc",
+            "mov rax, rdi",
+            "sub rax, [rip + {memmap} + {zone}]",
+            "shr rax, {page}",
+            "cmp rax, [rip + {memmap} + {pages}]",
+            "jae {on_nodes}",
+            "mov rcx, [rip + {memmap} + {class}]",
+            "movzx r8d, word ptr [rcx + rax*4]",
+            "add r8, [rip + {percpu} + {base}]",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            section_open!("rcx", "rdx"),
+            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "mov rax, [r8 + rcx]",
+            section_room!("rax", "al", "{slow}"),
+            "mov [rax - 8], rdi",
+            "sub qword ptr [r8 + rcx], 8",
+            section_close!("{slow}"),
+            "ret",
+            ".cfi_endproc",
+            entry_end!(),
+            memmap = sym MEMMAP,
+            zone = const offset_of!(MemMap, zone_base),
+            page = const PAGE_SHIFT,
+            pages = const offset_of!(MemMap, fast_pages),
+            class = const offset_of!(MemMap, class),
+            percpu = sym PERCPU,
+            base = const offset_of!(PerCpu, base),
+            rseq = const offset_of!(PerCpu, rseq_offset),
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            on_nodes = sym kfree_on_nodes,
+            slow = sym kfree_slow,
+        )
+    }
+
+    /// Where [`kfree`] jumps with an object beyond its bound. Frees it to the CPU's sheaf if its
+    /// block is of the CPU's node, and jumps to [`kfree_far`] otherwise.
+    ///
+    /// # Safety
+    /// As for [`kfree`]. `rax` is the number of its page.
+    #[unsafe(naked)]
+    #[place(background)]
+    unsafe extern "C" fn kfree_on_nodes(ptr: *mut u8) {
+        // rdi: object. rax: page, then block, then its node's place, then top. rsi: node. r8: slot
+        // of CPU 0. rdx: offset of the rseq area. rcx: CPU offset. r9: area of CPU 0.
+        naked_asm!(
+            ".cfi_startproc",
+            "mov rcx, rax",
+            "shr rax, {block}",
+            "cmp rax, [rip + {memmap} + {blocks}]",
+            "jae {slow}",
+            "add rax, [rip + {memmap} + {nodes}]",
+            "movzx esi, byte ptr [rax]",
+            "mov rdx, [rip + {memmap} + {class}]",
+            "movzx r8d, word ptr [rdx + rcx*4]",
+            "mov r9, [rip + {percpu} + {base}]",
+            "add r8, r9",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            section_open!("rcx", "rdx"),
+            section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "cmp byte ptr [r9 + rcx + {node}], sil",
+            "jne {far}",
+            "mov rax, [r8 + rcx]",
+            section_room!("rax", "al", "{slow}"),
+            "mov [rax - 8], rdi",
+            "sub qword ptr [r8 + rcx], 8",
+            section_close!("{slow}"),
+            "ret",
+            ".cfi_endproc",
+            entry_end!(),
+            block = const BLOCK_ORDER,
+            memmap = sym MEMMAP,
+            blocks = const offset_of!(MemMap, checked_blocks),
+            nodes = const offset_of!(MemMap, block_nodes),
+            class = const offset_of!(MemMap, class),
+            percpu = sym PERCPU,
+            base = const offset_of!(PerCpu, base),
+            node = const NODE_OFFSET,
+            rseq = const offset_of!(PerCpu, rseq_offset),
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            far = sym kfree_far,
+            slow = sym kfree_slow,
+        )
+    }
+
+    /// Where [`kfree_sized`] jumps with a size beyond its bound: on to `kfree` on machines with
+    /// several nodes, and to the slow path otherwise.
+    ///
+    /// # Safety
+    /// As for [`kfree`].
+    #[unsafe(naked)]
+    #[place(background)]
+    unsafe extern "C" fn kfree_sized_on_nodes(ptr: *mut u8) {
+        naked_asm!(
+            ".cfi_startproc",
+            "cmp qword ptr [rip + {memmap} + {blocks}], 0",
+            "jne {kfree}",
+            "jmp {slow}",
+            ".cfi_endproc",
+            memmap = sym MEMMAP,
+            blocks = const offset_of!(MemMap, checked_blocks),
+            kfree = sym kfree,
+            slow = sym kfree_slow,
+        )
     }
 
     /// As [`kfree`], with the requested size, which saves the look-up of the page.
@@ -151,7 +216,7 @@ mod fast {
         naked_asm!(
             ".cfi_startproc",
             "cmp rsi, [rip + {limit}]",
-            "jae {slow}",
+            "jae {on_nodes}",
             "lea rcx, [rip + {sizes}]",
             "movzx r8d, word ptr [rcx + rsi*2]",
             "add r8, [rip + {percpu} + {base}]",
@@ -174,6 +239,7 @@ mod fast {
             rseq = const offset_of!(PerCpu, rseq_offset),
             gate = const GATE,
             shift = const AREA_SHIFT,
+            on_nodes = sym kfree_sized_on_nodes,
             slow = sym kfree_slow,
         )
     }

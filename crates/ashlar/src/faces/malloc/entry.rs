@@ -118,16 +118,23 @@ macro_rules! enter_object {
     };
 }
 
-/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that is `free`. With arguments, as
-/// [`malloc_fast_path!`]: a derived form jumps to `$slow` with all its arguments as they were
-/// unless [`open_derived_frees`] was called, and after that with the first one.
+/// The body of a naked function `unsafe extern "C" fn(*mut u8)` that is `free`, `OWN`, or a
+/// `DERIVED` form: that one jumps to `$slow` with all its arguments as they were unless
+/// [`open_derived_frees`] was called, and after that with the first one. Lines that follow come
+/// before the text.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! free_fast_path {
     () => {
-        $crate::free_fast_path!(OWN, $crate::malloc::parts::free_slow)
+        $crate::free_fast_path!(OWN)
     };
-    ($bound:ident, $slow:path $(, $line:literal)*) => {
+    (OWN $(, $line:literal)*) => {
+        $crate::free_fast_path!(@ OWN, $crate::malloc::parts::free_on_nodes, $crate::malloc::parts::free_slow $(, $line)*)
+    };
+    (DERIVED, $slow:path $(, $line:literal)*) => {
+        $crate::free_fast_path!(@ DERIVED, $slow, $slow $(, $line)*)
+    };
+    (@ $bound:ident, $beyond:path, $slow:path $(, $line:literal)*) => {
         // rdi: object. r8: place of its entry. rsi: its entry. rax: number of the entry, then top.
         // rdx: offset of the rseq area. rcx: scratch, then area of the CPU.
         core::arch::naked_asm!(
@@ -139,7 +146,7 @@ macro_rules! free_fast_path {
             "ror r8w, {turn}",
             "sub rax, [rip + {objects} + {first}]",
             "cmp rax, [rip + {objects} + {entries} + {bound}]",
-            "jae {slow}",
+            "jae {beyond}",
             "movzx esi, byte ptr [r8]",
             "mov rdx, [rip + {percpu} + {rseq}]",
             $crate::section_open!("rcx", "rdx"),
@@ -166,6 +173,7 @@ macro_rules! free_fast_path {
             rseq = const $crate::malloc::parts::RSEQ,
             gate = const $crate::malloc::parts::GATE,
             shift = const $crate::malloc::parts::AREA_SHIFT,
+            beyond = sym $beyond,
             slow = sym $slow,
         )
     };
@@ -175,6 +183,7 @@ macro_rules! free_fast_path {
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[expect(missing_docs, reason = "named as the operands of the macros are")]
 pub mod parts {
+    pub use super::on_nodes::free_on_nodes;
     use crate::base::sync::Bound;
     pub use crate::faces::kmalloc::entry::parts::*;
     pub use crate::faces::malloc::slow::{free_slow, malloc_slow};
@@ -192,6 +201,70 @@ pub mod parts {
     pub const SIZE_ENTRIES: usize = crate::percpu::area::SIZE_ENTRIES - crate::sizes::malloc::SLOT_OF_CODE_0;
     pub const GRAIN: u32 = crate::sizes::object_map::GRAIN.ilog2();
     pub const TURN: u32 = crate::sizes::object_map::TURN;
+}
+
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+mod on_nodes {
+    use super::parts::{GATE, GRAIN, RSEQ, SLOTS};
+    use crate::base::units::BLOCK_SIZE;
+    use crate::faces::malloc::slow::free_slow;
+    use crate::pages::memmap::{MEMMAP, MemMap};
+    use crate::percpu::area::{AREA_SHIFT, NODE_OFFSET, PERCPU};
+    use crate::sizes::malloc::SLOT_OF_CODE_0;
+    use crate::sizes::object_map::{OBJECTS, ObjectMap};
+    use ashlar_macros::place;
+    use core::mem::offset_of;
+
+    /// Where [`free`](super::free) jumps with an object beyond its bound. Frees it to the CPU's
+    /// sheaf if its block is of the CPU's node, as `kfree` does, and jumps to the slow path
+    /// otherwise.
+    ///
+    /// # Safety
+    /// As for [`free`](super::free). `rax` is the number of its entry, and `r8` the place of it.
+    #[unsafe(naked)]
+    #[place(background)]
+    pub unsafe extern "C" fn free_on_nodes(ptr: *mut u8) {
+        // rdi: object. r8: place of its entry. rsi: its entry. r9: node. rax: number of the entry,
+        // then block, then its node's place, then top. rdx: offset of the rseq area. rcx: scratch,
+        // then area of the CPU.
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "cmp rax, [rip + {objects} + {entries}]",
+            "jae {slow}",
+            "shr rax, {block}",
+            "add rax, [rip + {memmap} + {nodes}]",
+            "movzx r9d, byte ptr [rax]",
+            "movzx esi, byte ptr [r8]",
+            "mov rdx, [rip + {percpu} + {rseq}]",
+            crate::percpu::sections::section_open!("rcx", "rdx"),
+            crate::percpu::sections::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+            "shl rcx, {shift}",
+            "add rcx, [rip + {objects} + {slots}]",
+            "cmp byte ptr [rcx + {node}], r9b",
+            "jne {slow}",
+            "mov rax, [rcx + rsi*8]",
+            crate::percpu::sections::section_room!("rax", "al", "{slow}"),
+            "mov byte ptr [r8], 0",
+            "mov [rax - 8], rdi",
+            "sub qword ptr [rcx + rsi*8], 8",
+            crate::percpu::sections::section_close!("{slow}", "test esi, esi\njz {slow}\nmov [r8], sil\n"),
+            "ret",
+            ".cfi_endproc",
+            ".p2align 6",
+            objects = sym OBJECTS,
+            entries = const offset_of!(ObjectMap, checked_entries),
+            block = const (BLOCK_SIZE.ilog2() - GRAIN),
+            memmap = sym MEMMAP,
+            nodes = const offset_of!(MemMap, block_nodes),
+            slots = const SLOTS,
+            node = const NODE_OFFSET as isize - SLOT_OF_CODE_0 as isize,
+            percpu = sym PERCPU,
+            rseq = const RSEQ,
+            gate = const GATE,
+            shift = const AREA_SHIFT,
+            slow = sym free_slow,
+        )
+    }
 }
 
 /// Allocates at least `size` bytes at a multiple of 16. Returns null, with `errno` `ENOMEM`,

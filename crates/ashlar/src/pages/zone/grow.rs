@@ -41,8 +41,8 @@ impl Zone {
                 blocks.extents.move_to(array);
             }
         }
-        let [heads, class, ..] = layout.tables;
-        MEMMAP.publish(base, class, heads);
+        let [heads, class, _, owners, _] = layout.tables;
+        MEMMAP.publish(base, class, heads, owners);
     }
 
     /// Adds at least `want` blocks to the node, unless it no longer has `seen` blocks, because then

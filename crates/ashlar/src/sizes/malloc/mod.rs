@@ -20,7 +20,7 @@ use crate::base::units::PAGE_SIZE;
 use crate::cache::{CacheArgs, create_raw};
 use crate::engine::{self, Policy, RawCache};
 use crate::pages::direct::Fill;
-use crate::pages::zone::ZONE;
+use crate::pages::memmap::{FastFrees, MEMMAP};
 use crate::percpu;
 use crate::percpu::area::{PERCPU, PerCpu, SIDED_SLOTS, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::slab::OrderRule;
@@ -116,7 +116,8 @@ pub(crate) fn start() -> bool {
     // The entry points serve sheaves, and assume the place of the map. Without both, every call
     // must take the slow path, and does so at once.
     let fast = crate::cache::settings::options().engine.has_sheaves() && OBJECTS.is_in_place();
-    OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, ZONE.nodes() == 1 && fast);
+    let frees = if fast { MEMMAP.fast_frees() } else { FastFrees::None };
+    OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, frees);
     if fast {
         PERCPU.set_size_entries(&SIZE_CODE);
         LIMIT.open(MALLOC_MAX_CACHE_SIZE);

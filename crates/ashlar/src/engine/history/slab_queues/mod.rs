@@ -162,7 +162,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     for index in 0..usize::from(geometry.max_objects) {
         cache.slabs.carve(first + index * geometry.stride);
     }
-    MEMMAP.set_class(page, geometry.order.pages(), cache.slabs.class_word(0), |back| cache.slabs.class_word(back));
+    cache.slabs.set_class_words(page, geometry.order, node);
     let entry = &cache.slabs.nodes[usize::from(node.0)];
     let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
     if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {

@@ -258,7 +258,7 @@ fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Op
     let head = MEMMAP.head(run.first);
     head.init(core::ptr::from_ref(cache) as usize, 1, order.0, node.0);
     head.state.store(SlabState::carved_from_fresh(1).0, Ordering::Relaxed);
-    MEMMAP.set_class(run.first, order.pages(), cache.slabs.class_word(0), |back| cache.slabs.class_word(back));
+    cache.slabs.set_class_words(run.first, order, node);
     let _lists = SLOB.lock();
     cache.state.tallies[0].count_alloc();
     Some(MEMMAP.address_of(run.first))
