@@ -73,6 +73,7 @@ impl Range {
         Some(start)
     }
 
+    #[inline(never)]
     #[place(cold)]
     fn take_from_lent(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let start = checked_align_up(self.lent.start, align)?;
@@ -111,12 +112,14 @@ impl Meta {
 
     /// Allocates `bytes` of zeroed memory at a multiple of `align`, for ever. The caller holds
     /// neither growth lock nor zone lock nor direct lock.
+    #[inline(never)]
     pub(crate) fn alloc(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         self.alloc_unlent(bytes, align).or_else(|| self.alloc_from_lender(bytes, align))
     }
 
     /// As [`Self::alloc`], without pages of the zone: for callers that hold one of its locks, and
     /// for what the allocator can do without.
+    #[inline(never)]
     pub(crate) fn alloc_unlent(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         NonNull::new(self.0.lock().take(bytes, align)? as *mut u8)
     }

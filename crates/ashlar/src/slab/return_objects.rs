@@ -16,6 +16,7 @@ use crate::base::units::PageIndex;
 use crate::pages::memmap::MEMMAP;
 use crate::slab::freelist::write_link;
 use crate::slab::state::SlabState;
+use ashlar_macros::place;
 
 /// Entries of a batch's link table. A batch has one object fewer, about as many as a full sheaf.
 const BATCH: usize = 256;
@@ -73,6 +74,8 @@ struct Batch<'a, S> {
 
 /// Frees an object of `cache` to `slab`, in which it lies: as [`return_objects`], without tables of
 /// objects.
+#[place(background)]
+#[inline(never)]
 pub(crate) fn return_object(cache: &'static CacheSlabs, slab: PageIndex, object: usize) {
     let (base, head) = (MEMMAP.address_of(slab), MEMMAP.head(slab));
     let Some(index) = cache.geometry.index_of(object - base).filter(|&index| index < head.objects()) else {

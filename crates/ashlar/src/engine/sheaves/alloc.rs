@@ -16,6 +16,7 @@ use crate::engine::RawCache;
 use crate::percpu::area::null_top;
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
+use ashlar_macros::place;
 
 /// See [`crate::engine::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
@@ -175,6 +176,8 @@ fn install(cache: &'static RawCache, node: &SheafNode, view: &View, sheaf: Sheaf
 }
 
 /// Allocates one object from a slab, without a sheaf.
+#[place(background)]
+#[inline(never)]
 fn alloc_from_slab(cache: &'static RawCache) -> *mut u8 {
     let (id, _) = node_of_cpu(cache, percpu::this_cpu());
     one_from_slab(cache, id)

@@ -19,6 +19,7 @@ use crate::percpu::area::{PERCPU, null_top};
 use crate::percpu::sheaf::Sheaf;
 use crate::percpu::{self, View};
 use crate::slab::return_objects::{return_object, slab_of};
+use ashlar_macros::place;
 
 /// See [`crate::engine::free`].
 pub(crate) fn free(object: Object) {
@@ -47,6 +48,13 @@ fn free_unsettled(object: Object) {
             break;
         }
     }
+    free_to_slab(cache, object);
+}
+
+/// Frees an object without a sheaf.
+#[place(background)]
+#[inline(never)]
+fn free_to_slab(cache: &'static RawCache, object: usize) {
     if let Some(slab) = slab_of(&cache.slabs, object) {
         return_object(&cache.slabs, slab, object);
     }
@@ -92,9 +100,12 @@ fn renew_spare(cache: &'static RawCache, view: &View, object: usize) -> bool {
 /// Returns the slab of an object if it is of another node than this CPU.
 #[inline]
 fn far_slab(cache: &RawCache, object: usize) -> Option<PageIndex> {
-    if ZONE.nodes() == 1 {
-        return None;
-    }
+    if ZONE.nodes() == 1 { None } else { far_slab_of_several_nodes(cache, object) }
+}
+
+#[place(background)]
+#[inline(never)]
+fn far_slab_of_several_nodes(cache: &RawCache, object: usize) -> Option<PageIndex> {
     let page = MEMMAP.page_of(object).filter(|&page| is_far(page))?;
     prefetch_to_write(object + cache.slabs.geometry.link_offset);
     prefetch_to_write(MEMMAP.address_of_head(MEMMAP.head_of(page)));

@@ -138,7 +138,6 @@ mod fast {
     /// # Safety
     /// As for [`kfree`]. `rax` is the number of its page.
     #[unsafe(naked)]
-    #[place(background)]
     unsafe extern "C" fn kfree_on_nodes(ptr: *mut u8) {
         // rdi: object. rax: page, then block, then its node's place, then top. rsi: node. r8: slot
         // of CPU 0. rdx: offset of the rseq area. rcx: CPU offset. r9: area of CPU 0.
@@ -190,7 +189,6 @@ mod fast {
     /// # Safety
     /// As for [`kfree`].
     #[unsafe(naked)]
-    #[place(background)]
     unsafe extern "C" fn kfree_sized_on_nodes(ptr: *mut u8) {
         naked_asm!(
             ".cfi_startproc",

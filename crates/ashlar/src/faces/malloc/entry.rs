@@ -212,7 +212,6 @@ mod on_nodes {
     use crate::percpu::area::{AREA_SHIFT, NODE_OFFSET, PERCPU};
     use crate::sizes::malloc::SLOT_OF_CODE_0;
     use crate::sizes::object_map::{OBJECTS, ObjectMap};
-    use ashlar_macros::place;
     use core::mem::offset_of;
 
     /// Where [`free`](super::free) jumps with an object beyond its bound. Frees it to the CPU's
@@ -222,7 +221,6 @@ mod on_nodes {
     /// # Safety
     /// As for [`free`](super::free). `rax` is the number of its entry, and `r8` the place of it.
     #[unsafe(naked)]
-    #[place(background)]
     pub unsafe extern "C" fn free_on_nodes(ptr: *mut u8) {
         // rdi: object. r8: place of its entry. rsi: its entry. r9: node. rax: number of the entry,
         // then block, then its node's place, then top. rdx: offset of the rseq area. rcx: scratch,

@@ -350,6 +350,7 @@ impl Zone {
     }
 
     /// Takes free pages of any node for metadata, zeroed and for ever. Grows no node.
+    #[inline(never)]
     #[place(cold)]
     pub(crate) fn lend(&self, bytes: usize) -> Option<core::ops::Range<usize>> {
         let pages = bytes.div_ceil(PAGE_SIZE);
