@@ -266,13 +266,13 @@ impl Bound {
 /// once, not first for reading and again for writing.
 #[inline(always)]
 pub(crate) fn prefetch_to_write(address: usize) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no visible effect and never faults. Processors without the instruction
     // take it for one that does nothing.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
 }
 
