@@ -73,27 +73,31 @@ struct Batch<'a, S> {
 }
 
 /// Frees an object of `cache` to `slab`, in which it lies: as [`return_objects`], without tables of
-/// objects.
+/// objects. Returns whether a slab went back to the zone.
 #[place(background)]
 #[inline(never)]
-pub(crate) fn return_object(cache: &'static CacheSlabs, slab: PageIndex, object: usize) {
+pub(crate) fn return_object(cache: &'static CacheSlabs, slab: PageIndex, object: usize) -> bool {
     let (base, head) = (MEMMAP.address_of(slab), MEMMAP.head(slab));
     let Some(index) = cache.geometry.index_of(object - base).filter(|&index| index < head.objects()) else {
-        return report::misaligned(cache.name(), object);
+        report::misaligned(cache.name(), object);
+        return false;
     };
     // See `Batch::push_group`.
     if SlabState(head.state.load(Ordering::Relaxed)).head() == index {
-        return report::double_free(cache.name(), object);
+        report::double_free(cache.name(), object);
+        return false;
     }
     // SAFETY: the caller gives up the object, which is one of this slab, so this thread owns it
     // until the chain is published.
     let link = |prior| unsafe { write_link(object + cache.geometry.link_offset, cache.secret, prior) };
     let node = cache.node_of(slab);
-    match ToSlabs(cache).push_chain(node, slab, Chain { head: index, count: 1 }, link) {
+    let freed = ToSlabs(cache).push_chain(node, slab, Chain { head: index, count: 1 }, link);
+    match freed {
         Freed::Kept => {}
         Freed::Discard => discard(node, &[slab]),
         Freed::Corrupt => report::double_free(cache.name(), object),
     }
+    freed == Freed::Discard
 }
 
 /// Returns the head page of an object's slab. Reports an address that does not lie in a slab of

@@ -262,20 +262,6 @@ impl Bound {
     }
 }
 
-/// As [`prefetch`], for an address that will soon be written. A line of another CPU then moves
-/// once, not first for reading and again for writing.
-#[inline(always)]
-pub(crate) fn prefetch_to_write(address: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch has no visible effect and never faults. Processors without the instruction
-    // take it for one that does nothing.
-    unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
-}
-
 /// Prefetches the cache line of an address that will soon be accessed. Any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(address: usize) {

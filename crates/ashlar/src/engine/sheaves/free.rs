@@ -10,7 +10,6 @@ use super::drain::check_capacity;
 use super::exchange::{empty_sheaf, put_empty, store_full};
 use super::here::node_of_cpu;
 use super::remote_free::{FreedFor, sheaf_capacity};
-use crate::base::sync::prefetch_to_write;
 use crate::base::units::PageIndex;
 use crate::engine::{Object, RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
@@ -23,11 +22,13 @@ use ashlar_macros::place;
 
 /// See [`crate::engine::free`].
 pub(crate) fn free(object: Object) {
-    free_unsettled(object);
-    crate::base::background::settle();
+    if free_unsettled(object) {
+        crate::base::background::settle();
+    }
 }
 
-fn free_unsettled(object: Object) {
+/// As [`free`]. Returns whether there may be work for the reaper.
+fn free_unsettled(object: Object) -> bool {
     let Object { cache, address: object } = object;
     percpu::adopt_thread();
     if let Some(slab) = far_slab(cache, object) {
@@ -37,27 +38,25 @@ fn free_unsettled(object: Object) {
         let Some(view) = percpu::read(cache.slot) else { break };
         if !percpu::is_full(view.main) {
             if percpu::push(cache.slot, object) {
-                return;
+                return true;
             }
             continue;
         }
         if make_room(cache, &view, object) {
-            return;
+            return true;
         }
         if tunable(&cache.sheaf_capacity) == 0 {
             break;
         }
     }
-    free_to_slab(cache, object);
+    free_to_slab(cache, object)
 }
 
-/// Frees an object without a sheaf.
+/// Frees an object without a sheaf. Returns whether there may be work for the reaper.
 #[place(background)]
 #[inline(never)]
-fn free_to_slab(cache: &'static RawCache, object: usize) {
-    if let Some(slab) = slab_of(&cache.slabs, object) {
-        return_object(&cache.slabs, slab, object);
-    }
+fn free_to_slab(cache: &'static RawCache, object: usize) -> bool {
+    slab_of(&cache.slabs, object).is_some_and(|slab| return_object(&cache.slabs, slab, object))
 }
 
 /// See [`crate::engine::free_in`].
@@ -65,8 +64,9 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
     if !is_far(slab) {
         return free(freed);
     }
-    return_object(&freed.cache.slabs, slab, freed.address);
-    crate::base::background::settle();
+    if return_object(&freed.cache.slabs, slab, freed.address) {
+        crate::base::background::settle();
+    }
 }
 
 /// See [`crate::engine::free_remote`].
@@ -106,9 +106,7 @@ fn far_slab(cache: &RawCache, object: usize) -> Option<PageIndex> {
 #[place(background)]
 #[inline(never)]
 fn far_slab_of_several_nodes(cache: &RawCache, object: usize) -> Option<PageIndex> {
-    let page = MEMMAP.page_of(object).filter(|&page| is_far(page))?;
-    prefetch_to_write(object + cache.slabs.geometry.link_offset);
-    prefetch_to_write(MEMMAP.address_of_head(MEMMAP.head_of(page)));
+    MEMMAP.page_of(object).filter(|&page| is_far(page))?;
     cache.slabs.slab_at(object)
 }
 

@@ -9,13 +9,11 @@ pub(crate) mod entry;
 use core::ptr::NonNull;
 
 use crate::base::report;
-use crate::base::sync::prefetch_to_write;
 use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
 use crate::boot;
 use crate::cache::registry;
 use crate::engine::{self, Object, Objects, RawCache};
 use crate::pages::direct::{self, Fill};
-use crate::pages::memmap::MEMMAP;
 use crate::pages::zone::DIRECT_BYTES;
 pub use crate::sizes::kmalloc::{KMALLOC_MAX_CACHE_SIZE, kmalloc_size_roundup};
 use crate::sizes::kmalloc::{class_cache, direct_cache, is_direct, natural_align};
@@ -80,10 +78,6 @@ pub(crate) unsafe extern "C" fn kfree_slow(ptr: *mut u8) {
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 #[place(background)]
 pub(crate) unsafe extern "C" fn kfree_far(ptr: *mut u8) {
-    prefetch_to_write(ptr as usize);
-    if let Some(page) = MEMMAP.page_of(ptr as usize) {
-        prefetch_to_write(MEMMAP.address_of_head(MEMMAP.head_of(page)));
-    }
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.policy.tracked
     {
