@@ -22,48 +22,55 @@ use ashlar_macros::place;
 
 /// See [`crate::engine::free`].
 pub(crate) fn free(object: Object) {
-    if free_unsettled(object) {
-        crate::base::background::settle();
+    percpu::adopt_thread();
+    if let Some(slab) = far_slab(object.cache, object.address) {
+        return free_far(object, slab);
     }
+    free_unsettled(object);
+    crate::base::background::settle();
 }
 
-/// As [`free`]. Returns whether there may be work for the reaper.
-fn free_unsettled(object: Object) -> bool {
+/// [`free`] of an object of this CPU's node.
+fn free_unsettled(object: Object) {
     let Object { cache, address: object } = object;
-    percpu::adopt_thread();
-    if let Some(slab) = far_slab(cache, object) {
-        return return_object(&cache.slabs, slab, object);
-    }
     for _ in 0..percpu::ATTEMPTS {
         let Some(view) = percpu::read(cache.slot) else { break };
         if !percpu::is_full(view.main) {
             if percpu::push(cache.slot, object) {
-                return true;
+                return;
             }
             continue;
         }
         if make_room(cache, &view, object) {
-            return true;
+            return;
         }
         if tunable(&cache.sheaf_capacity) == 0 {
             break;
         }
     }
-    free_to_slab(cache, object)
+    free_to_slab(cache, object);
 }
 
-/// Frees an object without a sheaf. Returns whether there may be work for the reaper.
+/// Frees an object without a sheaf.
 #[place(background)]
 #[inline(never)]
-fn free_to_slab(cache: &'static RawCache, object: usize) -> bool {
-    slab_of(&cache.slabs, object).is_some_and(|slab| return_object(&cache.slabs, slab, object))
+fn free_to_slab(cache: &'static RawCache, object: usize) {
+    if let Some(slab) = slab_of(&cache.slabs, object) {
+        return_object(&cache.slabs, slab, object);
+    }
 }
 
 /// See [`crate::engine::free_in`].
 pub(crate) fn free_in(freed: Object, slab: PageIndex) {
-    if !is_far(slab) {
-        return free(freed);
-    }
+    if is_far(slab) { free_far(freed, slab) } else { free(freed) }
+}
+
+/// Frees an object of another node to its slab. Objects of other nodes go on no sheaf.
+#[place(background)]
+#[inline(never)]
+fn free_far(freed: Object, slab: PageIndex) {
+    // Work for the reaper comes with a slab that goes back. To ask in every such free would cost
+    // more than the free does.
     if return_object(&freed.cache.slabs, slab, freed.address) {
         crate::base::background::settle();
     }
@@ -73,9 +80,10 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
 pub(crate) fn free_remote(freed: Object) {
     let Object { cache, address: object } = freed;
     percpu::adopt_thread();
-    // Objects of other nodes go on no sheaf: `free` returns them to their slab.
-    let attempts = if far_slab(cache, object).is_some() { 0 } else { percpu::ATTEMPTS };
-    for _ in 0..attempts {
+    if let Some(slab) = far_slab(cache, object) {
+        return free_far(freed, slab);
+    }
+    for _ in 0..percpu::ATTEMPTS {
         let Some(view) = percpu::read(cache.slot) else { break };
         if !percpu::is_full(view.spare) {
             // The spare has room now, or the thread migrated to another CPU.
