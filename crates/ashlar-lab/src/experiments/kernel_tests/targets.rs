@@ -22,7 +22,9 @@ struct Target {
     ours: &'static str,
     against: Against,
     tests: &'static [&'static str],
-    /// Largest size, in bytes; the least is always 8.
+    /// Least size, in bytes.
+    from: usize,
+    /// Largest size, in bytes.
     up_to: usize,
     /// Bound on the geometric mean over the cells.
     mean: f64,
@@ -30,14 +32,27 @@ struct Target {
     cell: Option<f64>,
 }
 
+/// Least size of most targets, in bytes.
 const SMALLEST: usize = 8;
+/// Tests that hold many objects at a time, and both phases of each.
+const BATCHES: &[&str] = &["A", "B", "D", "D-free", "F"];
+const PAIRS: &[&str] = &["C", "E"];
 
-const TARGETS: [Target; 4] = [
-    Target { ours: "ashlar", against: Against::BestPeer, tests: &["C", "E"], up_to: 1024, mean: 0.90, cell: Some(1.0) },
+const TARGETS: [Target; 7] = [
+    Target {
+        ours: "ashlar",
+        against: Against::BestPeer,
+        tests: PAIRS,
+        from: SMALLEST,
+        up_to: 1024,
+        mean: 0.90,
+        cell: Some(1.0),
+    },
     Target {
         ours: "ashlar-sized",
         against: Against::BestPeer,
-        tests: &["C", "E"],
+        tests: PAIRS,
+        from: SMALLEST,
         up_to: 1024,
         mean: 0.90,
         cell: Some(1.0),
@@ -45,7 +60,8 @@ const TARGETS: [Target; 4] = [
     Target {
         ours: "ashlar-cache",
         against: Against::System("limit"),
-        tests: &["C", "E"],
+        tests: PAIRS,
+        from: SMALLEST,
         up_to: 1024,
         mean: 2.0,
         cell: None,
@@ -54,9 +70,37 @@ const TARGETS: [Target; 4] = [
         ours: "ashlar",
         against: Against::BestPeer,
         tests: &["A", "B", "D", "F"],
+        from: SMALLEST,
         up_to: 4096,
         mean: 0.8,
         cell: Some(1.1),
+    },
+    Target {
+        ours: "ashlar-malloc",
+        against: Against::BestPeer,
+        tests: BATCHES,
+        from: SMALLEST,
+        up_to: 1024,
+        mean: 0.95,
+        cell: Some(1.5),
+    },
+    Target {
+        ours: "ashlar-malloc",
+        against: Against::BestPeer,
+        tests: BATCHES,
+        from: 2048,
+        up_to: 16384,
+        mean: 1.0,
+        cell: Some(1.5),
+    },
+    Target {
+        ours: "ashlar-malloc",
+        against: Against::BestPeer,
+        tests: PAIRS,
+        from: SMALLEST,
+        up_to: 16384,
+        mean: 1.0,
+        cell: None,
     },
 ];
 
@@ -90,8 +134,13 @@ fn judge(target: &Target, run: &Report, by: Statistic, text: &mut String) -> boo
         Against::BestPeer => "best peer",
         Against::System(id) => id,
     };
-    let name =
-        format!("{} / {other}, tests {}, sizes {SMALLEST} to {}", target.ours, target.tests.join(" "), target.up_to);
+    let name = format!(
+        "{} / {other}, tests {}, sizes {} to {}",
+        target.ours,
+        target.tests.join(" "),
+        target.from,
+        target.up_to
+    );
     let (mut cells, mut absent) = (Vec::new(), Vec::new());
     for &test in target.tests {
         let measured: Vec<Cell<'_>> =
@@ -150,8 +199,8 @@ fn word(passed: bool) -> &'static str {
 }
 
 fn sizes(target: &Target, run: &Report, test: &str) -> impl Iterator<Item = usize> {
-    let up_to = target.up_to;
-    run.sizes(test).into_iter().filter(move |size| (SMALLEST..=up_to).contains(size))
+    let range = target.from..=target.up_to;
+    run.sizes(test).into_iter().filter(move |size| range.contains(size))
 }
 
 fn cell<'a>(target: &Target, run: &'a Report, test: &'a str, size: usize, by: Statistic) -> Option<Cell<'a>> {
@@ -179,6 +228,7 @@ mod tests {
                     (test, "ashlar", size, 10.0 * pair),
                     (test, "ashlar-sized", size, 8.0 * pair),
                     (test, "ashlar-cache", size, 6.0 * pair),
+                    (test, "ashlar-malloc", size, 11.0 * pair),
                     (test, "glibc", size, 20.0),
                     (test, "jemalloc", size, 10.0),
                     (test, "snmalloc-sized", size, 8.0),
@@ -188,6 +238,13 @@ mod tests {
             for test in ["A", "B", "D", "F"] {
                 cells.extend([(test, "ashlar", size, 100.0 * bulk), (test, "mimalloc", size, 100.0)]);
             }
+            cells.push(("D-free", "mimalloc", size, 100.0));
+            cells.extend(BATCHES.iter().map(|test| (*test, "ashlar-malloc", size, 115.0 * bulk)));
+        }
+        for size in [2048, 16384] {
+            for test in BATCHES {
+                cells.extend([(*test, "ashlar-malloc", size, 120.0 * bulk), (*test, "jemalloc", size, 100.0)]);
+            }
         }
         record::sample(&cells)
     }
@@ -196,7 +253,7 @@ mod tests {
     fn a_run_within_all_bounds_passes() {
         let verdict = check(&run(0.89, 0.79), Statistic::Median);
         assert!(verdict.passed && !verdict.text.contains("MISS"), "{}", verdict.text);
-        assert_eq!(verdict.text.matches("PASS").count(), 7);
+        assert_eq!(verdict.text.matches("PASS").count(), 12);
         assert!(verdict.text.contains("geometric mean of 6 cells 0.890, bound 0.90"));
         assert!(verdict.text.contains("geometric mean of 12 cells 0.790, bound 0.80"));
     }
@@ -235,6 +292,65 @@ mod tests {
         run.records.retain(|record| record.test != "E");
         let verdict = check(&run, Statistic::Median);
         assert!(!verdict.passed && verdict.text.contains("not measured: test E"), "{}", verdict.text);
+    }
+
+    /// Multiplies the costs of `ashlar-malloc` in the cells that `of` takes.
+    fn dearer(mut run: Report, factor: f64, of: impl Fn(&str, usize) -> bool) -> String {
+        let malloc = run.records.iter_mut().filter(|record| record.system == "ashlar-malloc");
+        malloc.filter(|record| of(&record.test, record.size)).for_each(|record| record.median *= factor);
+        let verdict = check(&run, Statistic::Median);
+        assert_eq!(verdict.passed, !verdict.text.contains("MISS"));
+        verdict.text
+    }
+
+    #[test]
+    fn the_drop_in_malloc_is_judged_by_bounds_of_its_own() {
+        // Small batches are at 0.805 of the best peer, large ones at 0.84, and pairs at 0.55.
+        let run = || run(0.5, 0.7);
+        let heads = [
+            "ashlar-malloc / best peer, tests A B D D-free F, sizes 8 to 1024\n",
+            "ashlar-malloc / best peer, tests A B D D-free F, sizes 2048 to 16384\n",
+            "ashlar-malloc / best peer, tests C E, sizes 8 to 16384\n",
+        ];
+        let text = dearer(run(), 1.0, |_, _| true);
+        assert!(heads.iter().all(|head| text.contains(head)) && !text.contains("MISS"), "{text}");
+
+        let text = dearer(run(), 1.17, |test, size| size <= 1024 && BATCHES.contains(&test));
+        assert!(!text.contains("MISS") && text.contains("15 cells 0.942, bound 0.95"), "{text}");
+        let text = dearer(run(), 1.19, |test, size| size <= 1024 && BATCHES.contains(&test));
+        assert!(text.matches("MISS").count() == 1 && text.contains("15 cells 0.958, bound 0.95"), "{text}");
+
+        let text = dearer(run(), 1.18, |_, size| size > 1024);
+        assert!(!text.contains("MISS") && text.contains("10 cells 0.991, bound 1.00"), "{text}");
+        let text = dearer(run(), 1.2, |_, size| size > 1024);
+        assert!(text.matches("MISS").count() == 1 && text.contains("10 cells 1.008, bound 1.00"), "{text}");
+
+        let text = dearer(run(), 1.86, |test, _| PAIRS.contains(&test));
+        assert!(text.matches("MISS").count() == 1 && text.contains("6 cells 1.023, bound 1.00"), "{text}");
+        // A pair has no bound of its own.
+        let text = dearer(run(), 3.0, |test, size| PAIRS.contains(&test) && size == 8);
+        assert!(!text.contains("MISS") && text.contains("for information, 2 of 6 cells above 1.00"), "{text}");
+    }
+
+    #[test]
+    fn one_cell_of_the_drop_in_malloc_above_its_bound_misses() {
+        // With the mean within its bound: the second phase of D counts as a test of its own.
+        let run = || run(0.5, 0.6);
+        let text = dearer(run(), 2.0, |test, size| test == "D-free" && size == 64);
+        assert!(!text.contains("MISS"), "{text}");
+        let text = dearer(run(), 2.2, |test, size| test == "D-free" && size == 64);
+        assert!(text.matches("MISS").count() == 1 && text.contains("D-free 64: 1.52"), "{text}");
+        let text = dearer(run(), 2.2, |test, size| test == "F" && size == 16384);
+        assert!(text.matches("MISS").count() == 1 && text.contains("F 16384: 1.58"), "{text}");
+    }
+
+    #[test]
+    fn a_system_that_was_not_part_of_the_run_misses_its_targets() {
+        let mut run = run(0.5, 0.5);
+        run.records.retain(|record| record.system != "ashlar-malloc");
+        let text = check(&run, Statistic::Median).text;
+        assert_eq!(text.matches("MISS  not measured: test A B D D-free F").count(), 2, "{text}");
+        assert!(text.contains("MISS  not measured: test C E"), "{text}");
     }
 
     #[test]

@@ -1,25 +1,18 @@
-//! The table of the 2007 mail: a block for each test, sizes down, systems across, and a rating in
-//! the last column.
+//! The table of the 2007 mail: a block for each test, sizes down, systems across, and the ratings
+//! of ours in the last columns.
 
 pub(crate) mod best;
 pub(crate) mod kernel;
 mod published;
+mod rating;
 
 use core::fmt::Write;
 
-use crate::experiments::kernel_tests::table::best::best_peer;
 use crate::kit::counts::Counts;
-use crate::kit::record::{Record, Report, value};
-use crate::kit::statistics::{Statistic, geometric_mean};
+use crate::kit::record::{Record, Report};
+use crate::kit::statistics::Statistic;
 use crate::kit::table::{aligned_within, figure, machine};
 use crate::kit::terminal::wrapped;
-
-/// The system that the rating is about.
-const RATED: &str = "ashlar";
-/// Within this much of the best peer is "equal".
-const EQUAL: f64 = 0.05;
-/// Upper ends of one, two and three signs; above the last there are four, and at twofold a number.
-const STEPS: [f64; 3] = [0.20, 0.40, 0.70];
 
 const TITLES: [(&str, &str); 8] = [
     ("A", "Single threaded kmalloc"),
@@ -31,30 +24,6 @@ const TITLES: [(&str, &str); 8] = [
     ("F", "Remote free: CPU 0 frees what the others allocated, per object freed"),
     ("F-alloc", "Allocation on the other CPUs before test F"),
 ];
-
-/// The mail's ratings follow no single rule. This is ours, printed under the tables.
-const RULE: &str = "\
-Rating: `ashlar` against the best peer of the row that is not told the size (`ashlar-*`, `limit*` and `linux-*` are no peers).
-With r = slower / faster - 1:  =  r up to 5 %;  + or -  up to 20 %;  ++ or --  up to 40 %;  +++ or ---  up to 70 %;
-++++ or ----  above;  N *  `ashlar` is N times faster or more (2 to 10);  > 10 *  more than ten times.
-";
-
-/// Rates `ours` against `peer`, both costs.
-fn rating(ours: f64, peer: f64) -> String {
-    let (sign, ratio) = if ours <= peer { ("+", peer / ours) } else { ("-", ours / peer) };
-    if sign == "+" && ratio > 10.0 {
-        return "> 10 *".to_owned();
-    }
-    if sign == "+" && ratio >= 2.0 {
-        return format!("{} *", ratio.floor());
-    }
-    // 105 / 100 - 1 is a little more than 0.05 in binary: a millionth decides nothing.
-    let by = ratio - 1.0 - 1e-6;
-    if by <= EQUAL {
-        return "=".to_owned();
-    }
-    sign.repeat(1 + STEPS.iter().filter(|step| by > **step).count())
-}
 
 /// Machine, build, peers, and what was measured.
 pub(crate) fn header(run: &Report, columns: Columns) -> String {
@@ -106,8 +75,19 @@ pub(crate) enum Columns {
 }
 
 /// Systems in the order of their importance where not all of them fit; the others follow.
-const IMPORTANT: [&str; 10] =
-    ["ashlar", "glibc", "mimalloc", "jemalloc", "snmalloc", "tcmalloc", "rpmalloc", "slub", "slab", "limit"];
+const IMPORTANT: [&str; 11] = [
+    "ashlar",
+    "ashlar-malloc",
+    "glibc",
+    "mimalloc",
+    "jemalloc",
+    "snmalloc",
+    "tcmalloc",
+    "rpmalloc",
+    "slub",
+    "slab",
+    "limit",
+];
 
 impl Columns {
     fn width(self) -> usize {
@@ -122,8 +102,8 @@ impl Columns {
         let all = run.systems();
         let Self::Fitting(width) = self else { return all };
         let widest = |heads: &mut dyn Iterator<Item = usize>| heads.max().unwrap_or(0);
-        // Sizes stand in front, the rating behind. Published figures go to parts of their own.
-        let mut room = width.saturating_sub(7 + 8);
+        // Sizes stand in front, the ratings behind. Published figures go to parts of their own.
+        let mut room = width.saturating_sub(7 + rating::width(run));
         let mut shown: Vec<&str> = Vec::new();
         let place = |id: &str| IMPORTANT.iter().position(|known| *known == id).unwrap_or(IMPORTANT.len());
         let mut by_importance = all.clone();
@@ -159,10 +139,10 @@ pub(crate) fn render(run: &Report, by: Statistic, columns: Columns) -> String {
     }
     published::legend(&mut text, run, columns.width());
     text.push('\n');
-    text += RULE;
+    text += rating::RULE;
     text.push('\n');
     for test in run.tests() {
-        summary(&mut text, run, test, by);
+        rating::summary(&mut text, run, test, by);
     }
     wrapped(&text, columns.width())
 }
@@ -225,75 +205,21 @@ fn block(text: &mut String, run: &Report, test: &str, by: Statistic, systems: &[
     let mut rows = vec![vec![String::new()]];
     rows[0].extend(systems.iter().map(|&id| id.to_owned()));
     rows[0].extend(published::heads(run, test));
+    rows[0].extend(rating::heads(run));
     for size in run.sizes(test) {
         let mut row = vec![size.to_string()];
         row.extend(systems.iter().map(|id| run.cell(test, id, size).map_or_else(|| "?".to_owned(), cell)));
         row.extend(published::cells(run, test, size));
-        let rated = run.cell(test, RATED, size).zip(best_peer(run, RATED, test, size, by));
-        row.push(rated.map_or_else(String::new, |(ours, (_, peer))| rating(value(ours, by), peer)));
+        row.extend(rating::cells(run, test, size, by));
         rows.push(row);
     }
     aligned_within(text, &rows, width);
-}
-
-fn summary(text: &mut String, run: &Report, test: &str, by: Statistic) {
-    let mut ratios = Vec::new();
-    let mut worst = (0.0, 0, "");
-    for size in run.sizes(test) {
-        let Some((ours, (id, peer))) = run.cell(test, RATED, size).zip(best_peer(run, RATED, test, size, by)) else {
-            continue;
-        };
-        let ratio = value(ours, by) / peer;
-        if ratio > worst.0 {
-            worst = (ratio, size, id);
-        }
-        ratios.push(ratio);
-    }
-    if ratios.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        text,
-        "Test {test}: {RATED} / best peer {:.2} (geometric mean of {} sizes by {}; worst {:.2} at {} against {})",
-        geometric_mean(&ratios),
-        ratios.len(),
-        by.name(),
-        worst.0,
-        worst.1,
-        worst.2
-    );
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kit::record;
-
-    #[test]
-    fn the_rating_follows_the_printed_rule() {
-        let table = [
-            (100.0, 100.0, "="),
-            (100.0, 105.0, "="),
-            (105.0, 100.0, "="),
-            (100.0, 106.0, "+"),
-            (106.0, 100.0, "-"),
-            (100.0, 120.0, "+"),
-            (100.0, 121.0, "++"),
-            (121.0, 100.0, "--"),
-            (100.0, 141.0, "+++"),
-            (170.0, 100.0, "---"),
-            (100.0, 171.0, "++++"),
-            (500.0, 100.0, "----"),
-            (100.0, 199.9, "++++"),
-            (100.0, 200.0, "2 *"),
-            (100.0, 399.0, "3 *"),
-            (100.0, 1000.0, "10 *"),
-            (100.0, 1001.0, "> 10 *"),
-        ];
-        for (ours, peer, expected) in table {
-            assert_eq!(rating(ours, peer), expected, "{ours} against {peer}");
-        }
-    }
 
     #[test]
     fn counts_have_a_column_for_each_system_that_counts() {
