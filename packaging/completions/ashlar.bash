@@ -127,7 +127,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory help"
+            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

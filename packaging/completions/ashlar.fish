@@ -144,6 +144,7 @@ kernel\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
 median\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l first-pass -d 'Show the first pass after start: each figure is from a new process that runs one pass of one test and size, without warm-up'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l wide -d 'Show every system side by side, however wide the table becomes; without it, those that fit the terminal, or all of `--systems` in parts'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'

@@ -25,6 +25,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--fragmented", "0"], "--fragmented"),
         (&["--fragmented", "100", "--sizes", "8"], "--fragmented: size 8: expected sizes above 8 bytes"),
         (&["--from", "x.json", "--fragmented", "2"], "--fragmented"),
+        (&["--from", "x.json", "--first-pass"], "--first-pass"),
         (
             &["worst", "--systems", "glibc"],
             "--systems: `glibc` is no engine of ashlar; expected `all` or some of ashlar, slub",
@@ -129,6 +130,7 @@ fn a_tiny_run_writes_the_json_schema_and_the_csv() {
 
     let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     let host = &run["host"];
+    assert!(host["first_pass"].is_null(), "only a run of first passes says so");
     for key in ["cpu_model", "cpus", "kernel", "glibc", "thp", "ashlar_mode", "rustc", "build", "peers"] {
         assert!(!host[key].is_null(), "host has no {key}");
     }
@@ -268,6 +270,31 @@ fn a_fragmented_heap_is_told_in_the_table_and_the_json() {
 }
 
 #[test]
+fn first_passes_are_told_in_the_table_and_the_json() {
+    let json = scratch("first.json");
+    let path = json.to_str().unwrap();
+    let args = ["bench", "A", "--first-pass", "--systems", "glibc,ashlar", "--sizes", "64", "--objects", "1000"];
+    let out = ashlar(&[&args[..], &["--rounds", "1", "--json", path]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let table = text(&out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(table.contains("first pass: each figure is from a new process that runs one pass, without"), "{table}");
+    assert!(!table.contains("not counted"), "{table}");
+    let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(run["host"]["first_pass"], true);
+    let records = run["records"].as_array().unwrap();
+    for system in ["glibc", "ashlar"] {
+        let found: Vec<_> = records.iter().filter(|record| record["system"] == system).collect();
+        assert_eq!(found.len(), 1, "{records:?}");
+        assert_eq!((&found[0]["test"], &found[0]["size"], &found[0]["runs"]), (&"A".into(), &64.into(), &1.into()));
+        assert!(found[0]["median"].as_f64().unwrap() > 0.0, "{found:?}");
+    }
+    // Each process of ashlar said which mode it has.
+    assert!(run["host"]["notes"]["ashlar"].as_str().unwrap().contains("nodes: "), "{run}");
+    assert_eq!(text(&ashlar(&["bench", "--from", path]).stdout), text(&out.stdout));
+    let _ = std::fs::remove_file(&json);
+}
+
+#[test]
 fn fake_nodes_reach_the_engines_and_are_told() {
     let json = scratch("nodes.json");
     let args = ["bench", "F", "--nodes", "4", "--cpus", "8", "--systems", "slub,ashlar", "--sizes", "16384"];
@@ -358,6 +385,10 @@ fn a_kernel_stands_in_the_table_of_the_others() {
     let out = run("64", &["A"]);
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stderr).contains("linux-slub: the kernel printed 4 passes"), "{}", text(&out.stderr));
+    let out = run("64", &["A", "--first-pass"]);
+    assert_eq!(out.status.code(), Some(2));
+    let message = "--first-pass: the kernel `linux-slub` cannot start anew for each figure; expected other systems";
+    assert!(text(&out.stderr).contains(message), "{}", text(&out.stderr));
     let out = run("64", &["D"]);
     let _ = std::fs::remove_dir_all(&tree);
     assert_eq!(out.status.code(), Some(2));

@@ -95,6 +95,9 @@ pub(crate) struct Host {
     /// Objects of the fragmented heap for each size, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fragmented: Option<usize>,
+    /// Whether each figure is from the first pass of a new process.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) first_pass: bool,
     pub(crate) rounds: usize,
     /// What was not counted.
     pub(crate) warm_up: String,

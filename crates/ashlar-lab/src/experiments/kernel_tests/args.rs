@@ -75,6 +75,11 @@ pub(crate) struct KernelTestsArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) fragmented: Option<u32>,
 
+    /// Show the first pass after start: each figure is from a new process that runs one pass of one
+    /// test and size, without warm-up
+    #[arg(long)]
+    pub(crate) first_pass: bool,
+
     /// Measured rounds; each asks every system in turn for each test and size, several times where
     /// that is cheap
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -111,7 +116,7 @@ pub(crate) struct KernelTestsArgs {
     pub(crate) published: bool,
 
     /// Do not measure: take the records of an earlier run from this JSON file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "nodes", "fragmented", "rounds", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "nodes", "fragmented", "first_pass", "rounds", "json"])]
     pub(crate) from: Option<PathBuf>,
 }
 

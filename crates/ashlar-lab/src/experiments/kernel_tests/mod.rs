@@ -94,6 +94,7 @@ fn measure(args: &KernelTestsArgs) -> Result<(Report, Vec<String>), LabError> {
         allowed: allowed.len(),
         nodes: args.nodes.map(usize::from),
         fragmented: args.fragmented.map(|objects| objects as usize),
+        first_pass: args.first_pass,
         rounds: args.rounds as usize,
     };
     if let Some(size) = plan.sizes.iter().find(|&&size| plan.fragmented.is_some() && size <= traits::LESS) {
@@ -104,6 +105,11 @@ fn measure(args: &KernelTestsArgs) -> Result<(Report, Vec<String>), LabError> {
         if plan.fragmented.is_some() {
             let error = format_args!("the kernel `{}` has no fragmented heap; expected other systems", info.id);
             return Err(LabError::option("--fragmented", error));
+        }
+        if plan.first_pass {
+            let error =
+                format_args!("the kernel `{}` cannot start anew for each figure; expected other systems", info.id);
+            return Err(LabError::option("--first-pass", error));
         }
         linux::part(&plan.letters(), &plan.sizes, plan.objects)
             .map_err(|error| LabError::option("--systems", format_args!("`{}`: {error}", info.id)))?;

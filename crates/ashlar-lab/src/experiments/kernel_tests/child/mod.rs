@@ -10,7 +10,7 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::experiments::kernel_tests::child::passes::{Pass, Slots, Ticks, run};
+use crate::experiments::kernel_tests::child::passes::{Pass, Slots, Ticks, WARMING_PASSES, run};
 use crate::experiments::kernel_tests::plan::protocol::{Group, Reply, Request};
 use crate::kit::counts::Counts;
 use crate::kit::error::LabError;
@@ -19,17 +19,25 @@ use crate::systems::traits::{Handle, Setup, System};
 
 /// A request to a thread of the pool.
 struct Job {
-    group: Group,
-    size: usize,
+    asked: Asked,
     threads: usize,
     barrier: Arc<SpinBarrier>,
     warm: Arc<AtomicBool>,
 }
 
+/// What is to be measured.
+#[derive(Clone, Copy)]
+struct Asked {
+    group: Group,
+    size: usize,
+    /// Passes that warm up, at most.
+    warming: usize,
+}
+
 /// Serves `S`. This is the function that is compiled once for each system.
 pub(crate) fn serve<S: System>() -> Result<(), LabError> {
     let mut lines = std::io::stdin().lock().lines();
-    let Some(Request::Setup(setup)) = lines.next().map(read).transpose()? else {
+    let Some(Request::Setup { setup, start }) = lines.next().map(read).transpose()? else {
         return Err(LabError::Usage("bench-child: expected to be started by `ashlar bench`".to_owned()));
     };
     let threads = Group::Remote.threads(setup.cpus);
@@ -40,7 +48,8 @@ pub(crate) fn serve<S: System>() -> Result<(), LabError> {
             return Ok(());
         }
     };
-    if let Err(message) = fragment(&*system, &setup) {
+    let prepared = start.map_or(Ok(()), |size| begin(&*system, size)).and_then(|()| fragment(&*system, &setup));
+    if let Err(message) = prepared {
         say(&Reply::Failed(message))?;
         return Ok(());
     }
@@ -59,15 +68,33 @@ pub(crate) fn serve<S: System>() -> Result<(), LabError> {
             sender
         })
         .collect();
-    say(&Reply::Ready(system.note()))?;
+    say(&Reply::Ready)?;
 
     for line in lines {
-        let Request::Run { group, size } = read(line)? else {
-            return Err(LabError::Usage("bench-child: set up twice".to_owned()));
+        let reply = match read(line)? {
+            Request::Setup { .. } => return Err(LabError::Usage("bench-child: set up twice".to_owned())),
+            Request::Note => Reply::Note(system.note()),
+            Request::Run { group, size, warm } => {
+                let asked = Asked { group, size, warming: if warm { WARMING_PASSES } else { 0 } };
+                measure(asked, &setup, allowed.len(), &workers, &results, || system.counts())
+            }
         };
-        let reply = measure(group, size, &setup, allowed.len(), &workers, &results, || system.counts());
         say(&reply)?;
     }
+    Ok(())
+}
+
+/// Allocates and frees one object of `size` bytes, which starts the allocator. Programs allocate
+/// before their first thread, and an allocator may depend on that: with several threads the kernel
+/// takes many milliseconds to register ashlar for `membarrier`.
+fn begin<S: System>(system: &S, size: usize) -> Result<(), String> {
+    let mut handle = system.handle(0, size);
+    let object = measure::hide(handle.alloc());
+    if object.is_null() {
+        return Err(format!("an allocation of {size} bytes failed"));
+    }
+    // SAFETY: allocated above by this handle, freed once.
+    unsafe { handle.free(object) };
     Ok(())
 }
 
@@ -97,7 +124,8 @@ fn fragment<S: System>(system: &S, setup: &Setup) -> Result<(), String> {
 fn work<S: System>(system: &S, me: usize, slots: &[Slots], jobs: &Receiver<Job>, done: &Sender<(usize, Ticks)>) {
     system.thread_start(me);
     while let Ok(job) = jobs.recv() {
-        let pass = Pass { group: job.group, size: job.size, slots, barrier: &job.barrier, warm: &job.warm };
+        let Asked { group, size, warming } = job.asked;
+        let pass = Pass { group, size, slots, barrier: &job.barrier, warming, warm: &job.warm };
         let ticks = run(system, me, job.threads, &pass);
         if done.send((me, ticks)).is_err() {
             break;
@@ -106,20 +134,20 @@ fn work<S: System>(system: &S, me: usize, slots: &[Slots], jobs: &Receiver<Job>,
 }
 
 fn measure(
-    group: Group,
-    size: usize,
+    asked: Asked,
     setup: &Setup,
     allowed: usize,
     workers: &[Sender<Job>],
     results: &Receiver<(usize, Ticks)>,
     count: impl Fn() -> Option<ashlar::Counts>,
 ) -> Reply {
+    let Asked { group, size, .. } = asked;
     let threads = group.threads(setup.cpus);
     let barrier = Arc::new(measure::SpinBarrier::new(threads, threads > allowed));
     let warm = Arc::new(AtomicBool::new(false));
     let before = count();
     for worker in &workers[..threads] {
-        let job = Job { group, size, threads, barrier: Arc::clone(&barrier), warm: Arc::clone(&warm) };
+        let job = Job { asked, threads, barrier: Arc::clone(&barrier), warm: Arc::clone(&warm) };
         if worker.send(job).is_err() {
             return Reply::Failed("a thread of the pool is gone".to_owned());
         }

@@ -5,7 +5,8 @@
 //! frees are those of the module. What differs: [`WARMING_PASSES`] passes that are not measured run
 //! right before the measured one, on the same threads, because the systems take turns and each
 //! would otherwise find its memory evicted by the others, or given back to the system while it sat
-//! idle. What is measured is the steady state, for every system alike.
+//! idle. What is measured is the steady state, for every system alike. `--first-pass` leaves those
+//! passes out.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -48,6 +49,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) slots: &'a [Slots],
     /// For as many threads as the group has.
     pub(crate) barrier: &'a SpinBarrier,
+    /// Passes that warm up, at most.
+    pub(crate) warming: usize,
     /// Set when the system is warm enough.
     pub(crate) warm: &'a AtomicBool,
 }
@@ -64,7 +67,7 @@ pub(crate) struct Ticks {
 
 /// Passes that warm a system up before the measured one: so many at most, at least
 /// [`FEWEST_WARMING_PASSES`], and no more once those after the first took [`WARMING_TIME`].
-const WARMING_PASSES: usize = 12;
+pub(crate) const WARMING_PASSES: usize = 12;
 const FEWEST_WARMING_PASSES: usize = 2;
 const WARMING_TIME: Duration = Duration::from_millis(3);
 
@@ -73,7 +76,7 @@ pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<
     let mut complete = true;
     let mut passes = 1;
     let mut start = Instant::now();
-    for done in 1..=WARMING_PASSES {
+    for done in 1..=pass.warming {
         complete &= once(system, me, threads, pass).complete;
         passes += 1;
         if done == 1 {
@@ -201,4 +204,56 @@ fn pairs_touched<H: Handle>(handle: &mut H, count: usize) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::systems::traits::Setup;
+
+    /// malloc, which counts its calls.
+    struct Counting(AtomicUsize);
+
+    impl System for Counting {
+        type Handle<'a> = &'a Self;
+
+        fn new(_setup: &Setup, _threads: usize) -> Result<Self, String> {
+            Ok(Self(AtomicUsize::new(0)))
+        }
+
+        fn handle(&self, _me: usize, _size: usize) -> &Self {
+            self
+        }
+    }
+
+    impl Handle for &Counting {
+        fn alloc(&mut self) -> *mut u8 {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: malloc takes any size.
+            unsafe { libc::malloc(64) }.cast()
+        }
+
+        unsafe fn free(&mut self, object: *mut u8) {
+            // SAFETY: from `alloc`, freed once, as the contract of `Handle::free` says.
+            unsafe { libc::free(object.cast()) }
+        }
+    }
+
+    /// Runs a pass of 100 objects on one thread. Returns its figures and the allocations.
+    fn passed(group: Group, warming: usize) -> (Ticks, usize) {
+        let system = Counting(AtomicUsize::new(0));
+        let (barrier, warm) = (SpinBarrier::new(1, false), AtomicBool::new(false));
+        let pass = Pass { group, size: 64, slots: &[Slots::new(100)], barrier: &barrier, warming, warm: &warm };
+        let ticks = run(&system, 0, 1, &pass);
+        (ticks, system.0.into_inner())
+    }
+
+    #[test]
+    fn a_first_pass_comes_first() {
+        let (ticks, allocations) = passed(Group::Pairs, 0);
+        assert!(ticks.complete && ticks.passes == 1 && allocations == 100, "{ticks:?}, {allocations}");
+        let (ticks, allocations) = passed(Group::Pairs, WARMING_PASSES);
+        assert!(ticks.complete && ticks.passes > FEWEST_WARMING_PASSES, "{ticks:?}");
+        assert_eq!(allocations, 100 * ticks.passes);
+    }
 }

@@ -6,6 +6,9 @@ use crate::kit::measure::allowed_cpus;
 use crate::kit::record::Host;
 use crate::systems::host::of_run;
 
+/// What is not counted where a process lives through many passes.
+const WARM_UP: &str = "one round of everything, and two to twelve passes right before each measured pass";
+
 /// Describes this machine and the systems of `plan`; `notes` is what the children said about
 /// themselves.
 pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> Host {
@@ -19,7 +22,8 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
         nodes: plan.nodes,
         nodes_with_cpus,
         fragmented: plan.fragmented,
-        warm_up: "one round of everything, and two to twelve passes right before each measured pass".to_owned(),
+        first_pass: plan.first_pass,
+        warm_up: if plan.first_pass { "nothing" } else { WARM_UP }.to_owned(),
         ..of_run(&plan.systems, plan.rounds, notes)
     }
 }

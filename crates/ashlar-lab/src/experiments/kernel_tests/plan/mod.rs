@@ -3,6 +3,8 @@
 //! Within a round, each test and size is asked of every system before the next one, so that a drift
 //! of the machine (clock, neighbours, temperature) meets all of them; every turn starts with
 //! another system. Only one child runs at any time.
+//!
+//! For the first pass after start each turn starts a new child, which ends when it has answered.
 
 pub(crate) mod describe;
 pub(crate) mod protocol;
@@ -38,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) nodes: Option<usize>,
     /// Objects of the fragmented heap that each process begins with, for each size.
     pub(crate) fragmented: Option<usize>,
+    /// Whether each turn has a new child, whose first pass is measured.
+    pub(crate) first_pass: bool,
     pub(crate) rounds: usize,
 }
 
@@ -80,22 +84,24 @@ const ROUNDS_OF_A_CHILD: usize = 2;
 /// Turns of a kernel in a round.
 const TURNS_OF_A_KERNEL: usize = 2;
 
-/// Runs the plan: one warm-up round that is not counted, then the rounds.
+/// Runs the plan: one warm-up round that is not counted, then the rounds. First passes have no
+/// warm-up round, and one turn in each round.
 pub(crate) fn run(plan: &Plan) -> Result<Outcome, LabError> {
     let mut lab = Lab::open(plan);
     let groups = Group::ALL.into_iter().filter(|group| plan.tests.iter().any(|test| Group::of(*test) == *group));
     let passes: Vec<(Group, usize)> =
         groups.flat_map(|group| plan.sizes.iter().map(move |&size| (group, size))).collect();
-    let bar = progress(((plan.rounds + 1) * passes.len()) as u64);
-    let mut turns = Vec::new();
+    let warming: &[(Group, usize)] = if plan.first_pass { &[] } else { &passes };
+    let bar = progress((plan.rounds * passes.len() + warming.len()) as u64);
+    let mut turns = vec![1; passes.len()];
     bar.set_message("warm-up");
-    for &(group, size) in &passes {
+    for (&(group, size), turns) in warming.iter().zip(&mut turns) {
         let start = Instant::now();
         lab.turn(group, size, 0, false);
         // The first turn is the slowest, for it meets the page faults: a safe measure for what the
         // rest may take.
         let fit = CELL_BUDGET.as_nanos() / start.elapsed().as_nanos().max(1);
-        turns.push(u32::try_from(fit).unwrap_or(MAX_TURNS).clamp(1, MAX_TURNS) as usize);
+        *turns = u32::try_from(fit).unwrap_or(MAX_TURNS).clamp(1, MAX_TURNS) as usize;
         bar.inc(1);
     }
     for round in 0..plan.rounds {
@@ -121,7 +127,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome, LabError> {
 /// The children of a run and what they brought so far.
 struct Lab<'a> {
     plan: &'a Plan,
-    /// In the order of the plan; a kernel and a system that failed have none.
+    /// In the order of the plan; a kernel and a system that failed have none, and for first passes
+    /// no system has one between two turns.
     children: Vec<Option<Connection>>,
     /// In the order of the plan.
     failed: Vec<bool>,
@@ -143,17 +150,34 @@ impl<'a> Lab<'a> {
         };
         for (who, info) in plan.systems.iter().enumerate() {
             lab.children.push(None);
-            if info.kind != Kind::Linux {
-                match Connection::open(info, plan) {
-                    Ok((connection, note)) => {
-                        lab.notes.insert(info.id, note);
-                        lab.children[who] = Some(connection);
-                    }
-                    Err(error) => lab.give_up(who, error),
-                }
+            if info.kind != Kind::Linux && !plan.first_pass {
+                lab.start(who, &plan.sizes);
+                lab.note(who);
             }
         }
         lab
+    }
+
+    /// Starts a child of the system `who`, which will be asked for `sizes`.
+    fn start(&mut self, who: usize, sizes: &[usize]) {
+        let info = self.plan.systems[who];
+        match Connection::open(info, self.plan, sizes) {
+            Ok(connection) => self.children[who] = Some(connection),
+            Err(error) => self.give_up(who, error),
+        }
+    }
+
+    /// Has the child of the system `who` say what it knows of itself, the first time.
+    fn note(&mut self, who: usize) {
+        let id = self.plan.systems[who].id;
+        if let Some(connection) = &mut self.children[who]
+            && !self.notes.contains_key(id)
+        {
+            match connection.note() {
+                Ok(note) => drop(self.notes.insert(id, note)),
+                Err(error) => self.give_up(who, format!("{id}: {error}")),
+            }
+        }
     }
 
     /// Takes a system out of the run.
@@ -192,27 +216,27 @@ impl<'a> Lab<'a> {
 
     /// Replaces the children of all systems that are still in the run.
     fn renew(&mut self) {
-        for (who, info) in self.plan.systems.iter().enumerate() {
+        for who in 0..self.children.len() {
             // The old child ends before the new one starts.
             if self.children[who].take().is_some() {
-                match Connection::open(info, self.plan) {
-                    Ok((connection, _)) => self.children[who] = Some(connection),
-                    Err(error) => self.give_up(who, error),
-                }
+                self.start(who, &self.plan.sizes);
             }
         }
     }
 
     /// Asks every system once for one pass, beginning with the system `first` (modulo their
-    /// number).
+    /// number). For first passes each is asked in a new child.
     fn turn(&mut self, group: Group, size: usize, first: usize, counted: bool) {
         let count = self.children.len();
         for at in 0..count {
             let who = (first + at) % count;
+            if self.plan.first_pass && !self.failed[who] {
+                self.start(who, &[size]);
+            }
             let Some(connection) = &mut self.children[who] else {
                 continue;
             };
-            match connection.measure(group, size) {
+            match connection.measure(group, size, !self.plan.first_pass) {
                 Ok((phase1, phase2, counts)) if counted => {
                     for (cell, figures) in figures(group, self.plan, &phase1, &phase2) {
                         let samples = self.cells.entry((who, cell, size)).or_default();
@@ -225,6 +249,11 @@ impl<'a> Lab<'a> {
                     let id = self.plan.systems[who].id;
                     self.give_up(who, format!("{id}: {error} ({group:?}, size {size})"));
                 }
+            }
+            if self.plan.first_pass {
+                // The child ends before the next one starts. Only now may it look at its allocator.
+                self.note(who);
+                self.children[who] = None;
             }
         }
     }
@@ -312,6 +341,11 @@ fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -
     }
 }
 
+/// A size of other pages than those of `sizes`, small ones or not.
+fn start_beside(sizes: &[usize]) -> usize {
+    if sizes.iter().any(|&size| size <= 64) { 256 } else { 16 }
+}
+
 /// What a child measured: ticks of both phases, and counts.
 type Pass = (Vec<u64>, Vec<u64>, Option<Counts>);
 
@@ -319,28 +353,39 @@ type Pass = (Vec<u64>, Vec<u64>, Option<Counts>);
 struct Connection(Pipe);
 
 impl Connection {
-    fn open(info: &SystemInfo, plan: &Plan) -> Result<(Self, String), String> {
+    /// Starts a child and has it prepare for `sizes`.
+    fn open(info: &SystemInfo, plan: &Plan, sizes: &[usize]) -> Result<Self, String> {
         let fail = |error: String| format!("{}: {error}", info.id);
         let nodes = plan.nodes.map(|nodes| format!("nodes={nodes}"));
         let command = start::command(info, nodes.as_deref(), "bench-child").map_err(fail)?;
         let mut connection = Self(Pipe::open(command).map_err(fail)?);
-        let sizes = plan.sizes.clone();
-        let holes = if plan.fragmented.is_some() { sizes.iter().map(|size| size - LESS).collect() } else { Vec::new() };
+        // The start must not warm up what is measured.
+        let start = plan.first_pass.then(|| start_beside(sizes));
+        let sizes = sizes.iter().copied().chain(start).collect();
+        let holes =
+            if plan.fragmented.is_some() { plan.sizes.iter().map(|size| size - LESS).collect() } else { Vec::new() };
         let fragmented = plan.fragmented.unwrap_or(0);
         let setup =
             Setup { objects: plan.objects, cpus: plan.cpus, sizes, fragmented, holes, large_sheaves: Vec::new() };
-        match connection.0.ask(&Request::Setup(setup)).map_err(fail)? {
-            Reply::Ready(note) => Ok((connection, note)),
+        match connection.0.ask(&Request::Setup { setup, start }).map_err(fail)? {
+            Reply::Ready => Ok(connection),
             Reply::Failed(message) => Err(fail(message)),
-            Reply::Done { .. } => Err(fail("answered the set-up with figures".to_owned())),
+            Reply::Done { .. } | Reply::Note(_) => Err(fail("answered the set-up with figures".to_owned())),
         }
     }
 
-    fn measure(&mut self, group: Group, size: usize) -> Result<Pass, String> {
-        match self.0.ask(&Request::Run { group, size })? {
+    fn note(&mut self) -> Result<String, String> {
+        match self.0.ask(&Request::Note)? {
+            Reply::Note(note) => Ok(note),
+            Reply::Ready | Reply::Done { .. } | Reply::Failed(_) => Err("said nothing of itself".to_owned()),
+        }
+    }
+
+    fn measure(&mut self, group: Group, size: usize, warm: bool) -> Result<Pass, String> {
+        match self.0.ask(&Request::Run { group, size, warm })? {
             Reply::Done { phase1, phase2, counts } => Ok((phase1, phase2, counts)),
             Reply::Failed(message) => Err(message),
-            Reply::Ready(_) => Err("answered a run with `ready`".to_owned()),
+            Reply::Ready | Reply::Note(_) => Err("answered a run without figures".to_owned()),
         }
     }
 }
@@ -359,6 +404,7 @@ mod tests {
             allowed: 2,
             nodes: None,
             fragmented: None,
+            first_pass: false,
             rounds: 1,
         }
     }
@@ -367,6 +413,11 @@ mod tests {
     fn remote_frees_are_counted_per_object_freed() {
         let cells = figures(Group::Remote, &plan(&[Test::F]), &[0, 100, 200], &[400, 0, 0]);
         assert_eq!(cells, [(Cell::FAlloc, vec![10.0, 20.0]), (Cell::Of(Test::F), vec![20.0])]);
+    }
+
+    #[test]
+    fn a_process_starts_with_an_object_of_another_size() {
+        assert_eq!([8, 16, 64, 65, 256, 16384].map(|size| start_beside(&[size])), [256, 256, 256, 16, 16, 16]);
     }
 
     #[test]

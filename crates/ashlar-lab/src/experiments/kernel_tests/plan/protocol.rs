@@ -47,21 +47,33 @@ impl Group {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Comes first, once. Answered by [`Reply::Ready`].
-    Setup(Setup),
+    Setup {
+        setup: Setup,
+        /// Size of an object that is allocated and freed before the threads start; one of those in
+        /// the set-up.
+        start: Option<usize>,
+    },
     /// One measured pass. Answered by [`Reply::Done`].
     Run {
         /// What to measure.
         group: Group,
         /// Object size in bytes; one of those in [`Setup`].
         size: usize,
+        /// Whether passes that warm up come before the measured one.
+        warm: bool,
     },
+    /// What only the process itself can know, such as its mode. Answered by [`Reply::Note`]. The
+    /// answer may use the allocator, so before a first pass it is not asked.
+    Note,
 }
 
 /// What the child answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// Set up; the text says what only the process itself can know, such as its mode. May be empty.
-    Ready(String),
+    /// Set up.
+    Ready,
+    /// May be empty.
+    Note(String),
     /// Ticks for each thread of the first and of the second phase; a thread that had no part in a
     /// phase has 0.
     Done {

@@ -42,13 +42,17 @@ pub(crate) fn header(run: &Report, columns: Columns) -> String {
             host.nodes_with_cpus.unwrap_or(0)
         );
     }
+    let counted = if host.first_pass {
+        "first pass: each figure is from a new process that runs one pass, without warm-up".to_owned()
+    } else {
+        format!("not counted: {}", host.warm_up)
+    };
     let _ = writeln!(
         text,
-        "{} objects a CPU and pass, {} rounds of {} turns, systems in turn; not counted: {}",
+        "{} objects a CPU and pass, {} rounds of {} turns, systems in turn; {counted}",
         host.objects,
         host.rounds,
-        turns(run),
-        host.warm_up
+        turns(run)
     );
     wrapped(&text, columns.width())
 }
