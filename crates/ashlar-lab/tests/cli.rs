@@ -146,6 +146,7 @@ fn a_tiny_run_writes_the_json_schema_and_the_csv() {
                     .collect();
                 assert_eq!(found.len(), 1, "{test} {system} {size}");
                 let record = found[0];
+                assert_eq!(record["resident"].is_number(), ["A", "B"].contains(&test), "{record}");
                 assert!(record["unit"].is_string() && record["oversubscribed"].is_boolean());
                 let runs = record["runs"].as_u64().unwrap();
                 assert!(runs >= 1);
@@ -279,6 +280,10 @@ fn first_passes_are_told_in_the_table_and_the_json() {
     let table = text(&out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(table.contains("first pass: each figure is from a new process that runs one pass, without"), "{table}");
     assert!(!table.contains("not counted"), "{table}");
+    assert!(
+        table.contains("Memory: resident KiB beyond the start") && table.contains("had this size alone"),
+        "{table}"
+    );
     let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(run["host"]["first_pass"], true);
     let records = run["records"].as_array().unwrap();
@@ -287,6 +292,7 @@ fn first_passes_are_told_in_the_table_and_the_json() {
         assert_eq!(found.len(), 1, "{records:?}");
         assert_eq!((&found[0]["test"], &found[0]["size"], &found[0]["runs"]), (&"A".into(), &64.into(), &1.into()));
         assert!(found[0]["median"].as_f64().unwrap() > 0.0, "{found:?}");
+        assert!(found[0]["resident"].is_number(), "{found:?}");
     }
     // Each process of ashlar said which mode it has.
     assert!(run["host"]["notes"]["ashlar"].as_str().unwrap().contains("nodes: "), "{run}");

@@ -59,6 +59,10 @@ pub(crate) struct Record {
     /// What the system counted, for one operation of the pass; mean over the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) counts: Option<Counts>,
+    /// Resident memory beyond the start of the process, in KiB, median over the runs. Of A: with
+    /// all objects allocated; of B: with all freed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resident: Option<f64>,
     /// The figure of each run, in the order measured.
     #[serde(default)]
     pub(crate) samples: Vec<f64>,

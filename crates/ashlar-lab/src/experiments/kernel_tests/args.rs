@@ -76,7 +76,8 @@ pub(crate) struct KernelTestsArgs {
     pub(crate) fragmented: Option<u32>,
 
     /// Show the first pass after start: each figure is from a new process that runs one pass of one
-    /// test and size, without warm-up
+    /// test and size, without warm-up. Without this option the memory beside A and B contains what
+    /// the system kept of the sizes that its process ran before
     #[arg(long)]
     pub(crate) first_pass: bool,
 

@@ -7,14 +7,15 @@ mod passes;
 
 use core::sync::atomic::AtomicBool;
 use std::io::{BufRead, Write};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
 
 use crate::experiments::kernel_tests::child::passes::{Pass, Slots, Ticks, WARMING_PASSES, run};
 use crate::experiments::kernel_tests::plan::protocol::{Group, Reply, Request};
 use crate::kit::counts::Counts;
 use crate::kit::error::LabError;
 use crate::kit::measure::{self, SpinBarrier, allowed_cpus, pin};
+use crate::kit::memory::resident_kib;
 use crate::systems::traits::{Handle, Setup, System};
 
 /// A request to a thread of the pool.
@@ -41,6 +42,7 @@ pub(crate) fn serve<S: System>() -> Result<(), LabError> {
         return Err(LabError::Usage("bench-child: expected to be started by `ashlar bench`".to_owned()));
     };
     let threads = Group::Remote.threads(setup.cpus);
+    let before = resident_kib();
     let system = match S::new(&setup, threads) {
         Ok(system) => Arc::new(system),
         Err(message) => {
@@ -48,7 +50,9 @@ pub(crate) fn serve<S: System>() -> Result<(), LabError> {
             return Ok(());
         }
     };
-    let prepared = start.map_or(Ok(()), |size| begin(&*system, size)).and_then(|()| fragment(&*system, &setup));
+    let begun = start.map_or(Ok(()), |size| begin(&*system, size));
+    let own = resident_kib().zip(before).map(|(now, before)| now - before);
+    let prepared = begun.and_then(|()| fragment(&*system, &setup));
     if let Err(message) = prepared {
         say(&Reply::Failed(message))?;
         return Ok(());
@@ -56,18 +60,25 @@ pub(crate) fn serve<S: System>() -> Result<(), LabError> {
     let slots: Arc<[Slots]> = (0..threads).map(|_| Slots::new(setup.objects)).collect();
     let (done, results) = channel();
     let allowed = allowed_cpus();
+    let started = Arc::new(Barrier::new(threads + 1));
     let workers: Vec<Sender<Job>> = (0..threads)
         .map(|me| {
             let (sender, jobs) = channel();
             let (system, slots, done) = (Arc::clone(&system), Arc::clone(&slots), done.clone());
-            let cpu = allowed[me % allowed.len()];
+            let (cpu, started) = (allowed[me % allowed.len()], Arc::clone(&started));
             std::thread::spawn(move || {
                 pin(cpu);
+                system.thread_start(me);
+                started.wait();
                 work(&*system, me, &slots, &jobs, &done);
             });
             sender
         })
         .collect();
+    // The stacks of the threads are not memory of the system.
+    started.wait();
+    // What the system itself took to start is.
+    let base = resident_kib().zip(own).map_or(0, |(now, own)| now - own);
     say(&Reply::Ready)?;
 
     for line in lines {
@@ -76,7 +87,11 @@ pub(crate) fn serve<S: System>() -> Result<(), LabError> {
             Request::Note => Reply::Note(system.note()),
             Request::Run { group, size, warm } => {
                 let asked = Asked { group, size, warming: if warm { WARMING_PASSES } else { 0 } };
-                measure(asked, &setup, allowed.len(), &workers, &results, || system.counts())
+                let mut reply = measure(asked, &setup, allowed.len(), &workers, &results, || system.counts());
+                if let Reply::Done { resident: Some(resident), .. } = &mut reply {
+                    resident.iter_mut().for_each(|kib| *kib -= base);
+                }
+                reply
             }
         };
         say(&reply)?;
@@ -122,7 +137,6 @@ fn fragment<S: System>(system: &S, setup: &Setup) -> Result<(), String> {
 
 /// A thread of the pool: takes jobs until the process ends.
 fn work<S: System>(system: &S, me: usize, slots: &[Slots], jobs: &Receiver<Job>, done: &Sender<(usize, Ticks)>) {
-    system.thread_start(me);
     while let Ok(job) = jobs.recv() {
         let Asked { group, size, warming } = job.asked;
         let pass = Pass { group, size, slots, barrier: &job.barrier, warming, warm: &job.warm };
@@ -153,7 +167,7 @@ fn measure(
         }
     }
     let (mut phase1, mut phase2) = (vec![0; threads], vec![0; threads]);
-    let mut passes = 1;
+    let (mut passes, mut resident) = (1, None);
     for _ in 0..threads {
         let Ok((me, ticks)) = results.recv() else {
             return Reply::Failed("a thread of the pool is gone".to_owned());
@@ -163,12 +177,13 @@ fn measure(
         }
         (phase1[me], phase2[me]) = (ticks.phase1, ticks.phase2);
         passes = ticks.passes;
+        resident = resident.or(ticks.resident);
     }
     // Each object is one allocation and one free.
     let allocating = if group == Group::Remote { threads - 1 } else { threads };
     let operations = (2 * setup.objects * allocating * passes) as f64;
     let counts = before.zip(count()).map(|(before, after)| Counts::between(&before, &after, operations));
-    Reply::Done { phase1, phase2, counts }
+    Reply::Done { phase1, phase2, counts, resident }
 }
 
 fn read(line: std::io::Result<String>) -> Result<Request, LabError> {

@@ -6,7 +6,7 @@
 //! right before the measured one, on the same threads, because the systems take turns and each
 //! would otherwise find its memory evicted by the others, or given back to the system while it sat
 //! idle. What is measured is the steady state, for every system alike. `--first-pass` leaves those
-//! passes out.
+//! passes out. After the measured pass of tests A and B another one looks at the memory.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use crate::experiments::kernel_tests::plan::protocol::Group;
 use crate::kit::measure::{SpinBarrier, hide, ticks};
+use crate::kit::memory::resident_kib;
 use crate::systems::traits::{Handle, System};
 
 const TOUCH_ALLOC: u8 = 22;
@@ -60,8 +61,11 @@ pub(crate) struct Pass<'a> {
 pub(crate) struct Ticks {
     pub(crate) phase1: u64,
     pub(crate) phase2: u64,
-    /// Passes that were run for this, those that warm up included.
+    /// Passes that were run for this, those that are not measured included.
     pub(crate) passes: usize,
+    /// Of [`Group::AllocFree`]: resident KiB of the process with all objects allocated, and with
+    /// all freed.
+    pub(crate) resident: Option<[i64; 2]>,
     pub(crate) complete: bool,
 }
 
@@ -93,7 +97,26 @@ pub(crate) fn run<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<
         }
     }
     let measured = once(system, me, threads, pass);
-    Ticks { passes, complete: complete && measured.complete, ..measured }
+    complete &= measured.complete;
+    let mut resident = None;
+    if pass.group == Group::AllocFree {
+        resident = held(system, me, pass);
+        passes += 1;
+    }
+    Ticks { passes, complete, resident, ..measured }
+}
+
+/// Runs a pass of tests A and B that is not timed, and returns the resident KiB with all objects
+/// allocated and with all freed.
+fn held<S: System>(system: &S, me: usize, pass: &Pass<'_>) -> Option<[i64; 2]> {
+    let mut handle = system.handle(me, pass.size);
+    let own = &pass.slots[me];
+    let complete = fill(&mut handle, own, TOUCH_ALLOC);
+    let full = resident_kib();
+    // SAFETY: `own` was filled above by this handle, and only this thread takes from it.
+    unsafe { drain(&mut handle, own, TOUCH_FREE) };
+    let freed = resident_kib();
+    complete.then_some([full?, freed?])
 }
 
 fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ticks {
@@ -132,7 +155,7 @@ fn once<S: System>(system: &S, me: usize, threads: usize, pass: &Pass<'_>) -> Ti
     // No thread goes on while another one is still timed.
     pass.barrier.wait();
     complete &= wanted > 0;
-    Ticks { phase1, phase2, passes: 1, complete }
+    Ticks { phase1, phase2, passes: 1, resident: None, complete }
 }
 
 /// Allocates one object for each slot, touches it and stores it. False when an allocation failed.
@@ -255,5 +278,13 @@ mod tests {
         let (ticks, allocations) = passed(Group::Pairs, WARMING_PASSES);
         assert!(ticks.complete && ticks.passes > FEWEST_WARMING_PASSES, "{ticks:?}");
         assert_eq!(allocations, 100 * ticks.passes);
+        assert_eq!(ticks.resident, None, "memory is a matter of A and B");
+    }
+
+    #[test]
+    fn the_pass_that_looks_at_the_memory_comes_after_the_measured_one() {
+        let (ticks, allocations) = passed(Group::AllocFree, 0);
+        assert!(ticks.complete && ticks.passes == 2 && allocations == 200, "{ticks:?}, {allocations}");
+        assert!(ticks.resident.is_some_and(|kib| kib.into_iter().all(|kib| kib > 0)), "{ticks:?}");
     }
 }

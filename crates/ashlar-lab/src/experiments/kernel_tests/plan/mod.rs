@@ -69,6 +69,8 @@ struct Samples {
     cycles: Vec<Vec<f64>>,
     /// For each turn, what the system counted, if it does.
     counts: Vec<Counts>,
+    /// For each turn, resident KiB, of the cells that have them.
+    resident: Vec<f64>,
 }
 
 /// Time for all systems together in one cell and round. A cell that needs less is asked for several
@@ -237,11 +239,12 @@ impl<'a> Lab<'a> {
                 continue;
             };
             match connection.measure(group, size, !self.plan.first_pass) {
-                Ok((phase1, phase2, counts)) if counted => {
+                Ok(Pass { phase1, phase2, counts, resident }) if counted => {
                     for (cell, figures) in figures(group, self.plan, &phase1, &phase2) {
                         let samples = self.cells.entry((who, cell, size)).or_default();
                         samples.cycles.push(figures);
                         samples.counts.extend(counts);
+                        samples.resident.extend(resident.and_then(|resident| cell.resident(resident)));
                     }
                 }
                 Ok(_) => {}
@@ -286,6 +289,15 @@ impl Cell {
             Self::Of(test) => test.letter(),
             Self::DFree => "D-free",
             Self::FAlloc => "F-alloc",
+        }
+    }
+
+    /// Of the resident KiB with all objects allocated and with all freed, those of this figure.
+    fn resident(self, [full, freed]: [i64; 2]) -> Option<f64> {
+        match self {
+            Self::Of(Test::A) => Some(full as f64),
+            Self::Of(Test::B) => Some(freed as f64),
+            _ => None,
         }
     }
 }
@@ -336,6 +348,7 @@ fn record(plan: &Plan, who: usize, cell: Cell, size: usize, samples: &Samples) -
         per_cpu,
         mode: None,
         counts: Counts::mean(&samples.counts),
+        resident: (!samples.resident.is_empty()).then(|| round2(median(&samples.resident))),
         samples: means.iter().copied().map(round2).collect(),
         ..Record::default()
     }
@@ -346,8 +359,13 @@ fn start_beside(sizes: &[usize]) -> usize {
     if sizes.iter().any(|&size| size <= 64) { 256 } else { 16 }
 }
 
-/// What a child measured: ticks of both phases, and counts.
-type Pass = (Vec<u64>, Vec<u64>, Option<Counts>);
+/// What a child measured; see [`Reply::Done`].
+struct Pass {
+    phase1: Vec<u64>,
+    phase2: Vec<u64>,
+    counts: Option<Counts>,
+    resident: Option<[i64; 2]>,
+}
 
 /// A child of the lab.
 struct Connection(Pipe);
@@ -383,7 +401,7 @@ impl Connection {
 
     fn measure(&mut self, group: Group, size: usize, warm: bool) -> Result<Pass, String> {
         match self.0.ask(&Request::Run { group, size, warm })? {
-            Reply::Done { phase1, phase2, counts } => Ok((phase1, phase2, counts)),
+            Reply::Done { phase1, phase2, counts, resident } => Ok(Pass { phase1, phase2, counts, resident }),
             Reply::Failed(message) => Err(message),
             Reply::Ready | Reply::Note(_) => Err("answered a run without figures".to_owned()),
         }
@@ -418,6 +436,19 @@ mod tests {
     #[test]
     fn a_process_starts_with_an_object_of_another_size() {
         assert_eq!([8, 16, 64, 65, 256, 16384].map(|size| start_beside(&[size])), [256, 256, 256, 16, 16, 16]);
+    }
+
+    #[test]
+    fn a_record_of_a_has_the_full_heap_and_one_of_b_the_empty_one() {
+        let turn = [[700, 40], [500, 20], [600, 30]];
+        let resident = |cell: Cell| {
+            let resident = turn.iter().filter_map(|&kib| cell.resident(kib)).collect();
+            let samples = Samples { cycles: vec![vec![1.0]], counts: Vec::new(), resident };
+            let systems = vec![SystemInfo::by_id("glibc").unwrap()];
+            record(&Plan { systems, ..plan(&[Test::A]) }, 0, cell, 8, &samples).resident
+        };
+        assert_eq!([Cell::Of(Test::A), Cell::Of(Test::B)].map(resident), [Some(600.0), Some(30.0)]);
+        assert_eq!([Cell::Of(Test::C), Cell::DFree, Cell::FAlloc].map(resident), [None; 3]);
     }
 
     #[test]

@@ -81,6 +81,9 @@ pub(crate) enum Reply {
         phase2: Vec<u64>,
         /// Of systems that count: for one operation of the pass, allocations and frees together.
         counts: Option<Counts>,
+        /// Of [`Group::AllocFree`]: resident KiB beyond the start of the process, with all objects
+        /// allocated and with all freed.
+        resident: Option<[i64; 2]>,
     },
     /// The system could not do it, for instance because it ran out of memory.
     Failed(String),

@@ -3,6 +3,7 @@
 
 pub(crate) mod best;
 pub(crate) mod kernel;
+mod memory;
 mod published;
 mod rating;
 
@@ -132,6 +133,7 @@ pub(crate) fn render(run: &Report, by: Statistic, columns: Columns) -> String {
     for test in run.tests() {
         block(&mut text, run, test, by, &systems, columns.width());
     }
+    memory::block(&mut text, run, &systems, columns.width());
     counts(&mut text, run, &systems, columns.width());
     let hidden: Vec<&str> = run.systems().into_iter().filter(|id| !systems.contains(id)).collect();
     if !hidden.is_empty() {
