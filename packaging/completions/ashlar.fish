@@ -239,7 +239,7 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_sub
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l list -d 'Print workloads and systems, and what is missing here; run nothing'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l check-targets -d 'Judge the targets of the project; exit code 1 if one is missed'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l systems -d 'Engines of ashlar, separated by commas, or `all`' -r -f -a "all\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l systems -d 'Engines of ashlar, `ashlar-malloc` and other mallocs, separated by commas, or `all`' -r -f -a "all\t''
 ashlar\t''
 slub\t''
 slub-emu\t''

@@ -27,9 +27,11 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--from", "x.json", "--fragmented", "2"], "--fragmented"),
         (&["--from", "x.json", "--first-pass"], "--first-pass"),
         (
-            &["worst", "--systems", "glibc"],
-            "--systems: `glibc` is no engine of ashlar; expected `all` or some of ashlar, slub",
+            &["worst", "--systems", "slob,limit"],
+            "--systems: `limit` is neither an engine of ashlar nor a malloc with plain free; expected `all` or",
         ),
+        (&["worst", "--systems", "ashlar-sized"], "--systems: `ashlar-sized` is neither"),
+        (&["worst", "--systems", "gnulibc"], "--systems: unknown system `gnulibc`"),
         (&["worst", "--sizes", "8"], "--sizes: size 8: expected at least 16 bytes"),
         (&["worst", "--sizes", "big"], "`big` is not a size"),
         (&["worst", "--samples", "0"], "--samples"),
@@ -254,6 +256,34 @@ fn worst_cases_have_every_call_of_every_engine_warm_and_cold() {
             }
         }
     }
+}
+
+#[test]
+fn worst_cases_of_a_malloc_stand_beside_those_of_kmalloc() {
+    let json = scratch("worst-malloc.json");
+    let args = ["bench", "worst", "--systems", "ashlar,glibc,ashlar-malloc", "--sizes", "64", "--live", "300"];
+    let more = ["--samples", "700", "--cold", "20", "--sweep", "1", "--json", json.to_str().unwrap()];
+    let out = ashlar(&[&args[..], &more].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let run: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let _ = std::fs::remove_file(&json);
+    let records = run["records"].as_array().unwrap();
+    let calls = |system: &str| {
+        let of = records.iter().filter(|record| record["system"] == system && record["caches"] == "warm");
+        of.map(|record| record["call"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(calls("ashlar"), ["kmalloc", "kfree", "kmem_cache_alloc", "kmem_cache_free"]);
+    assert_eq!((calls("glibc"), calls("ashlar-malloc")), (vec!["malloc", "free"], vec!["malloc", "free"]));
+    assert_eq!(records.len(), 4 * 2 + 2 * 2 * 2);
+    let table = text(&out.stdout);
+    for title in ["kmalloc or malloc, 64 bytes, warm, 700 calls", "kfree or free, 64 bytes, cold, 20 calls"] {
+        let block = table.split(title).nth(1).unwrap_or_else(|| panic!("no `{title}` in: {table}"));
+        let rows: Vec<_> = block.lines().skip(1).map_while(|line| line.split_whitespace().next()).collect();
+        assert_eq!(rows, ["ashlar", "glibc", "ashlar-malloc"], "{table}");
+    }
+    // Without kmalloc the block has the name of the malloc.
+    let out = ashlar(&["bench", "worst", "--systems", "glibc", "--samples", "10", "--cold", "1", "--sweep", "1"]);
+    assert!(text(&out.stdout).contains("\nmalloc, 64 bytes, warm, 10 calls"), "{}", text(&out.stdout));
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(crate) enum Command {
     ForwardChild { system: String },
     /// One measured process of `bench worst`, which starts these itself
     #[command(hide = true)]
-    BenchWorstChild { plan: String },
+    BenchWorstChild { system: String, plan: String },
     /// One measured process of `bench bulk`
     #[command(hide = true)]
     BenchBulkChild { system: String, plan: String },

@@ -1,7 +1,7 @@
 //! The bodies of the measured processes, one set for each system.
 
 use crate::experiments::forward::child::pool::{Kernel, Malloc};
-use crate::experiments::{bulk, forward, hackbench, kernel_tests, memory};
+use crate::experiments::{bulk, forward, hackbench, kernel_tests, memory, worst};
 use crate::kit::error::LabError;
 use crate::systems::heap::{Heap, Malloced};
 use crate::systems::traits::{Called, Calls, System};
@@ -18,6 +18,8 @@ pub(crate) struct Bodies {
     pub(crate) memory: Planned,
     /// Of `hackbench`.
     pub(crate) hackbench: Planned,
+    /// Of `bench worst`.
+    pub(crate) worst: Planned,
 }
 
 /// The body of a process that serves requests.
@@ -26,30 +28,32 @@ pub(crate) type Serve = fn() -> Result<(), LabError>;
 /// The body of a process that does what its argument says.
 pub(crate) type Planned = fn(&str) -> Result<(), LabError>;
 
-/// The bodies for the system `S`, which has bulk calls as `B` and is a whole heap as `H`.
-const fn bodies<S: System, B: System, H: Heap>() -> Bodies {
+/// The bodies for the system `S`, which has bulk calls as `B`, is a whole heap as `H`, and has its
+/// single calls timed by `worst`.
+const fn bodies<S: System, B: System, H: Heap>(worst: Planned) -> Bodies {
     Bodies {
         bench: kernel_tests::child::serve::<S>,
         bulk: bulk::child::main::<B>,
         memory: memory::child::main::<H>,
         hackbench: hackbench::child::main::<H>,
+        worst,
     }
 }
 
 /// The bodies of a system that is malloc and free alone.
 const fn of_calls<C: Calls>() -> Bodies {
-    bodies::<Called<C>, Called<C>, Malloced<C>>()
+    bodies::<Called<C>, Called<C>, Malloced<C>>(worst::child::malloc::<C>)
 }
 
 /// `kmalloc` and `kfree`, in bulk and as a heap with the caches beside them.
-const KMALLOC: Bodies = bodies::<Called<ours::Kmalloc>, ours::Caches, ours::CachesAndKmalloc>();
+const KMALLOC: Bodies = bodies::<Called<ours::Kmalloc>, ours::Caches, ours::CachesAndKmalloc>(worst::child::engine);
 
 /// A limit has no heap; [`systems::select_heaps`] refuses it before any of these is asked for one.
 const fn limit_alone<S: System>() -> Bodies {
     fn none(_plan: &str) -> Result<(), LabError> {
         Err(LabError::Usage("a limit runs only the tests A to F".to_owned()))
     }
-    Bodies { bench: kernel_tests::child::serve::<S>, bulk: none, memory: none, hackbench: none }
+    Bodies { bench: kernel_tests::child::serve::<S>, bulk: none, memory: none, hackbench: none, worst: none }
 }
 
 /// The bodies of the system called `id`.
@@ -59,7 +63,7 @@ pub(crate) fn of(id: &str) -> Result<Bodies, LabError> {
         "ashlar" => KMALLOC,
         _ if info.engine.is_some() => KMALLOC,
         "ashlar-sized" => of_calls::<ours::KmallocSized>(),
-        "ashlar-cache" => bodies::<ours::Caches, ours::Caches, ours::CachesAndKmalloc>(),
+        "ashlar-cache" => bodies::<ours::Caches, ours::Caches, ours::CachesAndKmalloc>(worst::child::engine),
         "ashlar-malloc" => of_calls::<ours::Malloc>(),
         "glibc" => of_calls::<peers::Glibc>(),
         #[cfg(feature = "peer-mimalloc")]

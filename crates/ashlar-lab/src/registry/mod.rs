@@ -28,7 +28,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<(), LabError> {
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::SimulateChild { plan } => simulate::child::main(&plan),
-        Command::BenchWorstChild { plan } => worst::child::main(&plan),
+        Command::BenchWorstChild { system, plan } => (bodies::of(&system)?.worst)(&plan),
         Command::BenchChild { system } => (bodies::of(&system)?.bench)(),
         Command::BenchBulkChild { system, plan } => (bodies::of(&system)?.bulk)(&plan),
         Command::BenchMemoryChild { system, plan } => (bodies::of(&system)?.memory)(&plan),

@@ -239,6 +239,26 @@ pub(crate) fn select_heaps(list: &str) -> Result<Vec<&'static SystemInfo>, LabEr
     }
 }
 
+/// The systems that `--systems` names, of those whose single calls can be timed: the engines, and
+/// each malloc whose free is not told the size. `all` takes each allocator once.
+pub(crate) fn select_calls(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
+    let timed =
+        |info: &SystemInfo| info.has_caches() || info.id == "ashlar-malloc" || info.kind == Kind::Peer { sized: false };
+    let all = list.trim() == "all";
+    let mut chosen = select(list)?;
+    if all {
+        chosen.retain(|info| timed(info) && info.env.is_empty());
+    } else if let Some(info) = chosen.iter().find(|info| !timed(info)) {
+        let known = names(served().filter(|info| timed(info)));
+        let error = format_args!(
+            "`{}` is neither an engine of ashlar nor a malloc with plain free; expected `all` or a comma-separated list of: {known}",
+            info.id
+        );
+        return Err(LabError::option("--systems", error));
+    }
+    Ok(chosen)
+}
+
 /// The systems of `--systems` that forward.
 pub(crate) fn select_forwarding(list: &str) -> Result<Vec<&'static SystemInfo>, LabError> {
     let forwards = |info: &&SystemInfo| info.forwards;

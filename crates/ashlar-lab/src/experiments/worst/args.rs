@@ -9,7 +9,7 @@ use crate::kit::options::{SizeList, parse_sizes};
 /// Options of `ashlar bench worst`.
 #[derive(Debug, Args)]
 pub(crate) struct WorstArgs {
-    /// Engines of ashlar, separated by commas, or `all`
+    /// Engines of ashlar, `ashlar-malloc` and other mallocs, separated by commas, or `all`
     #[arg(long, value_name = "LIST", default_value = "slob-seg,slob-cache,slob,ashlar")]
     pub(crate) systems: String,
 

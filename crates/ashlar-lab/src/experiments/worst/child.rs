@@ -1,4 +1,4 @@
-//! The process that times the calls of one engine.
+//! The process that times the calls of one engine or malloc.
 //!
 //! For each size there is a heap of objects that are a little smaller, half of them freed: where
 //! blocks of all sizes lie side by side, no hole is large enough, and a search goes past all of
@@ -6,6 +6,7 @@
 //! is allocated, and freed in random order. A burst is longer than two sheaves, so that refills and
 //! flushes of the default are in it, and its objects fill pages and empty them.
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, KmemCache};
@@ -14,7 +15,7 @@ use crate::experiments::worst::plan::{Answer, Plan, WorstRecord};
 use crate::kit::error::LabError;
 use crate::kit::measure::{allowed_cpus, pin, ticks};
 use crate::kit::output;
-use crate::systems::traits::LESS;
+use crate::systems::traits::{Calls, LESS};
 
 /// Objects of a burst.
 const BURST: usize = 600;
@@ -22,52 +23,91 @@ const BURST: usize = 600;
 const WARMING: usize = 2;
 const LINE: usize = 64;
 
-/// Where objects come from.
-enum Source {
-    Kmalloc(usize),
-    Cache(KmemCache),
-}
+/// Where objects of one size come from.
+trait Source: Sized {
+    /// What its two calls are called.
+    const CALLS: [&'static str; 2];
 
-impl Source {
-    #[inline(always)]
-    fn alloc(&self) -> *mut u8 {
-        match self {
-            Source::Kmalloc(size) => ashlar::kmalloc(*size),
-            Source::Cache(cache) => cache.alloc().map_or(core::ptr::null_mut(), NonNull::as_ptr),
-        }
-    }
+    fn new(size: usize) -> Result<Self, String>;
+
+    fn alloc(&self) -> *mut u8;
 
     /// # Safety
     /// `object` came from `alloc` of this source, was not null, and was not freed.
-    #[inline(always)]
-    unsafe fn free(&self, object: *mut u8) {
-        match self {
-            // SAFETY: by the caller's promise.
-            Source::Kmalloc(_) => unsafe { ashlar::kfree(object) },
-            // SAFETY: by the caller's promise: not null, live, of this cache.
-            Source::Cache(cache) => unsafe { cache.free(NonNull::new_unchecked(object)) },
-        }
-    }
-
-    fn new(of_cache: bool, size: usize) -> Result<Source, String> {
-        if !of_cache {
-            return Ok(Source::Kmalloc(size));
-        }
-        KmemCache::create(&format!("worst-{size}"), size, &CacheArgs::default())
-            .map(Source::Cache)
-            .map_err(|error| format!("cannot create a cache for objects of {size} bytes: {error}"))
-    }
+    unsafe fn free(&self, object: *mut u8);
 
     fn some(&self, count: usize) -> Result<Vec<*mut u8>, String> {
         let objects: Vec<_> = (0..count).map(|_| self.alloc()).collect();
         if objects.iter().any(|object| object.is_null()) { Err("memory ended".to_owned()) } else { Ok(objects) }
     }
+}
 
-    fn calls(&self) -> [&'static str; 2] {
-        match self {
-            Source::Kmalloc(_) => ["kmalloc", "kfree"],
-            Source::Cache(_) => ["kmem_cache_alloc", "kmem_cache_free"],
-        }
+/// kmalloc of ours.
+struct Kmalloc(usize);
+
+impl Source for Kmalloc {
+    const CALLS: [&'static str; 2] = ["kmalloc", "kfree"];
+
+    fn new(size: usize) -> Result<Self, String> {
+        Ok(Self(size))
+    }
+
+    #[inline(always)]
+    fn alloc(&self) -> *mut u8 {
+        ashlar::kmalloc(self.0)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: by the caller's promise.
+        unsafe { ashlar::kfree(object) }
+    }
+}
+
+/// A cache of ours.
+struct Cache(KmemCache);
+
+impl Source for Cache {
+    const CALLS: [&'static str; 2] = ["kmem_cache_alloc", "kmem_cache_free"];
+
+    fn new(size: usize) -> Result<Self, String> {
+        KmemCache::create(&format!("worst-{size}"), size, &CacheArgs::default())
+            .map(Self)
+            .map_err(|error| format!("cannot create a cache for objects of {size} bytes: {error}"))
+    }
+
+    #[inline(always)]
+    fn alloc(&self) -> *mut u8 {
+        self.0.alloc().map_or(core::ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: by the caller's promise: not null, live, of this cache.
+        unsafe { self.0.free(NonNull::new_unchecked(object)) }
+    }
+}
+
+/// malloc and free of a system.
+struct Malloc<C>(usize, PhantomData<C>);
+
+impl<C: Calls> Source for Malloc<C> {
+    const CALLS: [&'static str; 2] = ["malloc", "free"];
+
+    fn new(size: usize) -> Result<Self, String> {
+        // The size is a run-time value, as in a program.
+        Ok(Self(core::hint::black_box(size), PhantomData))
+    }
+
+    #[inline(always)]
+    fn alloc(&self) -> *mut u8 {
+        C::alloc(self.0)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: by the caller's promise; all objects of a source have the same size.
+        unsafe { C::free(object, self.0) }
     }
 }
 
@@ -90,6 +130,10 @@ impl Sweep {
 struct Random(u64);
 
 impl Random {
+    fn new() -> Self {
+        Self(0x9E37_79B9_7F4A_7C15)
+    }
+
     fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -100,7 +144,12 @@ impl Random {
 
 /// Ticks of each call of bursts of `source` until there are `wanted` of each kind: allocations, and
 /// frees.
-fn bursts(source: &Source, wanted: usize, cold: Option<&Sweep>, random: &mut Random) -> Result<[Vec<u64>; 2], String> {
+fn bursts<S: Source>(
+    source: &S,
+    wanted: usize,
+    cold: Option<&Sweep>,
+    random: &mut Random,
+) -> Result<[Vec<u64>; 2], String> {
     let [mut allocs, mut frees] = [Vec::with_capacity(wanted), Vec::with_capacity(wanted)];
     let mut objects = Vec::with_capacity(BURST);
     let mut warming = WARMING;
@@ -149,14 +198,6 @@ fn percentile(sorted: &[u64], permille: usize) -> u64 {
     sorted[rank - 1]
 }
 
-/// The engine that this process really has.
-fn engine() -> Result<&'static str, String> {
-    match Source::new(true, LESS)? {
-        Source::Cache(cache) => Ok(cache.engine().id()),
-        Source::Kmalloc(_) => Err("no cache".to_owned()),
-    }
-}
-
 fn record(call: &str, size: usize, caches: &str, mut samples: Vec<u64>) -> WorstRecord {
     samples.sort_unstable();
     WorstRecord {
@@ -173,30 +214,34 @@ fn record(call: &str, size: usize, caches: &str, mut samples: Vec<u64>) -> Worst
     }
 }
 
-/// The four calls, warm and cold, for one size.
-fn measure(plan: &Plan, size: usize, sweep: &Sweep, records: &mut Vec<WorstRecord>) -> Result<(), String> {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    for of_cache in [false, true] {
-        let smaller = Source::new(of_cache, size - LESS)?;
-        let source = Source::new(of_cache, size)?;
-        let heap = smaller.some(plan.live)?;
-        // SAFETY: live, each freed once, here or below.
-        heap.iter().skip(1).step_by(2).for_each(|&object| unsafe { smaller.free(object) });
-        for (caches, wanted, cold) in [("warm", plan.samples, None), ("cold", plan.cold, Some(sweep))] {
-            let taken = bursts(&source, wanted, cold, &mut random)?;
-            for (call, samples) in source.calls().into_iter().zip(taken) {
-                records.push(record(call, size, caches, samples));
-            }
+/// Both calls of a source, warm and cold, for one size.
+fn measure<S: Source>(
+    plan: &Plan,
+    size: usize,
+    sweep: &Sweep,
+    random: &mut Random,
+    records: &mut Vec<WorstRecord>,
+) -> Result<(), String> {
+    let (smaller, source) = (S::new(size - LESS)?, S::new(size)?);
+    let heap = smaller.some(plan.live)?;
+    // SAFETY: live, each freed once, here or below.
+    heap.iter().skip(1).step_by(2).for_each(|&object| unsafe { smaller.free(object) });
+    for (caches, wanted, cold) in [("warm", plan.samples, None), ("cold", plan.cold, Some(sweep))] {
+        let taken = bursts(&source, wanted, cold, random)?;
+        for (call, samples) in S::CALLS.into_iter().zip(taken) {
+            records.push(record(call, size, caches, samples));
         }
-        // SAFETY: those that were not freed above.
-        heap.iter().step_by(2).for_each(|&object| unsafe { smaller.free(object) });
     }
+    // SAFETY: those that were not freed above.
+    heap.iter().step_by(2).for_each(|&object| unsafe { smaller.free(object) });
     Ok(())
 }
 
-/// Entry of the hidden command: measures the engine of this process as `plan` says, and prints the
-/// answer.
-pub(crate) fn main(plan: &str) -> Result<(), LabError> {
+/// Measures as `plan` says, each size by `of_size`, and prints the answer.
+fn serve(
+    plan: &str,
+    of_size: impl Fn(&Plan, usize, &Sweep, &mut Vec<WorstRecord>) -> Result<(), String>,
+) -> Result<(), LabError> {
     let plan: Plan = serde_json::from_str(plan)
         .map_err(|_| LabError::Usage("bench-worst-child: expected to be started by `ashlar bench worst`".to_owned()))?;
     // The first CPU has most of the machine's interrupts.
@@ -208,14 +253,33 @@ pub(crate) fn main(plan: &str) -> Result<(), LabError> {
     let clock = clock.min().unwrap_or(0);
     let sweep = Sweep::new(plan.sweep_mib);
     let mut records = Vec::new();
-    let system = engine().map_err(LabError::Failed)?;
     for &size in &plan.sizes {
-        measure(&plan, size, &sweep, &mut records)
+        of_size(&plan, size, &sweep, &mut records)
             .map_err(|error| LabError::Failed(format!("size {size}: {error}")))?;
     }
-    records.iter_mut().for_each(|record| system.clone_into(&mut record.system));
     let answer = serde_json::to_string(&Answer { clock, records }).map_err(|e| LabError::Failed(e.to_string()))?;
     output::print(&answer)
+}
+
+/// Body of the process of an engine: kmalloc, and caches beside it.
+pub(crate) fn engine(plan: &str) -> Result<(), LabError> {
+    serve(plan, |plan, size, sweep, records| {
+        let from = records.len();
+        let mut random = Random::new();
+        measure::<Kmalloc>(plan, size, sweep, &mut random, records)?;
+        measure::<Cache>(plan, size, sweep, &mut random, records)?;
+        // The engine that this process really has.
+        let id = Cache::new(LESS)?.0.engine().id();
+        records[from..].iter_mut().for_each(|record| id.clone_into(&mut record.system));
+        Ok(())
+    })
+}
+
+/// Body of the process of a malloc. The parent knows what it is called.
+pub(crate) fn malloc<C: Calls>(plan: &str) -> Result<(), LabError> {
+    C::process_start().map_err(LabError::Failed)?;
+    C::thread_start();
+    serve(plan, |plan, size, sweep, records| measure::<Malloc<C>>(plan, size, sweep, &mut Random::new(), records))
 }
 
 #[cfg(test)]

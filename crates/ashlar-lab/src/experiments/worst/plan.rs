@@ -26,7 +26,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorstRecord {
     pub(crate) system: String,
-    /// `kmalloc`, `kfree`, `kmem_cache_alloc`, `kmem_cache_free`.
+    /// `kmalloc`, `kfree`, `kmem_cache_alloc`, `kmem_cache_free`; of a malloc `malloc` and `free`.
     pub(crate) call: String,
     /// Bytes.
     pub(crate) size: usize,
