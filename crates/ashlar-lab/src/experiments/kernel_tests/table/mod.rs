@@ -26,6 +26,10 @@ const TITLES: [(&str, &str); 8] = [
     ("F-alloc", "Allocation on the other CPUs before test F"),
 ];
 
+/// What stands between the timed loop and each system, printed under the tables.
+const CALLED: &str = "\
+Calls of `ashlar-cache` and `limit` are inlined into the timed loop; every other system, kmalloc, malloc or peer, is called through a function.";
+
 /// Machine, build, peers, and what was measured.
 pub(crate) fn header(run: &Report, columns: Columns) -> String {
     let host = &run.host;
@@ -144,7 +148,7 @@ pub(crate) fn render(run: &Report, by: Statistic, columns: Columns) -> String {
         let _ = writeln!(text, "\n{line}");
     }
     published::legend(&mut text, run, columns.width());
-    text.push('\n');
+    let _ = writeln!(text, "\n{CALLED}");
     text += rating::RULE;
     text.push('\n');
     for test in run.tests() {
@@ -273,5 +277,7 @@ mod tests {
         assert!(row("64 ").contains("300/300") && row("64 ").contains('?'), "{text}");
         assert!(text.contains("Test A: ashlar / best peer 0.50") && text.contains("against jemalloc"), "{text}");
         assert!(text.contains("Rating:"));
+        let called = text.find("Calls of `ashlar-cache` and `limit` are inlined").expect("how systems are called");
+        assert!(Some(called) > text.find("300/300"), "under the tables: {text}");
     }
 }
