@@ -4,6 +4,7 @@
 
 mod common;
 
+use core::ptr::NonNull;
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
 
@@ -93,6 +94,41 @@ fn nodes_with_gaps_in_their_numbers_are_told_apart() {
             }
             for (cpu, node) in [(other, 1), (one, 0)] {
                 assert_eq!(of(&allocated(cpu)), HashSet::from([Some(node)]), "CPU {cpu}");
+            }
+        });
+        if let Some(child) = outcome {
+            child.succeeded();
+        }
+    }
+}
+
+/// Caches of every engine live beside the default engine, whose frees compare nodes.
+#[test]
+fn caches_of_other_engines_keep_their_slots_to_themselves() {
+    let test = "caches_of_other_engines_keep_their_slots_to_themselves";
+    for options in ["nodes=2", "nodes=2,percpu=lock"] {
+        let outcome = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
+            for &engine in ashlar::Engine::ALL {
+                let args = CacheArgs::DEFAULT.no_merge(true).engine(engine);
+                let cache = KmemCache::create("beside", 64, &args).expect("a cache");
+                assert_eq!(cache.engine(), engine);
+                for round in 0..20u64 {
+                    let live: Vec<_> = (0..500).map(|_| cache.alloc().expect("memory").as_ptr()).collect();
+                    let token = |index: usize| round << 32 | index as u64;
+                    for (index, &object) in live.iter().enumerate() {
+                        // SAFETY: fresh, of 64 bytes.
+                        unsafe { common::fill(object, 64, token(index)) };
+                    }
+                    for (index, &object) in live.iter().enumerate() {
+                        // SAFETY: live, filled above, freed once.
+                        unsafe {
+                            common::check(object, 64, 64, token(index));
+                            cache.free(NonNull::new(object).expect("not null"));
+                        }
+                    }
+                }
+                assert_eq!(cache.info().usage.live, 0, "{}", engine.id());
+                cache.destroy().map_err(|(_, error)| error).expect("empty");
             }
         });
         if let Some(child) = outcome {
