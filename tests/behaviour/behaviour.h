@@ -99,6 +99,29 @@ static inline void threaded_work(int threads) {
     for (int i = 0; i < threads; i++) MUST(pthread_join(t[i], NULL) == 0);
 }
 
+/* Allocates blocks of `size` bytes until memory ends, which must be ENOMEM, and frees them all.
+   Returns the bytes of the blocks. */
+static inline size_t all_in_blocks_of(size_t size) {
+    void **all = NULL;
+    size_t got = 0;
+    for (;;) {
+        errno = 0;
+        void **p = (void **)malloc(size);
+        if (p == NULL) break;
+        *p = all;
+        all = p;
+        got += size;
+        MUST(got < 1ul << 32);
+    }
+    MUST(errno == ENOMEM);
+    while (all) {
+        void **next = (void **)*all;
+        free(all);
+        all = next;
+    }
+    return got;
+}
+
 /* Threads that allocate until `crowd_ends`. */
 static volatile int crowd_stop;
 static pthread_t crowd_threads[32];
