@@ -40,6 +40,10 @@ impl Test {
     }
 }
 
+/// The options that say what to measure, which a run from a file has no use for.
+const WHAT_IS_MEASURED: [&str; 10] =
+    ["tests", "systems", "sizes", "objects", "cpus", "nodes", "fragmented", "first_pass", "rounds", "json"];
+
 /// Options of `bench` without a subcommand.
 #[derive(Debug, Args)]
 pub(crate) struct KernelTestsArgs {
@@ -117,7 +121,7 @@ pub(crate) struct KernelTestsArgs {
     pub(crate) published: bool,
 
     /// Do not measure: take the records of an earlier run from this JSON file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "systems", "sizes", "objects", "cpus", "nodes", "fragmented", "first_pass", "rounds", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = WHAT_IS_MEASURED)]
     pub(crate) from: Option<PathBuf>,
 }
 
