@@ -113,10 +113,11 @@ fn without_the_thread_little_of_what_was_freed_stays_resident() {
                 // SAFETY: live, freed once.
                 unsafe { ashlar::kfree(at) };
             }
-            // The bound is 8 MiB, or 64 MiB for a program whose use varies as much as here. The
-            // rest allows for the test's own vector.
+            // The bound is 8 MiB. The rest allows for the test's own vector.
             let left = statm(1) - start;
             assert!(peak - start > 250 * MIB && left < 80 * MIB, "{size}: {} MiB left", left / MIB);
+            // What is needed again within a second counts as returned too early.
+            std::thread::sleep(Duration::from_millis(1100));
         }
         assert_eq!(threads(), 2, "only the test's own two threads run");
     });
@@ -408,4 +409,37 @@ fn large_objects_lie_close_to_each_other_across_blocks() {
         }
     });
     child.expect("the parent").succeeded();
+}
+
+/// Returns the page faults of this process so far.
+fn faults() -> usize {
+    // SAFETY: getrusage fills the record, for which zeros are valid.
+    unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &mut usage), 0);
+        usage.ru_minflt as usize
+    }
+}
+
+/// Checks that a program that frees much and needs it again at once soon gets resident pages,
+/// whatever the amount: trims on the way down are not taken for good ones.
+#[test]
+fn what_is_needed_again_at_once_is_kept() {
+    let test = "what_is_needed_again_at_once_is_kept";
+    let outcome = child(test, test, &[("ASHLAR_OPTIONS", "reaper=calls")], || {
+        const OBJECTS: usize = 1 << 20;
+        let round = || {
+            let before = faults();
+            chain(OBJECTS).free();
+            faults() - before
+        };
+        let first = round();
+        (0..3).for_each(|_| _ = round());
+        let later = (0..3).map(|_| round()).max().expect("rounds");
+        assert!(first > OBJECTS * 64 / 4096 / 2, "{first} faults for {OBJECTS} fresh objects");
+        assert!(later < first / 8, "{later} faults in a later round, {first} in the first one");
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
 }

@@ -2,10 +2,14 @@
 //!
 //! Free pages and full barns together may take [`LEAST`] bytes, or an eighth of the memory in use.
 //! A call of the program that finds more returns all of it. Memory that is needed again within a
-//! second was returned too early, at the cost of a page fault per page, so the bound doubles, up to
-//! what the program has used at most. Each trim without such a need halves it. So a program whose
-//! use oscillates keeps its memory, and one that frees memory and sleeps keeps little. The C
-//! library's malloc adapts its trim threshold by a similar rule.
+//! second was returned too early, at the cost of a page fault per page. Then the bound grows by
+//! twice what the program has taken again, and at least doubles. A trim more than a second after
+//! the one before halves it. So a program whose use oscillates keeps its memory, and one that frees
+//! memory and sleeps keeps little. The C library's malloc adapts its trim threshold by a similar
+//! rule.
+//!
+//! A program that frees much is trimmed several times on the way, before it can need any of it
+//! again. So the trims within a second are judged together.
 
 use super::growth::{BUSY, held_bytes};
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, bump};
@@ -24,9 +28,9 @@ const SOON_MS: u32 = 1000;
 /// The bound in force, in bytes.
 static BOUND: AtomicUsize = AtomicUsize::new(LEAST);
 static CALLS: AtomicUsize = AtomicUsize::new(0);
-/// The last trim: its time in milliseconds, the pages that it gave back, and
-/// [`crate::pages::zone::Zone::cold_pages_taken`] at its end. Only changed by the thread that set
-/// `BUSY`.
+/// The trims since the bound was adapted: the time of the last one in milliseconds, the pages that
+/// they gave back, and [`crate::pages::zone::Zone::cold_pages_taken`] at the end of the first. Only
+/// changed by the thread that set `BUSY`.
 static TRIMMED_MS: AtomicU32 = AtomicU32::new(0);
 static TRIMMED: AtomicUsize = AtomicUsize::new(0);
 static COLD_THEN: AtomicUsize = AtomicUsize::new(0);
@@ -56,22 +60,32 @@ fn give_back(now_ms: u32, bound: usize, committed: usize, barns: bool) {
     if BUSY.swap(1, Ordering::Acquire) != 0 {
         return;
     }
-    adapt(now_ms, bound, committed);
+    let before = if adapt(now_ms, bound, committed) { 0 } else { TRIMMED.load(Ordering::Relaxed) };
     if barns {
         registry::try_for_each(engine::release_held);
     }
     let (given, _) = ZONE.purge(Purge::All);
-    TRIMMED.store(given, Ordering::Relaxed);
+    if before == 0 {
+        COLD_THEN.store(ZONE.cold_pages_taken(), Ordering::Relaxed);
+    }
+    TRIMMED.store(before + given, Ordering::Relaxed);
     TRIMMED_MS.store(now_ms, Ordering::Relaxed);
-    COLD_THEN.store(ZONE.cold_pages_taken(), Ordering::Relaxed);
     BUSY.store(0, Ordering::Release);
 }
 
-/// Adapts the bound to the effect of the last trim. It is at most `committed`, the bytes that the
-/// zone has come to.
-fn adapt(now_ms: u32, bound: usize, committed: usize) {
+/// Adapts the bound to the effect of the last trims. A bound of twice `committed`, the bytes that
+/// the zone has come to, ends trims. Returns false if it is too early to judge them.
+fn adapt(now_ms: u32, bound: usize, committed: usize) -> bool {
     let soon = now_ms.wrapping_sub(TRIMMED_MS.load(Ordering::Relaxed)) < SOON_MS;
     let cold = ZONE.cold_pages_taken().wrapping_sub(COLD_THEN.load(Ordering::Relaxed));
-    let bound = if soon && cold >= TRIMMED.load(Ordering::Relaxed).max(1) / 2 { bound * 2 } else { bound / 2 };
-    BOUND.store(bound.clamp(LEAST, committed.max(LEAST)), Ordering::Relaxed);
+    let given = TRIMMED.load(Ordering::Relaxed);
+    let bound = if !soon {
+        bound / 2
+    } else if cold >= given.max(1) / 2 {
+        bound + (cold.min(given) * 2 * PAGE_SIZE).max(bound)
+    } else {
+        return false;
+    };
+    BOUND.store(bound.clamp(LEAST, (committed * 2).max(LEAST)), Ordering::Relaxed);
+    true
 }
