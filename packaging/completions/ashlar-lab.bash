@@ -37,6 +37,9 @@ _ashlar__lab() {
             ashlar__lab__subcmd__bench,bulk)
                 cmd="ashlar__lab__subcmd__bench__subcmd__bulk"
                 ;;
+            ashlar__lab__subcmd__bench,checks)
+                cmd="ashlar__lab__subcmd__bench__subcmd__checks"
+                ;;
             ashlar__lab__subcmd__bench,help)
                 cmd="ashlar__lab__subcmd__bench__subcmd__help"
                 ;;
@@ -51,6 +54,9 @@ _ashlar__lab() {
                 ;;
             ashlar__lab__subcmd__bench__subcmd__help,bulk)
                 cmd="ashlar__lab__subcmd__bench__subcmd__help__subcmd__bulk"
+                ;;
+            ashlar__lab__subcmd__bench__subcmd__help,checks)
+                cmd="ashlar__lab__subcmd__bench__subcmd__help__subcmd__checks"
                 ;;
             ashlar__lab__subcmd__bench__subcmd__help,help)
                 cmd="ashlar__lab__subcmd__bench__subcmd__help__subcmd__help"
@@ -85,6 +91,9 @@ _ashlar__lab() {
             ashlar__lab__subcmd__help__subcmd__bench,bulk)
                 cmd="ashlar__lab__subcmd__help__subcmd__bench__subcmd__bulk"
                 ;;
+            ashlar__lab__subcmd__help__subcmd__bench,checks)
+                cmd="ashlar__lab__subcmd__help__subcmd__bench__subcmd__checks"
+                ;;
             ashlar__lab__subcmd__help__subcmd__bench,memory)
                 cmd="ashlar__lab__subcmd__help__subcmd__bench__subcmd__memory"
                 ;;
@@ -115,7 +124,7 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory help"
+            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory checks help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -222,8 +231,34 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__lab__subcmd__bench__subcmd__checks)
+            opts="-h --sizes --rounds --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__lab__subcmd__bench__subcmd__help)
-            opts="programs worst bulk memory help"
+            opts="programs worst bulk memory checks help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -237,6 +272,20 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__bench__subcmd__help__subcmd__bulk)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__lab__subcmd__bench__subcmd__help__subcmd__checks)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -595,7 +644,7 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__help__subcmd__bench)
-            opts="programs worst bulk memory"
+            opts="programs worst bulk memory checks"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -609,6 +658,20 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__help__subcmd__bench__subcmd__bulk)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__lab__subcmd__help__subcmd__bench__subcmd__checks)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

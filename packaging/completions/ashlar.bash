@@ -43,6 +43,9 @@ _ashlar() {
             ashlar__subcmd__bench,bulk)
                 cmd="ashlar__subcmd__bench__subcmd__bulk"
                 ;;
+            ashlar__subcmd__bench,checks)
+                cmd="ashlar__subcmd__bench__subcmd__checks"
+                ;;
             ashlar__subcmd__bench,help)
                 cmd="ashlar__subcmd__bench__subcmd__help"
                 ;;
@@ -57,6 +60,9 @@ _ashlar() {
                 ;;
             ashlar__subcmd__bench__subcmd__help,bulk)
                 cmd="ashlar__subcmd__bench__subcmd__help__subcmd__bulk"
+                ;;
+            ashlar__subcmd__bench__subcmd__help,checks)
+                cmd="ashlar__subcmd__bench__subcmd__help__subcmd__checks"
                 ;;
             ashlar__subcmd__bench__subcmd__help,help)
                 cmd="ashlar__subcmd__bench__subcmd__help__subcmd__help"
@@ -97,6 +103,9 @@ _ashlar() {
             ashlar__subcmd__help__subcmd__bench,bulk)
                 cmd="ashlar__subcmd__help__subcmd__bench__subcmd__bulk"
                 ;;
+            ashlar__subcmd__help__subcmd__bench,checks)
+                cmd="ashlar__subcmd__help__subcmd__bench__subcmd__checks"
+                ;;
             ashlar__subcmd__help__subcmd__bench,memory)
                 cmd="ashlar__subcmd__help__subcmd__bench__subcmd__memory"
                 ;;
@@ -127,7 +136,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory help"
+            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory checks help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -234,8 +243,34 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__bench__subcmd__checks)
+            opts="-h --sizes --rounds --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__bench__subcmd__help)
-            opts="programs worst bulk memory help"
+            opts="programs worst bulk memory checks help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -249,6 +284,20 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench__subcmd__help__subcmd__bulk)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__bench__subcmd__help__subcmd__checks)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -641,7 +690,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help__subcmd__bench)
-            opts="programs worst bulk memory"
+            opts="programs worst bulk memory checks"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -655,6 +704,20 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help__subcmd__bench__subcmd__bulk)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__bench__subcmd__checks)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -100,7 +100,7 @@ deepbind=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l json -d 'Write machine, runs, ratios and intervals as JSON; `-` for standard output' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l no-check -d 'Do not compare outputs and exit codes, for a program that differs from run to run'
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
 ashlar\t''
 ashlar-sized\t''
 ashlar-cache\t''
@@ -131,29 +131,30 @@ limit-called\t''
 linux-slab\t''
 linux-slub\t''
 linux-slob\t''"
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l objects -d 'Objects for each CPU and pass' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l fragmented -d 'Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every second is freed' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l json -d 'Write host and records as JSON' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l csv -d 'Write the records as comma-separated values' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l style -d '`table`: one block for each test; `kernel`: the lines that the kernel\'s test module prints' -r -f -a "table\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l objects -d 'Objects for each CPU and pass' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l fragmented -d 'Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every second is freed' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l csv -d 'Write the records as comma-separated values' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l style -d '`table`: one block for each test; `kernel`: the lines that the kernel\'s test module prints' -r -f -a "table\t''
 kernel\t''"
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l by -d 'Statistic over the measured turns that ratings, ratios and targets use' -r -f -a "min\t''
 median\t''"
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l first-pass -d 'Show the first pass after start: each figure is from a new process that runs one pass of one test and size, without warm-up. Without this option the memory beside A and B contains what the system kept of the sizes that its process ran before'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l wide -d 'Show every system side by side, however wide the table becomes; without it, those that fit the terminal, or all of `--systems` in parts'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
-complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l from -d 'Do not measure: take the records of an earlier run from this JSON file' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l first-pass -d 'Show the first pass after start: each figure is from a new process that runs one pass of one test and size, without warm-up. Without this option the memory beside A and B contains what the system kept of the sizes that its process ran before'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l wide -d 'Show every system side by side, however wide the table becomes; without it, those that fit the terminal, or all of `--systems` in parts'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l check-targets -d 'Judge the speed targets of the project; exit code 1 if one is missed'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l published -d 'Show beside the measured figures those that the kernel\'s mailing lists published, of other machines and kernels'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -a "checks" -d 'Time malloc and free with and without their misuse checks, and kmalloc and kfree beside them'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
 glibc\t''
 ashlar\t''
@@ -360,10 +361,15 @@ deepbind=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l rounds -d 'Measured rounds; each starts a process for every system' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l json -d 'Write host and records as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from checks" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from checks" -l rounds -d 'Measured rounds; each starts one process, which runs everything' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from checks" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from checks" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "checks" -d 'Time malloc and free with and without their misuse checks, and kmalloc and kfree beside them'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand forward" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
 ashlar\t''
@@ -501,3 +507,4 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subc
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "memory" -d 'Replay one trace on every system and print slabs, resident memory and utilisation'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "checks" -d 'Time malloc and free with and without their misuse checks, and kmalloc and kfree beside them'

@@ -26,6 +26,9 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--fragmented", "100", "--sizes", "8"], "--fragmented: size 8: expected sizes above 8 bytes"),
         (&["--from", "x.json", "--fragmented", "2"], "--fragmented"),
         (&["--from", "x.json", "--first-pass"], "--first-pass"),
+        (&["checks", "--sizes", "64,2048"], "--sizes: size 2048: expected at most 1024 bytes"),
+        (&["checks", "--rounds", "0"], "--rounds"),
+        (&["checks", "--json", "/no/such/directory/out.json"], "--json: cannot write"),
         (
             &["worst", "--systems", "slob,limit"],
             "--systems: `limit` is neither an engine of ashlar nor a malloc with plain free; expected `all` or",

@@ -12,6 +12,7 @@
 //! | `targets` | what the project asks of the figures |
 
 pub(crate) mod bulk;
+pub(crate) mod checks;
 pub(crate) mod forward;
 pub(crate) mod hackbench;
 pub(crate) mod kernel_tests;

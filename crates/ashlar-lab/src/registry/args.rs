@@ -4,6 +4,7 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::experiments::bulk::args::BulkArgs;
+use crate::experiments::checks::args::ChecksArgs;
 use crate::experiments::forward::args::ForwardArgs;
 use crate::experiments::hackbench::args::HackbenchArgs;
 use crate::experiments::kernel_tests::args::KernelTestsArgs;
@@ -76,6 +77,9 @@ pub(crate) enum Command {
     /// One measured process of `bench worst`, which starts these itself
     #[command(hide = true)]
     BenchWorstChild { system: String, plan: String },
+    /// One measured process of `bench checks`
+    #[command(hide = true)]
+    BenchChecksChild { plan: String },
     /// One measured process of `bench bulk`
     #[command(hide = true)]
     BenchBulkChild { system: String, plan: String },
@@ -103,6 +107,9 @@ pub(crate) enum BenchCommand {
     /// Replay one trace on every system and print slabs, resident memory and utilisation
     #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
     Memory(MemoryArgs),
+    /// Time malloc and free with and without their misuse checks, and kmalloc and kfree beside them
+    #[command(after_help = "Exit code: 0 done, 1 the run failed, 2 bad input.")]
+    Checks(ChecksArgs),
 }
 
 /// Options of `bench`.

@@ -10,7 +10,9 @@ mod bodies;
 
 use args::{BenchCommand, Cli, Command};
 
-use crate::experiments::{bulk, forward, hackbench, kernel_tests, memory, programs, reproduce, simulate, worst};
+use crate::experiments::{
+    bulk, checks, forward, hackbench, kernel_tests, memory, programs, reproduce, simulate, worst,
+};
 use crate::kit::error::LabError;
 
 /// Does what is asked for.
@@ -22,6 +24,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<(), LabError> {
             Some(BenchCommand::Worst(args)) => worst::run(args),
             Some(BenchCommand::Bulk(args)) => bulk::run(args),
             Some(BenchCommand::Memory(args)) => memory::run(args),
+            Some(BenchCommand::Checks(args)) => checks::run(args),
         },
         Command::Forward(args) => forward::run(&args),
         Command::Hackbench(args) => hackbench::run(&args),
@@ -30,6 +33,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<(), LabError> {
         Command::SimulateChild { plan } => simulate::child::main(&plan),
         Command::BenchWorstChild { system, plan } => (bodies::of(&system)?.worst)(&plan),
         Command::BenchChild { system } => (bodies::of(&system)?.bench)(),
+        Command::BenchChecksChild { plan } => checks::child::main(&plan),
         Command::BenchBulkChild { system, plan } => (bodies::of(&system)?.bulk)(&plan),
         Command::BenchMemoryChild { system, plan } => (bodies::of(&system)?.memory)(&plan),
         Command::HackbenchChild { system, plan } => (bodies::of(&system)?.hackbench)(&plan),
