@@ -26,6 +26,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--fragmented", "100", "--sizes", "8"], "--fragmented: size 8: expected sizes above 8 bytes"),
         (&["--from", "x.json", "--fragmented", "2"], "--fragmented"),
         (&["--from", "x.json", "--first-pass"], "--first-pass"),
+        (&["--first-pass", "--check-targets"], "--first-pass: cannot be judged by --check-targets, whose bounds are"),
         (&["checks", "--sizes", "64,2048"], "--sizes: size 2048: expected at most 1024 bytes"),
         (&["checks", "--rounds", "0"], "--rounds"),
         (&["checks", "--json", "/no/such/directory/out.json"], "--json: cannot write"),
@@ -330,6 +331,11 @@ fn first_passes_are_told_in_the_table_and_the_json() {
     // Each process of ashlar said which mode it has.
     assert!(run["host"]["notes"]["ashlar"].as_str().unwrap().contains("nodes: "), "{run}");
     assert_eq!(text(&ashlar(&["bench", "--from", path]).stdout), text(&out.stdout));
+    // What was written so is not judged either.
+    let refused = ashlar(&["bench", "--from", path, "--check-targets"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    let told = text(&refused.stderr);
+    assert!(told.contains("--from: ") && told.contains("written by --first-pass, which --check-targets"), "{told}");
     let _ = std::fs::remove_file(&json);
 }
 

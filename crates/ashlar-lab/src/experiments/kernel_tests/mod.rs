@@ -34,10 +34,26 @@ pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), LabError> {
         ));
     }
 
+    // The targets are bounds on the steady state. A first pass would miss or meet them by its page
+    // faults.
+    if args.check_targets && args.first_pass {
+        return Err(LabError::option(
+            "--first-pass",
+            "cannot be judged by --check-targets, whose bounds are on the steady state; expected one of the two",
+        ));
+    }
+
     let (mut run, failures) = match &args.from {
         Some(path) => (Report::load(path)?, Vec::new()),
         None => measure(args)?,
     };
+    if let (true, true, Some(path)) = (args.check_targets, run.host.first_pass, &args.from) {
+        let error = format!(
+            "{} was written by --first-pass, which --check-targets cannot judge: its bounds are on the steady state",
+            path.display()
+        );
+        return Err(LabError::option("--from", error));
+    }
 
     if args.published {
         run.published = Some(Published::load().map_err(LabError::Failed)?);
