@@ -22,6 +22,11 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
+    /// Whether there were samples enough for an interval.
+    pub(crate) fn is_known(&self) -> bool {
+        self.low.is_finite() && self.high.is_finite()
+    }
+
     /// Zero is outside.
     pub(crate) fn is_significant(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
@@ -42,6 +47,12 @@ pub(crate) fn interval(samples: &[f64], risk: f64) -> Interval {
         cut => (sorted[cut - 1], sorted[count - cut]),
     };
     Interval { median: median(samples), low, high }
+}
+
+/// The fewest samples that have an interval: with one less, all on one side of the median happen
+/// more often than `risk`.
+pub(crate) fn fewest_samples(risk: f64) -> usize {
+    (2.0 / risk).log2().ceil() as usize
 }
 
 #[cfg(test)]
@@ -69,6 +80,11 @@ mod tests {
         assert!(!interval(&[3.0], 0.05).is_significant());
         assert!(!interval(&[3.0; 5], 0.05).is_significant());
         assert!(interval(&[3.0; 6], 0.05).is_significant());
+        for risk in [0.2, 0.05, 0.01, 0.001] {
+            let fewest = fewest_samples(risk);
+            assert!(interval(&vec![3.0; fewest], risk).is_known(), "{fewest} at {risk}");
+            assert!(!interval(&vec![3.0; fewest - 1], risk).is_known(), "{fewest} at {risk}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::experiments::programs::plan::record::{Kind, Run};
 use crate::experiments::programs::plan::systems::{BASE, is_peer};
 use crate::experiments::programs::table::{Measure, mean, ratios};
 use crate::experiments::programs::targets::paired::Time;
-use crate::kit::interval::Interval;
+use crate::kit::interval::{Interval, fewest_samples};
 use crate::kit::statistics::Statistic;
 use crate::kit::verdict::Verdict;
 
@@ -59,7 +59,11 @@ impl Outcome {
 }
 
 fn show(ratio: Interval) -> String {
-    format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high)
+    if ratio.is_known() {
+        format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high)
+    } else {
+        format!("{:.3} (the interval needs at least {} rounds)", ratio.median, fewest_samples(paired::RISK))
+    }
 }
 
 /// Judges all targets. One that was not measured is not met.
@@ -319,6 +323,23 @@ mod tests {
             assert_eq!(verdict.passed, open == 0, "{}", verdict.text);
             assert!(!verdict.text.contains("MISS"), "{}", verdict.text);
             assert_eq!(verdict.text.matches("OPEN").count(), open, "{}", verdict.text);
+        }
+    }
+
+    #[test]
+    fn too_few_rounds_for_an_interval_are_told_in_words() {
+        for (rounds, enough) in [(1, false), (5, false), (6, true)] {
+            let mut run = run(0.9, 1.0);
+            for record in &mut run.programs {
+                record.samples.truncate(rounds);
+                record.cpu_samples.truncate(rounds);
+            }
+            let text = check(&run, Statistic::Median).text;
+            assert!(!text.contains("inf"), "{text}");
+            let open = text.lines().filter(|line| line.contains("OPEN")).collect::<Vec<_>>();
+            assert_eq!(open.is_empty(), enough, "{rounds}: {text}");
+            let words = "(the interval needs at least 6 rounds)";
+            assert!(open.iter().all(|line| line.contains(words)), "{rounds}: {text}");
         }
     }
 

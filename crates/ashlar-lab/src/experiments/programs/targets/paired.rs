@@ -10,7 +10,7 @@ use crate::kit::interval::{Interval, interval};
 use crate::kit::statistics::geometric_mean;
 
 /// The chance with which an interval may miss.
-const RISK: f64 = 0.05;
+pub(crate) const RISK: f64 = 0.05;
 
 /// A time that each round has a sample of.
 #[derive(Clone, Copy, Debug)]
