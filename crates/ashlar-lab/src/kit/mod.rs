@@ -15,6 +15,7 @@ pub(crate) mod pipe;
 pub(crate) mod progress;
 pub(crate) mod published;
 pub(crate) mod random;
+pub(crate) mod rating;
 pub(crate) mod record;
 pub(crate) mod statistics;
 pub(crate) mod table;

@@ -3,6 +3,7 @@
 use core::fmt::Write;
 
 use crate::experiments::kernel_tests::table::best::best_peer;
+use crate::kit::rating::{WIDEST, rating};
 use crate::kit::record::{Report, value};
 use crate::kit::statistics::{Statistic, geometric_mean};
 
@@ -16,14 +17,7 @@ pub(crate) struct Rated {
 
 const RATED: [Rated; 2] = [Rated { id: "ashlar", head: "[ashlar]" }, Rated { id: "ashlar-malloc", head: "[malloc]" }];
 
-/// Within this much of the best peer is "equal".
-const EQUAL: f64 = 0.05;
-/// Upper ends of one, two and three signs; above the last there are four, and at twofold a number.
-const STEPS: [f64; 3] = [0.20, 0.40, 0.70];
-/// Characters of the widest rating.
-const WIDEST: usize = 6;
-
-/// The mail's ratings follow no single rule. This is ours, printed under the tables.
+/// The rule of [`rating`], printed under the tables.
 pub(crate) const RULE: &str = "\
 Rating: `ashlar` against the best peer of the row that is not told the size. Where `ashlar-malloc` was measured, it is rated, too: \
 [ashlar] is the rating of `ashlar`, [malloc] that of `ashlar-malloc`. (`ashlar-*`, `limit*` and `linux-*` are no peers.)
@@ -56,23 +50,6 @@ pub(crate) fn cells(run: &Report, test: &str, size: usize, by: Statistic) -> Vec
         pair.map_or_else(String::new, |(ours, (_, peer))| rating(value(ours, by), peer))
     };
     rated(run).into_iter().map(rate).collect()
-}
-
-/// Rates `ours` against `peer`, both costs.
-fn rating(ours: f64, peer: f64) -> String {
-    let (sign, ratio) = if ours <= peer { ("+", peer / ours) } else { ("-", ours / peer) };
-    if sign == "+" && ratio > 10.0 {
-        return "> 10 *".to_owned();
-    }
-    if sign == "+" && ratio >= 2.0 {
-        return format!("{} *", ratio.floor());
-    }
-    // 105 / 100 - 1 is a little more than 0.05 in binary: a millionth decides nothing.
-    let by = ratio - 1.0 - 1e-6;
-    if by <= EQUAL {
-        return "=".to_owned();
-    }
-    sign.repeat(1 + STEPS.iter().filter(|step| by > **step).count())
 }
 
 /// Writes a line for each rated system: the mean of its ratios in `test`, and the worst.
@@ -112,34 +89,6 @@ mod tests {
     use super::*;
     use crate::experiments::kernel_tests::table::{Columns, render};
     use crate::kit::record;
-
-    #[test]
-    fn the_rating_follows_the_printed_rule() {
-        let table = [
-            (100.0, 100.0, "="),
-            (100.0, 105.0, "="),
-            (105.0, 100.0, "="),
-            (100.0, 106.0, "+"),
-            (106.0, 100.0, "-"),
-            (100.0, 120.0, "+"),
-            (100.0, 121.0, "++"),
-            (121.0, 100.0, "--"),
-            (100.0, 141.0, "+++"),
-            (170.0, 100.0, "---"),
-            (100.0, 171.0, "++++"),
-            (500.0, 100.0, "----"),
-            (100.0, 199.9, "++++"),
-            (100.0, 200.0, "2 *"),
-            (100.0, 399.0, "3 *"),
-            (100.0, 1000.0, "10 *"),
-            (100.0, 1001.0, "> 10 *"),
-        ];
-        for (ours, peer, expected) in table {
-            let found = rating(ours, peer);
-            assert_eq!(found, expected, "{ours} against {peer}");
-            assert!(found.len() <= WIDEST, "{found}");
-        }
-    }
 
     fn both() -> Report {
         record::sample(&[
