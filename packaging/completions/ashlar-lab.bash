@@ -813,7 +813,7 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --runs)
-                    COMPREPLY=($(compgen -W "all tests one-cpu nodes slob simulate bulk memory hackbench forward" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all tests one-cpu nodes slob simulate bulk memory hackbench forward forward-none forward-many simulate-far" -- "${cur}"))
                     return 0
                     ;;
                 --from)

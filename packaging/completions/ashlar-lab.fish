@@ -414,7 +414,7 @@ complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l from 
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -s h -l help -d 'Print help'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l json -d 'Write claims, verdicts and everything that was measured as JSON' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l html -d 'Write a page with charts, which needs nothing else' -r -F
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l runs -d 'Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate, bulk, memory, hackbench, forward' -r -f -a "all\t''
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l runs -d 'Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate, bulk, memory, hackbench, forward, forward-none, forward-many, simulate-far' -r -f -a "all\t''
 tests\t''
 one-cpu\t''
 nodes\t''
@@ -423,7 +423,10 @@ simulate\t''
 bulk\t''
 memory\t''
 hackbench\t''
-forward\t''"
+forward\t''
+forward-none\t''
+forward-many\t''
+simulate-far\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l from -d 'Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l quick -d 'Measure a little of everything, to see that all of it works: the figures are worth nothing'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -s h -l help -d 'Print help'

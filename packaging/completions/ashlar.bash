@@ -887,7 +887,7 @@ _ashlar() {
                     return 0
                     ;;
                 --runs)
-                    COMPREPLY=($(compgen -W "all tests one-cpu nodes slob simulate bulk memory hackbench forward" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all tests one-cpu nodes slob simulate bulk memory hackbench forward forward-none forward-many simulate-far" -- "${cur}"))
                     return 0
                     ;;
                 --from)

@@ -58,21 +58,27 @@ fn record(directory: &Scratch) {
                 let ticks = (60 - 8 * at + size / 20) as f64;
                 records.push(serde_json::json!({
                     "test": test, "system": system, "size": size, "cpus": 2, "unit": "tsc_cycles_per_op", "min": ticks,
-                    "median": ticks, "runs": 1, "oversubscribed": false, "per_cpu": [ticks], "samples": [ticks],
+                    "median": ticks, "runs": 6, "oversubscribed": false, "per_cpu": [ticks], "samples": vec![ticks; 6],
                 }));
             }
         }
     }
-    let run = serde_json::json!({ "host": { "cpu_model": "a made-up CPU", "cpus": 2 }, "records": records });
+    let run = serde_json::json!({
+        "host": { "cpu_model": "a made-up CPU", "cpus": 2, "rounds": 6 }, "records": records
+    });
     fs::write(directory.path("tests.json"), run.to_string()).unwrap();
     let records: Vec<_> = ["slob", "slob-seg", "slob-cache"]
         .iter()
         .zip([95.0, 9.5, 9.1])
         .map(|(system, s)| {
-            serde_json::json!({ "test": "hackbench", "system": system, "size": 0, "cpus": 2, "unit": "s", "median": s, "runs": 1 })
+            serde_json::json!({ "test": "hackbench", "system": system, "size": 0, "cpus": 2, "unit": "s", "median": s, "runs": 6, "samples": vec![s; 6] })
         })
         .collect();
-    fs::write(directory.path("hackbench.json"), serde_json::json!({ "records": records }).to_string()).unwrap();
+    fs::write(
+        directory.path("hackbench.json"),
+        serde_json::json!({ "host": { "rounds": 6 }, "records": records }).to_string(),
+    )
+    .unwrap();
 }
 
 #[test]
@@ -87,12 +93,19 @@ fn recorded_runs_make_a_report_and_a_report_makes_the_same_again() {
     let claims = report["claims"].as_array().unwrap();
     for claim in claims {
         let verdict = claim["verdict"].as_str().unwrap();
-        assert!(["reproduced", "not-reproduced", "not-comparable", "not-measured"].contains(&verdict), "{claim}");
+        let known = ["reproduced", "not-reproduced", "open", "fitted", "not-comparable", "not-measured"];
+        assert!(known.contains(&verdict), "{claim}");
+        // A verdict on a number judges its interval.
+        let (number, interval) = (claim["measured"].is_number(), claim["interval"].is_array());
+        assert!(number == interval || verdict == "open", "{claim}");
         assert!(!claim["reason"].as_str().unwrap().is_empty() && claim["simulated"].is_boolean(), "{claim}");
     }
     let of = |id: &str| claims.iter().find(|claim| claim["id"] == id).unwrap_or_else(|| panic!("no claim {id}"));
     assert_eq!(of("004-B-seg")["verdict"], "reproduced", "{}", of("004-B-seg"));
     assert!((of("004-B-seg")["measured"].as_f64().unwrap() - 10.0).abs() < 1e-9, "{}", of("004-B-seg"));
+    let ends = of("004-B-seg")["interval"].as_array().unwrap().iter().map(|end| end.as_f64().unwrap());
+    assert!(ends.into_iter().all(|end| (end - 10.0).abs() < 1e-9), "{}", of("004-B-seg"));
+    assert_eq!((&of("003-pair")["kind"], &of("003-pair")["repeats"]), (&"repeated".into(), &"000-C-pair".into()));
     // Commands that were not run are named.
     assert_eq!(of("001-bulk")["verdict"], "not-measured");
     assert!(of("001-bulk")["reason"].as_str().unwrap().contains("ashlar forward"));
@@ -112,6 +125,7 @@ fn a_quick_run_measures_and_says_that_it_is_worth_nothing() {
     let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     let search = report["claims"].as_array().unwrap().iter().find(|claim| claim["id"] == "004-search").unwrap();
     assert!(search["measured"].as_f64().unwrap() > 0.0, "{search}");
+    assert_eq!(search["verdict"], "open", "one round has no interval: {search}");
     assert!(fs::read_to_string(&html).unwrap().contains("A quick run"));
 }
 

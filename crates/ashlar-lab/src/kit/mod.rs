@@ -1,6 +1,7 @@
 //! What every experiment stands on, and no experiment is: measuring, asking child processes, the
 //! form of a run, statistics and tables. Nothing here knows a system or an experiment.
 
+pub(crate) mod bootstrap;
 pub(crate) mod counts;
 pub(crate) mod csv;
 pub(crate) mod error;

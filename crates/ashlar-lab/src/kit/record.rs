@@ -103,6 +103,10 @@ pub(crate) struct Host {
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub(crate) first_pass: bool,
     pub(crate) rounds: usize,
+    /// Rounds that one process of a system serves, where it serves several. The luck of a process
+    /// is in all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rounds_of_a_process: Option<usize>,
     /// What was not counted.
     pub(crate) warm_up: String,
     /// In the order of the columns.

@@ -40,6 +40,8 @@ pub(crate) struct Difference {
     pub(crate) ns: f64,
     /// Between what `ns` lies; absent where the rounds are too few to say.
     pub(crate) interval_ns: Option<[f64; 2]>,
+    /// Between what `percent` lies.
+    pub(crate) interval_percent: Option<[f64; 2]>,
     /// Zero is outside of the interval.
     pub(crate) significant: bool,
     pub(crate) rounds: usize,
@@ -71,7 +73,9 @@ impl Run {
             // All from one pair of figures, so that they agree: the base, and the median of the
             // differences.
             let slow = 1e9 / outcome.median(base);
-            let fast = 1e9 / (outcome.median(base) + interval.median);
+            let rate = |ns: f64| 1e9 / (outcome.median(base) + ns);
+            let percent = |ns: f64| round2((rate(ns) / slow - 1.0) * 100.0);
+            let fast = rate(interval.median);
             let name = |at: usize| (plan.cases[at].system.id.to_owned(), plan.cases[at].mode.id().to_owned());
             let ((system, mode), (base_system, base_mode)) = (name(this), name(base));
             Difference {
@@ -80,9 +84,11 @@ impl Run {
                 base_system,
                 base_mode,
                 pps: (fast - slow).round(),
-                percent: round2((fast / slow - 1.0) * 100.0),
+                percent: percent(interval.median),
                 ns: round2(interval.median),
                 interval_ns: interval.low.is_finite().then(|| [round2(interval.low), round2(interval.high)]),
+                // More nanoseconds are fewer packets.
+                interval_percent: interval.low.is_finite().then(|| [percent(interval.high), percent(interval.low)]),
                 significant: interval.is_significant(),
                 rounds: outcome.figures[this].len(),
             }

@@ -54,6 +54,7 @@ mod tests {
             percent,
             ns: -9.81,
             interval_ns: Some([-11.0, -8.5]),
+            interval_percent: Some([1.7, 2.3]),
             significant,
             rounds: 20,
         }

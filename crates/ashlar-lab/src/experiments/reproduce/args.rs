@@ -20,7 +20,7 @@ pub(crate) struct ReproduceArgs {
     pub(crate) quick: bool,
 
     /// Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate,
-    /// bulk, memory, hackbench, forward
+    /// bulk, memory, hackbench, forward, forward-none, forward-many, simulate-far
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) runs: String,
 

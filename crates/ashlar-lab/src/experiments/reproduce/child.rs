@@ -19,7 +19,8 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(300);
 
 /// Runs all of `runs`, and writes what each wrote into `directory`.
 pub(crate) fn measure(runs: &[&'static Run], quick: bool, directory: &Path) -> Result<Evidence, LabError> {
-    let bar = progress(runs.len() as u64);
+    let times = |run: &Run| if quick { 1 } else { run.repeats };
+    let bar = progress(runs.iter().map(|run| times(run) as u64).sum());
     bar.enable_steady_tick(Duration::from_millis(500));
     let mut evidence = Evidence::new();
     for run in runs {
@@ -27,13 +28,21 @@ pub(crate) fn measure(runs: &[&'static Run], quick: bool, directory: &Path) -> R
         bar.set_message(typed(args));
         let start = Instant::now();
         let path = directory.join(run.name).with_extension("json");
-        let failure = one(args, &path);
-        let mut outcome = if path.exists() { read(&path) } else { Outcome::default() };
+        let mut outcome: Option<Outcome> = None;
+        for _ in 0..times(run) {
+            let failure = one(args, &path);
+            let mut found = if path.exists() { read(&path) } else { Outcome::default() };
+            found.failure = failure.err().or(found.failure);
+            match &mut outcome {
+                Some(outcome) => outcome.repeat(found),
+                None => outcome = Some(found),
+            }
+            bar.inc(1);
+        }
+        let mut outcome = outcome.unwrap_or_default();
         outcome.command = typed(args);
         outcome.seconds = (start.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-        outcome.failure = failure.err().or(outcome.failure);
         evidence.insert(run.name.to_owned(), outcome);
-        bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(evidence)

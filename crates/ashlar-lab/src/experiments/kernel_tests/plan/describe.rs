@@ -1,7 +1,7 @@
 //! The head of a run of the tests A to F.
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::experiments::kernel_tests::plan::Plan;
+use crate::experiments::kernel_tests::plan::{Plan, ROUNDS_OF_A_CHILD};
 use crate::kit::measure::allowed_cpus;
 use crate::kit::record::Host;
 use crate::systems::host::of_run;
@@ -23,6 +23,7 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
         nodes_with_cpus,
         fragmented: plan.fragmented,
         first_pass: plan.first_pass,
+        rounds_of_a_process: (!plan.first_pass).then_some(ROUNDS_OF_A_CHILD),
         warm_up: if plan.first_pass { "nothing" } else { WARM_UP }.to_owned(),
         ..of_run(&plan.systems, plan.rounds, notes)
     }

@@ -82,7 +82,7 @@ const MAX_TURNS: u32 = 8;
 /// Rounds that a child serves. Where a process happens to lie in memory (its page colours, the
 /// cache sets of its tables) moves some cells by a factor of two: a system is measured in several
 /// processes, so that luck meets all alike.
-const ROUNDS_OF_A_CHILD: usize = 2;
+pub(crate) const ROUNDS_OF_A_CHILD: usize = 2;
 /// Turns of a kernel in a round.
 const TURNS_OF_A_KERNEL: usize = 2;
 

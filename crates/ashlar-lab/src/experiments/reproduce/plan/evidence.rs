@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiments::reproduce::plan::claims::{Side, Sides};
 use crate::kit::counts::Counts;
-use crate::kit::statistics::geometric_mean;
+use crate::kit::statistics::median;
 
 /// A record of any command of the lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub(crate) struct Cell {
     pub(crate) median: Option<f64>,
     #[serde(default)]
     pub(crate) runs: usize,
+    /// The figure of each turn, in the order measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) samples: Vec<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) counts: Option<Counts>,
     #[serde(default)]
@@ -51,6 +54,8 @@ pub(crate) struct Difference {
     pub(crate) ns: f64,
     #[serde(default)]
     pub(crate) interval_ns: Option<[f64; 2]>,
+    #[serde(default)]
+    pub(crate) interval_percent: Option<[f64; 2]>,
     pub(crate) significant: bool,
     #[serde(default)]
     pub(crate) rounds: usize,
@@ -68,6 +73,9 @@ pub(crate) struct Outcome {
     /// Why there are no records, or not all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<String>,
+    /// How often the command ran; each time has its place in the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) repeats: Option<usize>,
     #[serde(default)]
     pub(crate) host: serde_json::Value,
     #[serde(default)]
@@ -83,6 +91,13 @@ pub(crate) type Evidence = BTreeMap<String, Outcome>;
 pub(crate) type Figures<'a> = BTreeMap<(usize, usize), &'a Cell>;
 
 impl Cell {
+    /// Whether both are figures of the same.
+    fn is_of(&self, other: &Self) -> bool {
+        (&self.test, &self.system, &self.mode, &self.phase) == (&other.test, &other.system, &other.mode, &other.phase)
+            && (self.size, self.cpus, self.nodes, self.bulk) == (other.size, other.cpus, other.nodes, other.bulk)
+            && self.simulated == other.simulated
+    }
+
     /// The figure of the full work, where the system was given a part of it.
     pub(crate) fn full(&self) -> Option<f64> {
         // Times and counts grow with the work; sizes do not, nor do page faults, which the live
@@ -94,28 +109,59 @@ impl Cell {
 }
 
 impl Outcome {
+    /// The rounds that its samples are from. Rounds that a process served together are one, because
+    /// where the process lies in memory moves all of them.
+    pub(crate) fn rounds(&self) -> usize {
+        let of = |key: &str| self.host[key].as_u64().unwrap_or(1).max(1) as usize;
+        of("rounds").div_ceil(of("rounds_of_a_process")) * self.repeats.unwrap_or(1).max(1)
+    }
+
+    /// Adds the samples of the same command, run once more. What `other` alone has is left out.
+    pub(crate) fn repeat(&mut self, mut other: Self) {
+        // A cell that one of the two lacks would have fewer rounds than the others.
+        self.records.retain_mut(|cell| {
+            let again = other.records.iter_mut().find(|again| again.is_of(cell));
+            if let Some(again) = again {
+                if cell.samples.is_empty() {
+                    cell.samples.extend(cell.median);
+                }
+                match again.samples.is_empty() {
+                    true => cell.samples.extend(again.median),
+                    false => cell.samples.append(&mut again.samples),
+                }
+                cell.median = (!cell.samples.is_empty()).then(|| median(&cell.samples));
+                cell.runs = cell.samples.len();
+                return true;
+            }
+            false
+        });
+        self.repeats = Some(self.repeats.unwrap_or(1) + 1);
+        self.failure = self.failure.take().or(other.failure);
+    }
+
     /// Adds what follows from the records: CPU time of hackbench, and how many CPUs it kept busy.
     pub(crate) fn derive(&mut self) {
-        let of = |records: &[Cell], test: &str, system: &str| {
-            records.iter().find(|cell| cell.test == test && cell.system == system)?.median
-        };
+        let find =
+            |test: &str, system: &str| self.records.iter().find(|cell| cell.test == test && cell.system == system);
         let mut more = Vec::new();
         for cell in self.records.iter().filter(|cell| cell.test == "hackbench") {
-            let part = |test: &str| of(&self.records, test, &cell.system);
-            let (Some(user), Some(sys), Some(elapsed)) = (part("hackbench-user"), part("hackbench-sys"), cell.median)
+            let (Some(user), Some(sys)) = (find("hackbench-user", &cell.system), find("hackbench-sys", &cell.system))
             else {
                 continue;
             };
-            let named = |test: &str, unit: &str, figure: f64| Cell {
-                test: test.to_owned(),
-                unit: unit.to_owned(),
-                median: Some(figure),
-                ..cell.clone()
+            // The figure of the medians, and of each round.
+            let with = |test: &str, unit: &str, of: &dyn Fn([f64; 3]) -> f64| {
+                let rounds = cell.samples.iter().zip(&user.samples).zip(&sys.samples);
+                Some(Cell {
+                    test: test.to_owned(),
+                    unit: unit.to_owned(),
+                    median: Some(of([cell.median?, user.median?, sys.median?])).filter(|figure| figure.is_finite()),
+                    samples: rounds.map(|((&elapsed, &user), &sys)| of([elapsed, user, sys])).collect(),
+                    ..cell.clone()
+                })
             };
-            more.push(named("hackbench-cpu", "s", user + sys));
-            if elapsed > 0.0 {
-                more.push(named("hackbench-cpus-utilized", "CPUs", (user + sys) / elapsed));
-            }
+            more.extend(with("hackbench-cpu", "s", &|[_, user, sys]| user + sys));
+            more.extend(with("hackbench-cpus-utilized", "CPUs", &|[elapsed, user, sys]| (user + sys) / elapsed));
         }
         self.records.retain(|cell| more.iter().all(|new| (&new.test, &new.system) != (&cell.test, &cell.system)));
         self.records.extend(more);
@@ -155,10 +201,4 @@ pub(crate) fn figures<'a>(cells: &[&'a Cell]) -> Figures<'a> {
         found.entry((cell.size, cell.bulk.unwrap_or(0))).or_insert(cell);
     }
     found
-}
-
-/// Geometric mean of figures; `None` for none.
-pub(crate) fn mean(figures: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let figures: Vec<f64> = figures.into_iter().collect();
-    (!figures.is_empty()).then(|| geometric_mean(&figures))
 }

@@ -11,13 +11,24 @@ pub(crate) struct Run {
     pub(crate) full: &'static [&'static str],
     /// The same for a machine that only wants to see that everything works.
     pub(crate) quick: &'static [&'static str],
+    /// How often the full command runs, where one time has a single round.
+    pub(crate) repeats: usize,
 }
 
-/// All of them, in their order.
-pub(crate) const RUNS: [Run; 9] = [
+/// All of them, in their order. Each has six rounds or more, because fewer have no interval; the
+/// tests A to F have twenty, because a process serves two.
+pub(crate) const RUNS: [Run; 12] = [
     Run {
         name: "tests",
-        full: &["bench", "--systems", "slab,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc"],
+        full: &[
+            "bench",
+            "--systems",
+            "slab,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc",
+            "--sizes",
+            "8..32768",
+            "--rounds",
+            "20",
+        ],
         quick: &[
             "bench",
             "--systems",
@@ -29,10 +40,24 @@ pub(crate) const RUNS: [Run; 9] = [
             "--rounds",
             "1",
         ],
+        repeats: 1,
     },
+    // Test E with one thread, beside test C of `tests`. No claim divides by it, because the drift
+    // between two runs would be in the quotient and not in its interval.
     Run {
         name: "one-cpu",
-        full: &["bench", "E", "--cpus", "1", "--systems", "slab,slub,slub+,slub-ll,ashlar", "--sizes", "8..1024"],
+        full: &[
+            "bench",
+            "E",
+            "--cpus",
+            "1",
+            "--systems",
+            "slab,slub,slub+,slub-ll,ashlar",
+            "--sizes",
+            "8..1024",
+            "--rounds",
+            "20",
+        ],
         quick: &[
             "bench",
             "E",
@@ -47,10 +72,11 @@ pub(crate) const RUNS: [Run; 9] = [
             "--rounds",
             "1",
         ],
+        repeats: 1,
     },
     Run {
         name: "nodes",
-        full: &["bench", "A", "B", "C", "E", "--nodes", "4", "--systems", "slab,slub,slub+,ashlar"],
+        full: &["bench", "A", "B", "C", "E", "--nodes", "4", "--systems", "slab,slub,slub+,ashlar", "--rounds", "20"],
         quick: &[
             "bench",
             "A",
@@ -68,6 +94,7 @@ pub(crate) const RUNS: [Run; 9] = [
             "--rounds",
             "1",
         ],
+        repeats: 1,
     },
     Run {
         name: "slob",
@@ -81,7 +108,7 @@ pub(crate) const RUNS: [Run; 9] = [
             "--fragmented",
             "20000",
             "--rounds",
-            "2",
+            "12",
         ],
         quick: &[
             "bench",
@@ -97,6 +124,7 @@ pub(crate) const RUNS: [Run; 9] = [
             "--rounds",
             "1",
         ],
+        repeats: 1,
     },
     Run {
         name: "simulate",
@@ -105,7 +133,7 @@ pub(crate) const RUNS: [Run; 9] = [
             "--systems",
             "slab,slub,slub+,ashlar",
             "--sizes",
-            "8..4096",
+            "8..16384",
             "--cpus",
             "2,4,8,16,32,64,128,256,512,1024",
             "--nodes",
@@ -124,10 +152,11 @@ pub(crate) const RUNS: [Run; 9] = [
             "--nodes",
             "1,4",
         ],
+        repeats: 6,
     },
     Run {
         name: "bulk",
-        full: &["bench", "bulk", "--systems", "ashlar,slub-bulk,slub-ll,slab,glibc"],
+        full: &["bench", "bulk", "--systems", "ashlar,slub-bulk,slub-ll,slab,glibc", "--rounds", "8"],
         quick: &[
             "bench",
             "bulk",
@@ -140,10 +169,22 @@ pub(crate) const RUNS: [Run; 9] = [
             "--rounds",
             "1",
         ],
+        repeats: 1,
     },
     Run {
         name: "memory",
-        full: &["bench", "memory", "--profile", "caches", "--systems", "slob,slob-seg,slob-cache,slub,slab,ashlar"],
+        full: &[
+            "bench",
+            "memory",
+            "--profile",
+            "caches",
+            "--systems",
+            "slob,slob-seg,slob-cache,slub,slab,ashlar",
+            "--rounds",
+            "6",
+            "--idle",
+            "0",
+        ],
         quick: &[
             "bench",
             "memory",
@@ -158,6 +199,7 @@ pub(crate) const RUNS: [Run; 9] = [
             "--idle",
             "0",
         ],
+        repeats: 1,
     },
     Run {
         name: "hackbench",
@@ -169,6 +211,8 @@ pub(crate) const RUNS: [Run; 9] = [
             "1000",
             "--scale",
             "1",
+            "--rounds",
+            "8",
             "--systems",
             "slob,slob-seg,slob-cache,slub,ashlar,glibc",
         ],
@@ -185,11 +229,58 @@ pub(crate) const RUNS: [Run; 9] = [
             "--systems",
             "slob,slob-seg,slob-cache",
         ],
+        repeats: 1,
     },
     Run {
         name: "forward",
-        full: &["forward", "--systems", "slub-bulk,ashlar", "--max-seconds", "120"],
+        full: &["forward", "--systems", "slub-bulk,ashlar", "--others", "16", "--max-seconds", "100"],
         quick: &["forward", "--systems", "slub-bulk", "--packets", "2000", "--rounds", "2"],
+        repeats: 1,
+    },
+    // The same with other values of what the mails do not tell.
+    Run {
+        name: "forward-none",
+        full: &["forward", "--systems", "slub-bulk", "--others", "0", "--max-seconds", "50"],
+        quick: &["forward", "--systems", "slub-bulk", "--others", "0", "--packets", "2000", "--rounds", "2"],
+        repeats: 1,
+    },
+    Run {
+        name: "forward-many",
+        full: &["forward", "--systems", "slub-bulk", "--others", "128", "--max-seconds", "50"],
+        quick: &["forward", "--systems", "slub-bulk", "--others", "128", "--packets", "2000", "--rounds", "2"],
+        repeats: 1,
+    },
+    Run {
+        name: "simulate-far",
+        full: &[
+            "simulate",
+            "--systems",
+            "slab,slub",
+            "--sizes",
+            "8..4096",
+            "--cpus",
+            "8",
+            "--nodes",
+            "1,4",
+            "--far",
+            "4",
+        ],
+        quick: &[
+            "simulate",
+            "--systems",
+            "slab,slub",
+            "--sizes",
+            "64",
+            "--objects",
+            "500",
+            "--cpus",
+            "8",
+            "--nodes",
+            "1,4",
+            "--far",
+            "4",
+        ],
+        repeats: 6,
     },
 ];
 
@@ -234,5 +325,38 @@ pub(crate) fn unit(unit: &str) -> &'static str {
         "kB" | "KiB" | "kb" => " kB",
         "ms" | "msec" => " ms",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::kit::bootstrap;
+    use crate::registry::args::Cli;
+
+    /// A command with too few rounds would leave all its claims open.
+    #[test]
+    fn every_command_has_rounds_enough_for_an_interval() {
+        for run in &RUNS {
+            let rounds = run.full.iter().position(|arg| *arg == "--rounds").map(|at| run.full[at + 1]);
+            let rounds = rounds.map_or(1, |rounds| rounds.parse().expect("a number"));
+            // Of the tests A to F a process serves two rounds. `forward` goes on until it knows.
+            let served = if run.full[0] == "bench" && !["bulk", "memory"].contains(&run.full[1]) { 2 } else { 1 };
+            let enough = rounds / served * run.repeats >= bootstrap::fewest_rounds();
+            assert!(enough || run.full[0] == "forward", "{}", typed(run.full));
+        }
+    }
+
+    #[test]
+    fn the_lab_understands_every_command() {
+        for run in &RUNS {
+            for args in [run.full, run.quick] {
+                let line = ["ashlar-lab"].iter().chain(args).chain(&["--json", "out.json"]);
+                let parsed = Cli::try_parse_from(line);
+                assert!(parsed.is_ok(), "{}: {:?}", typed(args), parsed.err().map(|error| error.to_string()));
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod report;
 
 use core::fmt::Write as _;
 
+use crate::experiments::reproduce::plan::claims::Kind;
 use crate::experiments::reproduce::table::report::Report;
 use crate::experiments::reproduce::targets::{Judged, Verdict};
 use crate::kit::table::number;
@@ -18,10 +19,32 @@ pub(crate) fn shown(claim: &Judged, value: Option<f64>) -> String {
     }
 }
 
-/// The counts of all verdicts.
+/// The interval of a claim, behind its number.
+pub(crate) fn shown_interval(claim: &Judged) -> String {
+    match claim.interval {
+        None => String::new(),
+        Some([low, high]) => format!("[{}, {}]", shown(claim, Some(low)), shown(claim, Some(high))),
+    }
+}
+
+/// The counts of the verdicts on claims of a kind.
+pub(crate) fn counts(report: &Report, kind: Kind) -> String {
+    let of = |verdict: &Verdict| format!("{} {}", report.count(kind, *verdict), verdict.words());
+    format!(
+        "{} {}: {}",
+        report.of_kind(kind).count(),
+        kind.words(),
+        Verdict::ALL.iter().map(of).collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// The counts of all verdicts: claims of the mails, and below them those that do not count.
 pub(crate) fn summary(report: &Report) -> String {
-    let of = |verdict: &Verdict| format!("{} {}", report.count(*verdict), verdict.words());
-    format!("{} claims: {}", report.claims.len(), Verdict::ALL.iter().map(of).collect::<Vec<_>>().join(", "))
+    let mut text = counts(report, Kind::Published);
+    for kind in &Kind::ALL[1..] {
+        text += &format!("\nApart: {}", counts(report, *kind));
+    }
+    text
 }
 
 pub(crate) fn render(report: &Report) -> String {
@@ -50,13 +73,18 @@ pub(crate) fn render(report: &Report) -> String {
         for claim in report.claims.iter().filter(|claim| claim.seed == seed) {
             let _ = writeln!(
                 text,
-                "  {:<20} {:<22} published {:>8}  measured {:>8}{}",
+                "  {:<29} {:<22} published {:>8}  measured {:>8} {}{}",
                 claim.verdict.words(),
                 claim.id,
                 shown(claim, claim.published),
                 shown(claim, claim.measured),
+                shown_interval(claim),
                 if claim.simulated { "  SIMULATED" } else { "" }
             );
+            if claim.kind != Kind::Published {
+                let of = claim.repeats.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
+                let _ = writeln!(text, "      counted apart: {}{of}", claim.kind.words());
+            }
             let _ = writeln!(text, "      {}", claim.claim);
             let _ = writeln!(text, "      {}", claim.reason);
         }

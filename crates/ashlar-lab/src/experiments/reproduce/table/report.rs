@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiments::reproduce::plan::claims::Kind;
 use crate::experiments::reproduce::plan::evidence::Evidence;
 use crate::experiments::reproduce::targets::{Judged, Verdict};
 
@@ -29,7 +30,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn count(&self, verdict: Verdict) -> usize {
-        self.claims.iter().filter(|claim| claim.verdict == verdict).count()
+    /// Claims of a kind with a verdict.
+    pub(crate) fn count(&self, kind: Kind, verdict: Verdict) -> usize {
+        self.of_kind(kind).filter(|claim| claim.verdict == verdict).count()
+    }
+
+    pub(crate) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Judged> {
+        self.claims.iter().filter(move |claim| claim.kind == kind)
     }
 }

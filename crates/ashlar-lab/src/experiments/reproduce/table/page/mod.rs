@@ -9,9 +9,10 @@ mod figures;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::experiments::reproduce::plan::claims::Kind;
 use crate::experiments::reproduce::table::page::figures::Figure;
 use crate::experiments::reproduce::table::report::Report;
-use crate::experiments::reproduce::table::{shown, summary};
+use crate::experiments::reproduce::table::{counts, shown, shown_interval, summary};
 use crate::experiments::reproduce::targets::{Judged, Verdict};
 use crate::kit::published::Published;
 use crate::kit::table::number;
@@ -35,6 +36,8 @@ fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Reproduced => "reproduced",
         Verdict::NotReproduced => "not-reproduced",
+        Verdict::Open => "open",
+        Verdict::Fitted => "fitted",
         Verdict::NotComparable => "not-comparable",
         Verdict::NotMeasured => "not-measured",
     }
@@ -45,6 +48,8 @@ fn sign(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Reproduced => "✓",
         Verdict::NotReproduced => "✗",
+        Verdict::Open => "?",
+        Verdict::Fitted => "±",
         Verdict::NotComparable => "≠",
         Verdict::NotMeasured => "–",
     }
@@ -53,7 +58,8 @@ fn sign(verdict: Verdict) -> &'static str {
 /// The whole page.
 pub(crate) fn render(report: &Report, data: &Published) -> Result<String, Box<dyn core::error::Error>> {
     let machine = &report.machine;
-    let all = report.claims.len();
+    let all = report.of_kind(Kind::Published).count();
+    let count = |verdict: Verdict| report.count(Kind::Published, verdict);
     let figures = figures::all(report, data)?;
     let of_kind = |kind: figures::Kind| figures.iter().filter(move |figure| figure.kind == kind);
     let page = html! {
@@ -80,13 +86,16 @@ pub(crate) fn render(report: &Report, data: &Published) -> Result<String, Box<dy
                     }
                     ul.score {
                         @for verdict in Verdict::ALL {
-                            li { b class=(class(verdict)) { (report.count(verdict)) } (verdict.words()) }
+                            li { b class=(class(verdict)) { (count(verdict)) } (verdict.words()) }
                         }
                     }
                     div.bar role="img" aria-label=(summary(report)) {
                         @for verdict in Verdict::ALL {
-                            i class=(class(verdict)) style=(format!("width:{:.2}%", 100.0 * report.count(verdict) as f64 / all.max(1) as f64)) {}
+                            i class=(class(verdict)) style=(format!("width:{:.2}%", 100.0 * count(verdict) as f64 / all.max(1) as f64)) {}
                         }
+                    }
+                    @for kind in &Kind::ALL[1..] {
+                        p.small.soft { "Apart: " (counts(report, *kind)) "." }
                     }
                 }
                 main {
@@ -118,7 +127,8 @@ pub(crate) fn render(report: &Report, data: &Published) -> Result<String, Box<dy
                 }
                 footer {
                     p.small.soft {
-                        "A claim of a quotient without a bound of its own is reproduced when at least half of the published effect is found, by its logarithm, in the same direction. "
+                        "A claim is reproduced when the interval of its number, at 95 % over the rounds, is within the bound that the mail states, or else shows at least half of the published effect, by its logarithm, in the same direction. "
+                        "It is open when the bound lies inside the interval, and depends on a fitted parameter when another value of what the mail does not tell gives another verdict. "
                         "A number is the geometric mean over the sizes named in its reason. Published figures are cycles of other machines and other kernels."
                     }
                 }
@@ -179,13 +189,14 @@ fn card(claim: &Judged) -> Markup {
             div.head {
                 span.verdict.(class(claim.verdict)) { (sign(claim.verdict)) " " (claim.verdict.words()) }
                 @if claim.simulated { span.tag.simulated { "simulated" } }
+                @if claim.kind != Kind::Published { span.tag { (claim.kind.words()) } }
                 @if !claim.tables.is_empty() { span.tag { (claim.tables.join(", ")) } }
             }
             p { (claim.claim) }
             @if claim.published.is_some() || claim.measured.is_some() {
                 div.numbers {
                     div { small { "published" } b { (shown(claim, claim.published)) } }
-                    div { small { @if claim.simulated { "simulated" } @else { "measured" } } b class=(class(claim.verdict)) { (shown(claim, claim.measured)) } }
+                    div { small { @if claim.simulated { "simulated" } @else { "measured" } } b class=(class(claim.verdict)) { (shown(claim, claim.measured)) } small { (shown_interval(claim)) } }
                 }
                 (scale(claim))
             }
@@ -200,7 +211,7 @@ fn scale(claim: &Judged) -> Markup {
     let place = |value: f64| if claim.unit == "percent" { value } else { value.max(1e-6).ln() };
     let one = if claim.unit == "percent" { 0.0 } else { 1.0 };
     let values = [claim.published, claim.measured, claim.least, claim.most, Some(one)];
-    let known: Vec<f64> = values.into_iter().flatten().map(place).collect();
+    let known: Vec<f64> = values.into_iter().flatten().chain(claim.interval.into_iter().flatten()).map(place).collect();
     let (least, most) = known.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &v| (a.min(v), b.max(v)));
     let room = ((most - least) * 0.12).max(0.05);
     let x = |value: f64| 300.0 * (place(value) - least + room) / (most - least + 2.0 * room);
@@ -219,6 +230,9 @@ fn scale(claim: &Judged) -> Markup {
             line x1=(mark(x(one))) x2=(mark(x(one))) y1="5" y2="21" stroke="var(--soft)" stroke-dasharray="2 2" {}
             @if let Some(value) = claim.published {
                 line x1=(mark(x(value))) x2=(mark(x(value))) y1="4" y2="22" stroke="var(--ink)" stroke-width="2" {}
+            }
+            @if let Some([low, high]) = claim.interval {
+                line x1=(mark(x(low))) x2=(mark(x(high))) y1="13" y2="13" stroke="var(--ink)" stroke-width="3" {}
             }
             @if let Some(value) = claim.measured {
                 rect.(class(claim.verdict)) x=(mark(x(value) - 4.0)) y="7" width="8" height="12" rx="2" fill="currentColor" {}

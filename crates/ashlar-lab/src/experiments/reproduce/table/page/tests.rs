@@ -20,6 +20,7 @@ fn cell(test: &str, system: &str, size: usize, figure: f64) -> Cell {
         unit: "tsc_cycles_per_op".to_owned(),
         median: Some(figure),
         runs: 1,
+        samples: vec![figure; 6],
         counts: None,
         simulated: false,
     }
@@ -82,6 +83,7 @@ fn every_claim_and_every_chart_is_on_the_page() {
     }
     assert!(page.matches(">simulated ").count() >= 5, "what is simulated says so");
     assert!(!page.contains("quick run"));
+    assert!(page.contains("Apart: 6 of our own: "), "{page}");
 }
 
 #[test]
