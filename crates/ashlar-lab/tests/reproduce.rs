@@ -126,6 +126,8 @@ fn a_quick_run_measures_and_says_that_it_is_worth_nothing() {
     let search = report["claims"].as_array().unwrap().iter().find(|claim| claim["id"] == "004-search").unwrap();
     assert!(search["measured"].as_f64().unwrap() > 0.0, "{search}");
     assert_eq!(search["verdict"], "open", "one round has no interval: {search}");
+    let processor = &report["machine"]["processor"];
+    assert!(processor["name"].is_string() && processor["family"].is_string(), "{processor}");
     assert!(fs::read_to_string(&html).unwrap().contains("A quick run"));
 }
 

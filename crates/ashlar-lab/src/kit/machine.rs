@@ -1,7 +1,11 @@
 //! Facts about the machine and the build, for the head of a run.
 
 use core::ffi::CStr;
+use core::fmt;
+use std::collections::BTreeMap;
 use std::fs;
+
+use serde::{Deserialize, Serialize};
 
 /// Profile of the tool.
 pub(crate) fn own_build() -> String {
@@ -15,6 +19,56 @@ pub(crate) fn cpu_model() -> String {
     info.lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
         .map_or_else(unknown, |(_, model)| model.trim().to_owned())
+}
+
+/// What tells one processor from another of the same name: clouds call several generations
+/// `AMD EPYC`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Processor {
+    pub(crate) vendor: String,
+    pub(crate) name: String,
+    /// Family, model and stepping as the processor reports them; empty where it has none.
+    pub(crate) family: String,
+    pub(crate) model: String,
+    pub(crate) stepping: String,
+    pub(crate) tsc_mhz: Option<f64>,
+    /// Sizes of the caches of the first CPU, as the kernel prints them, by level and kind.
+    pub(crate) caches: BTreeMap<String, String>,
+}
+
+impl fmt::Display for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        if !self.family.is_empty() {
+            write!(f, " (family {}, model {}, stepping {})", self.family, self.model, self.stepping)?;
+        }
+        Ok(())
+    }
+}
+
+/// The processor of this machine.
+pub(crate) fn processor() -> Processor {
+    let info = read("/proc/cpuinfo").unwrap_or_default();
+    let caches = (0..8).filter_map(|index| {
+        let of = |what: &str| read(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}"));
+        Some((format!("L{} {}", of("level")?, of("type")?.to_lowercase()), of("size")?))
+    });
+    Processor { name: cpu_model(), tsc_mhz: tsc_mhz(), caches: caches.collect(), ..told(&info) }
+}
+
+/// What `/proc/cpuinfo` tells of the first processor.
+fn told(info: &str) -> Processor {
+    let of = |key: &str| {
+        let line = info.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == key));
+        line.and_then(|line| line.split_once(':')).map_or_else(String::new, |(_, value)| value.trim().to_owned())
+    };
+    Processor {
+        vendor: of("vendor_id"),
+        family: of("cpu family"),
+        model: of("model"),
+        stepping: of("stepping"),
+        ..Processor::default()
+    }
 }
 
 /// Release of the running kernel.
@@ -66,4 +120,21 @@ fn read(path: &str) -> Option<String> {
 
 fn unknown() -> String {
     "unknown".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_is_told_by_its_family_and_model() {
+        let info = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n\
+                    model name\t: AMD EPYC\nstepping\t: 1\n\nprocessor\t: 1\nmodel\t\t: 18\n";
+        let found = Processor { name: "AMD EPYC".to_owned(), ..told(info) };
+        assert_eq!(found.to_string(), "AMD EPYC (family 25, model 17, stepping 1)");
+        assert_eq!(found.vendor, "AuthenticAMD");
+        // Other architectures tell less.
+        let arm = Processor { name: "unknown".to_owned(), ..told("processor\t: 0\nBogoMIPS\t: 50.00\n") };
+        assert_eq!(arm.to_string(), "unknown");
+    }
 }

@@ -62,6 +62,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), LabError> {
 fn machine() -> Machine {
     Machine {
         cpu_model: machine::cpu_model(),
+        processor: Some(machine::processor()),
         cpus: measure::allowed_cpus().len(),
         kernel: machine::kernel(),
         glibc: machine::glibc(),
@@ -87,6 +88,7 @@ fn load(path: &Path) -> Result<(Machine, bool, Evidence), LabError> {
         let text = |key: &str| first.host[key].as_str().unwrap_or_default().to_owned();
         let machine = Machine {
             cpu_model: text("cpu_model"),
+            processor: None,
             cpus: first.host["cpus"].as_u64().unwrap_or(0) as usize,
             kernel: text("kernel"),
             glibc: text("glibc"),

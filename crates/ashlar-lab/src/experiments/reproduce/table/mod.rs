@@ -53,7 +53,7 @@ pub(crate) fn render(report: &Report) -> String {
         "ashlar {} reproduce: {} CPUs, {}, Linux {}, glibc {}, sections by {}, {}\n",
         machine.ashlar_version,
         machine.cpus,
-        machine.cpu_model,
+        machine.processor.as_ref().map_or_else(|| machine.cpu_model.clone(), ToString::to_string),
         machine.kernel,
         machine.glibc,
         machine.ashlar_mode,

@@ -5,11 +5,15 @@ use serde::{Deserialize, Serialize};
 use crate::experiments::reproduce::plan::claims::Kind;
 use crate::experiments::reproduce::plan::evidence::Evidence;
 use crate::experiments::reproduce::targets::{Judged, Verdict};
+use crate::kit::machine::Processor;
 
 /// The machine of a report.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu_model: String,
+    /// Absent in reports of before it was told.
+    #[serde(default)]
+    pub(crate) processor: Option<Processor>,
     pub(crate) cpus: usize,
     pub(crate) kernel: String,
     pub(crate) glibc: String,

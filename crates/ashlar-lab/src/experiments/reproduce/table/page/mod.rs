@@ -78,7 +78,8 @@ pub(crate) fn render(report: &Report, data: &Published) -> Result<String, Box<dy
                 header {
                     h1 { "What five mails on slab allocators claim, and what holds here" }
                     p.soft {
-                        "ashlar " (machine.ashlar_version) " on " (machine.cpus) " CPUs, " (machine.cpu_model) ", Linux " (machine.kernel)
+                        "ashlar " (machine.ashlar_version) " on " (machine.cpus) " CPUs, "
+                        (machine.processor.as_ref().map_or_else(|| machine.cpu_model.clone(), ToString::to_string)) ", Linux " (machine.kernel)
                         ", glibc " (machine.glibc) "; CPU-local sections by " (machine.ashlar_mode) "; " (machine.build) "."
                     }
                     @if report.quick {
