@@ -106,6 +106,12 @@ fn recorded_runs_make_a_report_and_a_report_makes_the_same_again() {
     let ends = of("004-B-seg")["interval"].as_array().unwrap().iter().map(|end| end.as_f64().unwrap());
     assert!(ends.into_iter().all(|end| (end - 10.0).abs() < 1e-9), "{}", of("004-B-seg"));
     assert_eq!((&of("003-pair")["kind"], &of("003-pair")["repeats"]), (&"repeated".into(), &"000-C-pair".into()));
+    // Every row of the tables that were measured has its pairs of columns.
+    let tables = report["tables"].as_array().unwrap();
+    let table = tables.iter().find(|table| table["tables"] == "000-B").unwrap();
+    assert_eq!(table["rows"].as_array().unwrap().len(), 10);
+    assert_eq!(table["rows"][0]["pairs"].as_array().unwrap().len(), 6, "{table}");
+    assert_eq!(table["rows"][0]["rating"][0], "=");
     // Commands that were not run are named.
     assert_eq!(of("001-bulk")["verdict"], "not-measured");
     assert!(of("001-bulk")["reason"].as_str().unwrap().contains("ashlar forward"));

@@ -69,6 +69,9 @@ pub(crate) struct Row {
     /// Where the rows of a table differ in it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) unit: String,
+    /// The mail's own sign for how its columns compare.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) rating: String,
     /// What was set for this row.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     settings: serde_json::Map<String, serde_json::Value>,
@@ -211,7 +214,7 @@ mod tests {
                 let rows = |table: &serde_json::Value| table["rows"].as_array().unwrap().clone();
                 assert_eq!(rows(table).len(), rows(theirs).len(), "{id}");
                 for (row, theirs) in rows(table).iter().zip(&rows(theirs)) {
-                    for key in ["size", "label"] {
+                    for key in ["size", "label", "rating"] {
                         assert_eq!(row.get(key), theirs.get(key), "{id}");
                     }
                     assert!(same(&row["values"], &theirs["values"]), "{id}: {row} and {theirs}");

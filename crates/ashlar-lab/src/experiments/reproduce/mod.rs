@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::experiments::reproduce::args::ReproduceArgs;
 use crate::experiments::reproduce::plan::claims::Claims;
 use crate::experiments::reproduce::plan::evidence::Evidence;
+use crate::experiments::reproduce::plan::rows::Rows;
 use crate::experiments::reproduce::plan::runs;
 use crate::experiments::reproduce::table::report::{Machine, Report};
 use crate::kit::error::LabError;
@@ -26,6 +27,7 @@ use crate::kit::{machine, measure};
 /// `ashlar reproduce`.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), LabError> {
     let (claims, data) = (Claims::load().map_err(LabError::Failed)?, Published::load().map_err(LabError::Failed)?);
+    let rows = Rows::load().map_err(LabError::Failed)?;
     let chosen = runs::select(&args.runs)?;
     // What is read is read before anything is written: both may be the same file.
     let recorded = args.from.as_deref().map(load).transpose()?;
@@ -38,7 +40,9 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), LabError> {
             (machine(), args.quick, child::measure(&chosen, args.quick, &scratch.0)?)
         }
     };
-    let report = Report { machine, quick, claims: targets::judge(&claims, &data, &evidence), runs: evidence };
+    let judged = targets::judge(&claims, &data, &evidence);
+    let tables = targets::order::check(&rows, &data, &evidence);
+    let report = Report { machine, quick, claims: judged, tables, runs: evidence };
     if let Some(file) = json {
         serde_json::to_writer_pretty(file, &report).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }

@@ -3,4 +3,5 @@
 
 pub(crate) mod claims;
 pub(crate) mod evidence;
+pub(crate) mod rows;
 pub(crate) mod runs;

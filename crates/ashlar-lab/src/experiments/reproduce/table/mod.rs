@@ -1,5 +1,6 @@
 //! The report as text.
 
+mod order;
 pub(crate) mod page;
 pub(crate) mod report;
 
@@ -89,6 +90,7 @@ pub(crate) fn render(report: &Report) -> String {
             let _ = writeln!(text, "      {}", claim.reason);
         }
     }
+    text += &order::render(&report.tables);
     text += "\nRuns\n";
     for (name, run) in &report.runs {
         let _ = writeln!(text, "  {name:<10} {:>6.1} s  {}", run.seconds, run.command);

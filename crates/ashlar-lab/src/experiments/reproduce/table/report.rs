@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiments::reproduce::plan::claims::Kind;
 use crate::experiments::reproduce::plan::evidence::Evidence;
+use crate::experiments::reproduce::targets::order::TableOrder;
 use crate::experiments::reproduce::targets::{Judged, Verdict};
 use crate::kit::machine::Processor;
 
@@ -29,6 +30,9 @@ pub(crate) struct Report {
     /// The measurements were too small to mean anything.
     pub(crate) quick: bool,
     pub(crate) claims: Vec<Judged>,
+    /// The order of the columns in every row of the mails' tables.
+    #[serde(default)]
+    pub(crate) tables: Vec<TableOrder>,
     /// What was measured, by the name of the run.
     pub(crate) runs: Evidence,
 }

@@ -5,6 +5,7 @@
 //! within the bounds, not reproduced if none of it is, and open if it has a bound inside.
 
 mod measure;
+pub(crate) mod order;
 
 use serde::{Deserialize, Serialize};
 

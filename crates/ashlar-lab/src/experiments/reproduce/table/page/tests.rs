@@ -3,6 +3,7 @@
 use super::*;
 use crate::experiments::reproduce::plan::claims::Claims;
 use crate::experiments::reproduce::plan::evidence::{Cell, Evidence, Outcome};
+use crate::experiments::reproduce::plan::rows::Rows;
 use crate::experiments::reproduce::table::report::Machine;
 use crate::experiments::reproduce::targets;
 
@@ -63,7 +64,8 @@ fn report() -> (Report, Published) {
     put("forward", vec![mode("normal", 100.0), mode("bulk", 97.0), mode("nomerge", 101.0)]);
     let claims = targets::judge(&Claims::load().unwrap(), &data, &evidence);
     let machine = Machine { cpu_model: "A & B <CPU>".to_owned(), cpus: 2, ..Machine::default() };
-    (Report { machine, quick: false, claims, runs: evidence }, data)
+    let tables = targets::order::check(&Rows::load().unwrap(), &data, &evidence);
+    (Report { machine, quick: false, claims, tables, runs: evidence }, data)
 }
 
 #[test]
@@ -83,7 +85,10 @@ fn every_claim_and_every_chart_is_on_the_page() {
     }
     assert!(page.matches(">simulated ").count() >= 5, "what is simulated says so");
     assert!(!page.contains("quick run"));
-    assert!(page.contains("Apart: 6 of our own: "), "{page}");
+    for table in &report.tables {
+        assert!(page.contains(&format!("<b>{}</b>", table.tables)), "{}", table.tables);
+    }
+    assert!(page.contains("Apart: 6 of our own: ") && page.contains("; ratings "), "{page}");
 }
 
 #[test]
