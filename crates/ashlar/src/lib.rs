@@ -61,8 +61,10 @@ mod engine {
         pub(crate) mod slab_queues {
             pub(crate) mod alien;
             pub(crate) mod array;
-            mod index;
+            mod index_array;
             pub(crate) mod lists;
+            mod record;
+            pub(crate) mod slabs;
         }
         pub(crate) mod slub {
             pub(crate) mod slabs;

@@ -19,8 +19,10 @@ use crate::base::sync::SpinLock;
 use crate::base::units::PageIndex;
 use crate::engine::history::slab_queues::alien::AlienCache;
 use crate::engine::history::slab_queues::array::ArrayCache;
-use crate::engine::history::slab_queues::lists::{After, Lists, Slabs, fill_array, free_indices};
+use crate::engine::history::slab_queues::lists::{After, Lists};
+use crate::engine::history::slab_queues::slabs::Slabs;
 use crate::pages::head::PageHead;
+use crate::slab::geometry::IndexArray;
 use crate::slab::partial::{Heads, Partial};
 
 /// Objects in a slab.
@@ -79,8 +81,8 @@ impl Slabs for Bench {
         STRIDE
     }
 
-    fn in_object(&self) -> bool {
-        true
+    fn array(&self) -> IndexArray {
+        IndexArray::InObject
     }
 
     fn address_of(&self, page: PageIndex) -> usize {
@@ -127,7 +129,7 @@ impl Bench {
             cpus: [SpinLock::new(array(limit)), SpinLock::new(array(limit))],
         };
         for page in (0..slabs as u32).map(PageIndex) {
-            fill_array(&bench, page, bench.address_of(page) + (OBJECTS - 1) * STRIDE);
+            bench.fill(page, bench.address_of(page) + (OBJECTS - 1) * STRIDE);
             let mut after = After::NOTHING;
             bench.lists.lock().add_slab(&bench, page, 0, |_| (), &mut after);
         }
@@ -286,7 +288,7 @@ impl Bench {
         let on = [&lists.free, &lists.partial, &lists.full].map(|list| self.pages(list));
         let mut free_objects = 0;
         for page in (0..self.entries.len()).filter(|&page| self.discarded[page].load(Plain::Relaxed) == 0) {
-            let free = free_indices(self, PageIndex(page as u32));
+            let free = self.free_indices(PageIndex(page as u32));
             let belongs = if free.len() == OBJECTS { 0 } else { 1 + usize::from(free.is_empty()) };
             for (list, pages) in on.iter().enumerate() {
                 assert_eq!(pages.contains(&PageIndex(page as u32)), list == belongs, "slab {page} on list {list}");

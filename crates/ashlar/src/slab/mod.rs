@@ -25,7 +25,6 @@ pub(crate) mod counters;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod discard;
 pub(crate) mod freelist;
-#[cfg(not(ashlar_loom))]
 pub(crate) mod geometry;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod node;

@@ -4,7 +4,8 @@
 //! Lock: the *alien lock*, one per pair of nodes. It is taken under a CPU lock; the remote node's
 //! list_lock is taken under it.
 
-use super::lists::{After, Lists, Slabs};
+use super::lists::{After, Lists};
+use super::slabs::Slabs;
 use crate::base::sync::SpinLock;
 
 /// Objects in an alien cache.

@@ -10,7 +10,8 @@
 //!
 //! Source: the kernel's `calculate_slab_order` and its callers.
 
-use super::index::{SMALLEST_BLOCK, index_bytes};
+use super::index_array::array_bytes;
+use super::record::SMALLEST_BLOCK;
 use crate::base::units::{BLOCK_ORDER, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, IndexArray};
@@ -50,7 +51,7 @@ fn estimate(stride: usize, order: u8, array: IndexArray) -> Fit {
         }
     }
     let objects = objects.min(MAX_OBJECTS_PER_SLAB);
-    let taken = if array == IndexArray::OnSlab { align_up(objects * index_bytes(objects), 2) } else { 0 };
+    let taken = if array == IndexArray::OnSlab { align_up(array_bytes(objects), 2) } else { 0 };
     Fit { order, objects, left: bytes - objects * stride - taken.min(bytes - objects * stride) }
 }
 
@@ -63,7 +64,7 @@ fn fit(stride: usize, array: IndexArray, rule: OrderRule) -> Option<Fit> {
         if fit.objects == 0 {
             continue;
         }
-        let block = (fit.objects * index_bytes(fit.objects)).next_power_of_two().max(SMALLEST_BLOCK);
+        let block = (array_bytes(fit.objects)).next_power_of_two().max(SMALLEST_BLOCK);
         if array == IndexArray::OffSlab && block > stride / 2 {
             continue;
         }
@@ -83,12 +84,12 @@ pub(crate) fn layout(mut geometry: Geometry, constructed: bool, rule: OrderRule)
     let stride = geometry.stride;
     let in_object = || {
         let fit = fit(stride, IndexArray::InObject, rule)?;
-        let small = fit.objects * index_bytes(fit.objects) <= stride;
+        let small = array_bytes(fit.objects) <= stride;
         (!constructed && small).then_some((fit, IndexArray::InObject))
     };
     let off_slab = || {
         let fit = fit(stride, IndexArray::OffSlab, rule)?;
-        (fit.left < fit.objects * index_bytes(fit.objects)).then_some((fit, IndexArray::OffSlab))
+        (fit.left < array_bytes(fit.objects)).then_some((fit, IndexArray::OffSlab))
     };
     let on_slab = || fit(stride, IndexArray::OnSlab, rule).map(|fit| (fit, IndexArray::OnSlab));
     let (fit, array) = in_object().or_else(off_slab).or_else(on_slab)?;
@@ -156,10 +157,10 @@ mod tests {
                 return Ok(());
             };
             let objects = usize::from(g.objects(g.order));
-            let array = if g.array == IndexArray::OnSlab { objects * index_bytes(objects) } else { 0 };
+            let array = if g.array == IndexArray::OnSlab { array_bytes(objects) } else { 0 };
             prop_assert!(objects > 0 && g.order.0 >= min);
             prop_assert!((g.colours - 1) * g.colour_off + objects * g.stride + array <= g.order.bytes());
-            prop_assert!(g.array != IndexArray::InObject || (!ctor && objects * index_bytes(objects) <= g.stride));
+            prop_assert!(g.array != IndexArray::InObject || (!ctor && array_bytes(objects) <= g.stride));
             prop_assert!(g.colour_off.is_multiple_of(g.align));
         }
     }

@@ -1,203 +1,17 @@
-//! A node's slabs: full, partial and free lists under one list_lock, and the index array of each
-//! slab.
+//! A node's slabs: full, partial and free lists under one list_lock.
 //!
-//! A slab's state word holds the number of objects in use, its *active* count, and the place of its
-//! index array:
-//!
-//! | bits | field |
-//! |---|---|
-//! | 0..16 | active; [`QUARANTINED`] for a slab that failed a check and stays off all lists |
-//! | 16..64 | signed distance from the slab to the index array; [`NO_ARRAY`] for none |
-//!
-//! Entries from `active` on are the indices of the free objects. An allocation takes the entry at
-//! `active`; a free stores its index just before. No other entry is accessed.
-//!
-//! An array inside an object lies in the object of the last entry, which is allocated last. So a
-//! full slab has no array, and the first free to it makes the freed object the new place of the
-//! array.
-//!
-//! Lock: the word and the lists change under list_lock alone.
-#![allow(unsafe_code, reason = "reads and writes index arrays")]
+//! Lock: the lists, and the record of free objects of each slab, change under list_lock alone.
 
 use super::array::ArrayCache;
-use super::index::index_bytes;
-use crate::base::sync::Ordering;
+use super::record::{Put, Taken};
+use super::slabs::Slabs;
 use crate::base::units::PageIndex;
-use crate::slab::partial::{Heads, Partial};
+use crate::slab::partial::Partial;
 #[cfg(not(ashlar_loom))]
-use crate::{
-    base::report,
-    pages::{head::PageHead, memmap::MEMMAP},
-    slab::{cache::CacheSlabs, geometry::IndexArray},
-};
+use crate::{base::report, pages::memmap::MEMMAP, slab::cache::CacheSlabs};
 
-/// The active count of a slab in quarantine.
-const QUARANTINED: usize = 0xffff;
-const ARRAY: u32 = 16;
 /// Objects that a refill brings to a CPU whose array was unused lately.
 const BATCH_REFILL_LIMIT: usize = 16;
-/// Free objects of a slab that a double free is compared with: a cache line of indices.
-const LOOK_BACK: usize = 64;
-/// The distance of a slab without an array. It is odd, and distances of arrays are even.
-const NO_ARRAY: isize = 1;
-
-/// The slabs of a cache, as lists need them: the cache itself, or a few slabs of a model.
-pub(crate) trait Slabs: Heads {
-    /// Objects in a slab.
-    fn objects(&self) -> usize;
-    /// Bytes from one object to the next.
-    fn stride(&self) -> usize;
-    /// Whether index arrays lie in free objects.
-    fn in_object(&self) -> bool;
-    /// The address of a slab.
-    fn address_of(&self, page: PageIndex) -> usize;
-    /// The address of its first object.
-    fn first_object(&self, page: PageIndex) -> usize;
-    /// The slab and the index of an object.
-    fn find(&self, object: usize) -> Option<(PageIndex, usize)>;
-}
-
-#[cfg(not(ashlar_loom))]
-impl Heads for CacheSlabs {
-    fn head(&self, page: PageIndex) -> &PageHead {
-        MEMMAP.head(page)
-    }
-}
-
-#[cfg(not(ashlar_loom))]
-impl Slabs for CacheSlabs {
-    fn objects(&self) -> usize {
-        usize::from(self.geometry.max_objects)
-    }
-
-    fn stride(&self) -> usize {
-        self.geometry.stride
-    }
-
-    fn in_object(&self) -> bool {
-        self.geometry.array == IndexArray::InObject
-    }
-
-    fn address_of(&self, page: PageIndex) -> usize {
-        MEMMAP.address_of(page)
-    }
-
-    fn first_object(&self, page: PageIndex) -> usize {
-        MEMMAP.address_of(page) + MEMMAP.head(page).colour()
-    }
-
-    fn find(&self, object: usize) -> Option<(PageIndex, usize)> {
-        let page = MEMMAP.page_of(object)?;
-        let page = PageIndex(page.0 - MEMMAP.class_of(page).back());
-        let index = self.geometry.index_of(object - self.first_object(page))?;
-        Some((page, usize::from(index)))
-    }
-}
-
-/// Returns the active count of a slab and the address of its index array, 0 for none.
-fn read_word(slabs: &impl Slabs, page: PageIndex) -> (usize, usize) {
-    decode(slabs.head(page).state.load(Ordering::Relaxed), slabs.address_of(page))
-}
-
-fn write_word(slabs: &impl Slabs, page: PageIndex, active: usize, array: usize) {
-    slabs.head(page).state.store(encode(active, array, slabs.address_of(page)), Ordering::Relaxed);
-}
-
-/// Encodes the array as a distance, because an address may not fit: some machines have more than 48
-/// address bits, or set the upper bits.
-fn encode(active: usize, array: usize, slab: usize) -> u64 {
-    let distance = if array == 0 { NO_ARRAY } else { array.wrapping_sub(slab) as isize };
-    active as u64 | (distance as i64 as u64) << ARRAY
-}
-
-fn decode(word: u64, slab: usize) -> (usize, usize) {
-    let distance = (word as i64 >> ARRAY) as isize;
-    let array = if distance == NO_ARRAY { 0 } else { slab.wrapping_add_signed(distance) };
-    ((word & 0xffff) as usize, array)
-}
-
-/// Returns entry `at` of an array.
-#[place(cold)]
-fn entry(objects: usize, array: usize, at: usize) -> usize {
-    // SAFETY: the array has an entry for every object, and `at` is below their number. The caller
-    // holds list_lock, under which all entries are written. Two-byte entries are aligned, because
-    // arrays start at even addresses.
-    unsafe {
-        match index_bytes(objects) {
-            1 => usize::from((array as *const u8).add(at).read()),
-            _ => usize::from((array as *const u16).add(at).read()),
-        }
-    }
-}
-
-#[place(cold)]
-fn set_entry(objects: usize, array: usize, at: usize, index: usize) {
-    // SAFETY: as in `entry`.
-    unsafe {
-        match index_bytes(objects) {
-            1 => (array as *mut u8).add(at).write(index as u8),
-            _ => (array as *mut u16).add(at).write(index as u16),
-        }
-    }
-}
-
-/// Whether the object of this index is among the [`LOOK_BACK`] objects freed to the slab last.
-#[place(cold)]
-fn came_lately(objects: usize, array: usize, active: usize, index: usize) -> bool {
-    let count = (objects - active).min(LOOK_BACK);
-    // SAFETY: as in `entry`. In a slab without an array all objects are active, so nothing is read.
-    count > 0
-        && unsafe {
-            match index_bytes(objects) {
-                1 => core::slice::from_raw_parts((array as *const u8).add(active), count).contains(&(index as u8)),
-                _ => core::slice::from_raw_parts((array as *const u16).add(active), count).contains(&(index as u16)),
-            }
-        }
-}
-
-/// Bytes of the index array of a slab.
-#[cfg(not(ashlar_loom))]
-fn array_bytes(cache: &CacheSlabs) -> usize {
-    let objects = cache.objects();
-    objects * index_bytes(objects)
-}
-
-/// Sets up the index array of a fresh slab with all objects free; false when there is no memory for
-/// it.
-#[cfg(not(ashlar_loom))]
-#[place(cold)]
-pub(super) fn open_slab(cache: &CacheSlabs, page: PageIndex) -> bool {
-    let objects = cache.objects();
-    let bytes = array_bytes(cache);
-    let array = match cache.geometry.array {
-        IndexArray::OffSlab => match super::pool::take_indices(bytes) {
-            Some(array) => array,
-            None => return false,
-        },
-        IndexArray::OnSlab => {
-            (cache.address_of(page) + cache.geometry.order.bytes() - bytes) & !(index_bytes(objects) - 1)
-        }
-        IndexArray::InObject | IndexArray::None => cache.first_object(page) + (objects - 1) * cache.stride(),
-    };
-    fill_array(cache, page, array);
-    true
-}
-
-/// Makes `array` the index array of a slab whose objects are all free.
-pub(crate) fn fill_array(slabs: &impl Slabs, page: PageIndex, array: usize) {
-    let objects = slabs.objects();
-    for index in 0..objects {
-        set_entry(objects, array, index, index);
-    }
-    write_word(slabs, page, 0, array);
-}
-
-/// The indices of a slab's free objects, for models that check them.
-#[cfg(ashlar_loom)]
-pub(crate) fn free_indices(slabs: &impl Slabs, page: PageIndex) -> std::vec::Vec<usize> {
-    let (active, array) = read_word(slabs, page);
-    (active..slabs.objects()).map(|at| entry(slabs.objects(), array, at)).collect()
-}
 
 /// Work left for after all locks are dropped: slabs to destroy, misuse to report.
 pub(crate) struct After {
@@ -227,7 +41,7 @@ impl After {
         while self.empty.count > 0 {
             let page = self.empty.first();
             self.empty.unlink(&MEMMAP, page);
-            destroy_slab(cache, page);
+            super::slabs::destroy_slab(cache, page);
         }
         if self.corrupt != 0 {
             report::corrupt_freelist(cache.name(), self.corrupt);
@@ -236,19 +50,6 @@ impl After {
             report::double_free(cache.name(), self.twice);
         }
     }
-}
-
-/// Gives a slab without live objects, which is on no list, back to the zone.
-#[cfg(not(ashlar_loom))]
-#[place(cold)]
-fn destroy_slab(cache: &'static CacheSlabs, page: PageIndex) {
-    let (_, array) = read_word(cache, page);
-    if cache.geometry.array == IndexArray::OffSlab {
-        // SAFETY: the array came from `take_indices` with the same number of bytes when the slab
-        // was opened, and the slab ends here.
-        unsafe { super::pool::give_indices(array, array_bytes(cache)) };
-    }
-    crate::slab::discard::discard_one(cache.node_of(page), page);
 }
 
 /// The data that list_lock guards.
@@ -392,37 +193,25 @@ impl Lists {
     }
 
     /// Takes up to `want` objects from a slab of the partial or free list, then moves it to the
-    /// list where it belongs. A slab whose array holds an impossible index is quarantined.
+    /// list where it belongs. A slab whose record holds an impossible index is quarantined.
     fn take_from(
         &mut self,
         slabs: &impl Slabs,
         page: PageIndex,
         want: usize,
-        mut take: impl FnMut(usize),
+        take: impl FnMut(usize),
         after: &mut After,
     ) -> usize {
         let objects = slabs.objects();
-        let (before, mut array) = read_word(slabs, page);
+        let Taken { before, active, corrupt } = slabs.take_objects(page, want, take);
         self.list_of(objects, before).unlink(slabs, page);
-        let (first, stride) = (slabs.first_object(page), slabs.stride());
-        let mut active = before;
-        while active < objects && active - before < want {
-            let index = entry(objects, array, active);
-            if index >= objects {
-                self.free_objects -= objects - before;
-                write_word(slabs, page, QUARANTINED, array);
-                after.corrupt = slabs.address_of(page);
-                return active - before;
-            }
-            take(first + index * stride);
-            active += 1;
+        if corrupt {
+            self.free_objects -= objects - before;
+            after.corrupt = slabs.address_of(page);
+        } else {
+            self.free_objects -= active - before;
+            self.list_of(objects, active).push_front(slabs, page);
         }
-        if active == objects && slabs.in_object() {
-            array = 0;
-        }
-        write_word(slabs, page, active, array);
-        self.free_objects -= active - before;
-        self.list_of(objects, active).push_front(slabs, page);
         active - before
     }
 
@@ -430,24 +219,17 @@ impl Lists {
     /// its list. There it has the most time to become empty.
     fn put(&mut self, slabs: &impl Slabs, object: usize, after: &mut After) {
         let Some((page, index)) = slabs.find(object) else { return };
-        let (active, mut array) = read_word(slabs, page);
-        if active == QUARANTINED {
-            return;
-        }
-        let objects = slabs.objects();
-        // An object is certainly free if all are, or if it is among those freed last.
-        if active == 0 || came_lately(objects, array, active, index) {
-            after.twice = object;
-            return;
-        }
-        self.list_of(objects, active).unlink(slabs, page);
-        if array == 0 {
-            array = object;
-        }
-        set_entry(objects, array, active - 1, index);
-        write_word(slabs, page, active - 1, array);
+        let active = match slabs.put_object(page, index, object) {
+            Put::Active(active) => active,
+            Put::Twice => {
+                after.twice = object;
+                return;
+            }
+            Put::Quarantined => return,
+        };
+        self.list_of(slabs.objects(), active + 1).unlink(slabs, page);
         self.free_objects += 1;
-        if active == 1 {
+        if active == 0 {
             self.free.push_front(slabs, page);
         } else {
             self.partial.push_back(slabs, page);
@@ -489,24 +271,6 @@ impl Lists {
             self.free_block(slabs, &objects[..had], after);
             array.shift(had);
             left -= had;
-        }
-    }
-}
-
-#[cfg(all(test, not(ashlar_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_hold_arrays_on_either_side_of_any_address() {
-        for slab in [0x1000usize, 0x7f12_3456_7000, 0xffff_8000_1234_5000, usize::MAX - 0xfff] {
-            for distance in [0isize, 2, 4094, -16, 1 << 40, -(1 << 40)] {
-                let array = slab.wrapping_add_signed(distance);
-                if array != 0 {
-                    assert_eq!(decode(encode(409, array, slab), slab), (409, array), "{slab:#x} {distance:#x}");
-                }
-            }
-            assert_eq!(decode(encode(64, 0, slab), slab), (64, 0));
         }
     }
 }

@@ -18,14 +18,15 @@
 //! returned on its own. Free slabs stay until a node has more free objects than its `free_limit`.
 //! The reaper ([`reap`]) empties unused queues in small steps.
 //!
-//! A slab has no free links. The indices of its free objects are kept in an array ([`lists`]);
-//! [`layout`] places the array and the colours of slabs. So free objects are never written to,
-//! except for the one that holds the array of a slab of small objects.
+//! A slab has no free links. The indices of its free objects are kept in an array
+//! ([`index_array`]); [`layout`] places the array and the colours of slabs. So free objects are
+//! never written to, except for the one that holds the array of a slab of small objects.
 //!
 //! * [`mod@array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]:
 //!   memory of arrays.
 //! * [`state`]: tunables, nodes.
-//! * [`lists`]: slabs. [`layout`]: geometry. [`reap`]: the reaper.
+//! * [`lists`]: a node's slabs. [`mod@slabs`]: one slab. [`layout`]: geometry.
+//! * [`reap`]: the reaper.
 //! * this file: the contract of engines.
 //!
 //! The kernel disables interrupts around all of it. Here the CPU lock takes that part, as in the
@@ -34,11 +35,13 @@
 mod alien;
 mod array;
 mod here;
-mod index;
+mod index_array;
 pub(crate) mod layout;
 mod lists;
 pub(crate) mod pool;
 mod reap;
+mod record;
+pub(crate) mod slabs;
 pub(crate) mod state;
 mod tune;
 
@@ -154,7 +157,7 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
     let head = MEMMAP.head(page);
     head.init(core::ptr::from_ref(cache) as usize, geometry.max_objects, geometry.order.0, node.0);
     head.set_colour(colour);
-    if !lists::open_slab(&cache.slabs, page) {
+    if !slabs::open_slab(&cache.slabs, page) {
         pages::free(page, geometry.order);
         return None;
     }

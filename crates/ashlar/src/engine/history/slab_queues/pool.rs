@@ -4,7 +4,7 @@
 //! Lock: the *pool lock*, one per pool. Only the meta lock may be taken after it.
 #![allow(unsafe_code, reason = "links free blocks through their first word")]
 
-use super::index::SMALLEST_BLOCK;
+use super::record::SMALLEST_BLOCK;
 use crate::base::sync::{SpinLock, Visit};
 use crate::pages::meta::META;
 
