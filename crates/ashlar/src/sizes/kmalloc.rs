@@ -120,9 +120,9 @@ pub(crate) fn create_caches() -> bool {
         let args = CacheArgs { align, ..CacheArgs::default() };
         let Ok(raw) = create_raw(name, size, &args, &KMALLOC, Some(slot_of(class))) else { return false };
         CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
-        // Sizes of a class that the engine does without go to the next class.
-        if class > 0 && CACHES[class - 1].load(Ordering::Relaxed).is_null() {
-            CACHES[class - 1].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
+        // Sizes of classes that the engine does without go to the next class.
+        for skipped in CACHES[..class].iter().rev().take_while(|cache| cache.load(Ordering::Relaxed).is_null()) {
+            skipped.store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
         }
         from = size + 1;
     }
