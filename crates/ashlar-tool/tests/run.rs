@@ -44,7 +44,7 @@ fn options_of_one_cache_reach_the_program() {
         text(&out.stderr).split_once('\n').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("two lines");
     assert_eq!(
         told,
-        "ashlar: option `cache.malloc-48` for cache malloc-48: limit, batchcount and shared: expected a cache of the engine slab"
+        "ashlar: option `cache.malloc-48` for cache malloc-48: limit, batchcount and shared: expected a cache of the engine slab or slab24"
     );
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("one line of JSON");
     let slabs = |name: &str| {

@@ -61,6 +61,7 @@ mod engine {
         pub(crate) mod slab_queues {
             pub(crate) mod alien;
             pub(crate) mod array;
+            mod chain;
             mod index_array;
             pub(crate) mod lists;
             mod record;

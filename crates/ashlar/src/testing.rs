@@ -59,9 +59,9 @@ pub unsafe fn free_remote(cache: &KmemCache, object: *mut u8) {
     crate::engine::free_remote(unsafe { crate::engine::Object::new(cache.raw_cache(), object as usize) });
 }
 
-/// A round of the reaper of the engine `slab` for every CPU and node, as if their time had come.
+/// A round of the reaper of SLAB for every CPU and node, as if their time had come.
 pub fn slab_round(cache: &KmemCache) {
-    assert_eq!(cache.engine(), crate::Engine::Slab, "only its caches have such rounds");
+    assert!(cache.engine().has_queues(), "only caches of SLAB have such rounds");
     crate::engine::history::slab_queues::round_now(cache.raw_cache());
 }
 

@@ -197,7 +197,7 @@ fn life(steps: usize) {
 }
 
 /// The engines that use an arena in their own way, or all.
-const SOME: &[&str] = &["ashlar", "slab", "slob", "slob-seg", "slob-cache"];
+const SOME: &[&str] = &["ashlar", "slab", "slab24", "slob", "slob-seg", "slob-cache"];
 fn all() -> Vec<&'static str> {
     ashlar::Engine::ALL.iter().map(|engine| engine.id()).collect()
 }
@@ -375,7 +375,7 @@ fn memory_that_is_being_given_back_is_waited_for() {
 fn who_is_not_the_first_to_ask_for_memory_waits_for_the_first() {
     const THREADS: usize = 4;
     let test = "who_is_not_the_first_to_ask_for_memory_waits_for_the_first";
-    for engine in ["ashlar", "slab", "slub-bulk"] {
+    for engine in ["ashlar", "slab", "slab24", "slub-bulk"] {
         let outcome = child(test, &format!("{test} {engine}"), &[("ASHLAR_OPTIONS", "reaper=off")], || {
             // SAFETY: leaked, zeroed memory with no other user.
             let source = Box::leak(Box::new(unsafe { ArenaSource::new(arena(4 * MIB, 0), 4 * MIB) }));

@@ -147,11 +147,11 @@ fn what_a_cache_cannot_have_is_said_once_and_changes_nothing() {
     });
     let lines: Vec<&str> = said(&stderr);
     let expected = [
-        "ashlar: option `cache.*` for cache kmalloc-8: limit, batchcount and shared: expected a cache of the engine slab",
+        "ashlar: option `cache.*` for cache kmalloc-8: limit, batchcount and shared: expected a cache of the engine slab or slab24",
         "ashlar: option `cache.kmalloc-64` for cache kmalloc-64: engine: expected a cache of the program: \
          those of kmalloc and malloc have that of the process",
         "ashlar: option `cache.queue` for cache queue: sheaf_capacity: expected a cache of the engine ashlar",
-        "ashlar: option `cache.queue` for cache queue: min_objects: expected a cache of another engine than slab, slob and slob-seg",
+        "ashlar: option `cache.queue` for cache queue: min_objects: expected a cache of another engine than slab, slab24, slob and slob-seg",
         "ashlar: option `cache.blocks` for cache blocks: min_order and max_order: expected a cache of another engine than slob and slob-seg",
         "ashlar: option `cache.blocks` for cache blocks: nomerge: expected a cache of another engine than slob and slob-seg",
     ];

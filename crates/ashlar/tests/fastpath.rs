@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, CacheRef, KmemCache};
 use common::step::stepped;
-use common::{child, tell};
+use common::{child, cpus, pin, tell};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 /// Decodes the instruction at an address.
@@ -342,12 +342,17 @@ fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
     if !common::is_parent() {
         return;
     }
+    about_as_golden(ENGINES, &text);
+}
+
+/// Compares counts with a golden file, or writes the file where the environment says so.
+fn about_as_golden(file: &str, text: &str) {
     if std::env::var_os("ASHLAR_UPDATE_GOLDEN").is_some() {
-        std::fs::write(ENGINES, &text).expect("the golden file can be written");
+        std::fs::write(file, text).expect("the golden file can be written");
     }
-    let golden = std::fs::read_to_string(ENGINES).expect("the golden file is there");
+    let golden = std::fs::read_to_string(file).expect("the golden file is there");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let (found, golden) = (words(&text), words(&golden));
+    let (found, golden) = (words(text), words(&golden));
     assert_eq!(found.len(), golden.len(), "another shape; run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
     for (found, golden) in found.iter().zip(&golden) {
         // The compiler generates this code, unlike the entry points, so a tenth is tolerated.
@@ -356,5 +361,50 @@ fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
             _ => found == golden,
         };
         assert!(close, "{found}, not {golden}; if intended, run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
+    }
+}
+
+/// The golden file with the counts of the steps of SLAB.
+const SLAB_STEPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/slab-steps.txt");
+
+/// Counts the instructions of each step of both editions of SLAB, with one node and with four.
+#[test]
+fn steps_of_slab_take_about_as_many_instructions_as_the_golden_file_says() {
+    let test = "steps_of_slab_take_about_as_many_instructions_as_the_golden_file_says";
+    let mut text = String::from(
+        "64 bytes, by engine and nodes: kmalloc and kfree on the array; a refill of 60 from slabs; a flush of 60 to slabs; \
+         a kmalloc that makes a slab\n",
+    );
+    for (engine, nodes) in [("slab", 1), ("slab24", 1), ("slab", 4), ("slab24", 4)] {
+        let options =
+            format!("percpu=emulate,reaper=off,engine={engine},nodes={nodes},shared=0,limit=120,batchcount=60");
+        let outcome = child(test, &options, &[("ASHLAR_OPTIONS", &options)], || {
+            assert!(pin(cpus()[0]), "a thread may run on its CPU");
+            let (kmalloc, kfree) = (ashlar::kmalloc as *const () as u64, ashlar::kfree as *const () as u64);
+            // The counts of allocations and frees, sorted. Three slabs have so many objects, and a
+            // node keeps as many, so none is given back. The array is full once, and empty once.
+            let counts = || {
+                let mut at = [core::ptr::null_mut(); 170];
+                let mut allocs: Vec<_> = at
+                    .iter_mut()
+                    .map(|at| executed_with_calls(kmalloc, || *at = ashlar::kmalloc(black_box(64))))
+                    .collect();
+                // SAFETY: live, each freed once.
+                let free = |at: *mut u8| executed_with_calls(kfree, || unsafe { ashlar::kfree(at) });
+                let mut frees: Vec<_> = at.into_iter().map(free).collect();
+                allocs.sort_unstable();
+                frees.sort_unstable();
+                (allocs, frees)
+            };
+            let ((first, frees), (again, _)) = (counts(), counts());
+            // The first slab of all is dearer than others.
+            let (pair, refill, flush, slab) = ((again[0], frees[0]), again[169], frees[169], first[168]);
+            tell("steps", format_args!("{:>4} {:>4} {refill:>5} {flush:>5} {slab:>5}", pair.0, pair.1));
+        });
+        let Some(child) = outcome else { continue };
+        writeln!(text, "{engine:>6} {nodes} {}", child.succeeded().told("steps")).expect("a string");
+    }
+    if common::is_parent() {
+        about_as_golden(SLAB_STEPS, &text);
     }
 }

@@ -1,4 +1,5 @@
-//! The engine `slab` from near: its queues, its limits, its colours, its reaper.
+//! SLAB from near: its queues, its limits, its colours, its reaper. What both engines, `slab` and
+//! `slab24`, have in common is tested with both.
 //!
 //! Threads are pinned, so that one CPU's array is the one that a test speaks of; tests of several
 //! nodes run in children with fake nodes, where CPU `n` belongs to node `n % nodes`.
@@ -15,6 +16,8 @@ use common::{Rng, check, child, cpus, fill, pin};
 use proptest::prelude::*;
 
 const ARGS: CacheArgs = CacheArgs::DEFAULT.engine(Engine::Slab).no_merge(true);
+/// Both editions of SLAB.
+const EDITIONS: [Engine; 2] = [Engine::Slab, Engine::Slab24];
 
 fn create(name: &str, size: usize, args: CacheArgs) -> KmemCache {
     KmemCache::create(name, size, &args).expect("a cache")
@@ -133,59 +136,61 @@ fn index_arrays_work_in_each_of_their_places() {
 /// once: every array that is replaced is the replacing thread's alone.
 #[test]
 fn tuning_beside_work_rounds_and_looks_loses_no_object() {
-    for options in ["nodes=1", "nodes=4", "nodes=4,noaliencache=on", "nodes=4,percpu=lock"] {
-        let test = "tuning_beside_work_rounds_and_looks_loses_no_object";
-        let outcome = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
-            let cache = create("slab-busy-tune", 96, ARGS);
-            let stop = AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                for thread in 0..3u64 {
+    for edition in EDITIONS {
+        for options in ["nodes=1", "nodes=4", "nodes=4,noaliencache=on", "nodes=4,percpu=lock"] {
+            let test = "tuning_beside_work_rounds_and_looks_loses_no_object";
+            let outcome = child(test, &format!("{edition:?} {options}"), &[("ASHLAR_OPTIONS", options)], || {
+                let cache = create("slab-busy-tune", 96, ARGS.engine(edition));
+                let stop = AtomicBool::new(false);
+                std::thread::scope(|scope| {
+                    for thread in 0..3u64 {
+                        let (cache, stop) = (&cache, &stop);
+                        scope.spawn(move || {
+                            let mut rng = Rng::new(thread);
+                            while !stop.load(Ordering::Relaxed) {
+                                let live: Vec<_> = (0..rng.below(300))
+                                    .map(|i| match i % 3 {
+                                        0 => cache.alloc_on(ashlar::NodeId((i % ashlar::nodes()) as u8)),
+                                        _ => cache.alloc(),
+                                    })
+                                    .map(|object| object.expect("memory"))
+                                    .collect();
+                                // SAFETY: live, of 96 bytes.
+                                live.iter().for_each(|o| unsafe { fill(o.as_ptr(), 96, o.as_ptr() as u64 ^ thread) });
+                                for object in &live {
+                                    // SAFETY: as above.
+                                    unsafe { check(object.as_ptr(), 96, 96, object.as_ptr() as u64 ^ thread) };
+                                }
+                                free(cache, live);
+                            }
+                        });
+                    }
                     let (cache, stop) = (&cache, &stop);
                     scope.spawn(move || {
-                        let mut rng = Rng::new(thread);
                         while !stop.load(Ordering::Relaxed) {
-                            let live: Vec<_> = (0..rng.below(300))
-                                .map(|i| match i % 3 {
-                                    0 => cache.alloc_on(ashlar::NodeId((i % ashlar::nodes()) as u8)),
-                                    _ => cache.alloc(),
-                                })
-                                .map(|object| object.expect("memory"))
-                                .collect();
-                            // SAFETY: live, of 96 bytes.
-                            live.iter().for_each(|o| unsafe { fill(o.as_ptr(), 96, o.as_ptr() as u64 ^ thread) });
-                            for object in &live {
-                                // SAFETY: as above.
-                                unsafe { check(object.as_ptr(), 96, 96, object.as_ptr() as u64 ^ thread) };
-                            }
-                            free(cache, live);
+                            ashlar::testing::slab_round(cache);
+                            core::hint::black_box(ashlar::total_counts());
+                            ashlar::for_each_cache(|info| assert!(!info.name().is_empty()));
                         }
                     });
-                }
-                let (cache, stop) = (&cache, &stop);
-                scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        ashlar::testing::slab_round(cache);
-                        core::hint::black_box(ashlar::total_counts());
-                        ashlar::for_each_cache(|info| assert!(!info.name().is_empty()));
+                    let mut rng = Rng::new(99);
+                    for _ in 0..600 {
+                        let limit = 1 + rng.below(500);
+                        let tunables = QueueTunables { limit, batchcount: 1 + rng.below(limit), shared: rng.below(9) };
+                        cache.set_queue_tunables(&tunables).expect("in range");
+                        if rng.below(8) == 0 {
+                            cache.shrink();
+                        }
                     }
+                    stop.store(true, Ordering::Relaxed);
                 });
-                let mut rng = Rng::new(99);
-                for _ in 0..600 {
-                    let limit = 1 + rng.below(500);
-                    let tunables = QueueTunables { limit, batchcount: 1 + rng.below(limit), shared: rng.below(9) };
-                    cache.set_queue_tunables(&tunables).expect("in range");
-                    if rng.below(8) == 0 {
-                        cache.shrink();
-                    }
-                }
-                stop.store(true, Ordering::Relaxed);
+                assert_eq!(cache.info().usage.live, 0);
+                assert!(cache.shrink(), "{:?} {:?}", cache.info().usage, queues(&cache));
+                cache.destroy().map_err(|(_, e)| e).expect("empty");
             });
-            assert_eq!(cache.info().usage.live, 0);
-            assert!(cache.shrink(), "{:?} {:?}", cache.info().usage, queues(&cache));
-            cache.destroy().map_err(|(_, e)| e).expect("empty");
-        });
-        if let Some(child) = outcome {
-            child.succeeded();
+            if let Some(child) = outcome {
+                child.succeeded();
+            }
         }
     }
 }
@@ -214,14 +219,16 @@ fn off_slab_arrays_are_used_again() {
 
 #[test]
 fn defaults_go_by_size() {
-    for (size, limit, batchcount) in
-        [(64, 120, 60), (256, 120, 60), (264, 54, 27), (1032, 24, 12), (4104, 8, 4), (140_000, 1, 1)]
-    {
-        let cache = create("slab-defaults", size, ARGS);
-        let tunables = queues(&cache).tunables;
-        assert_eq!((tunables.limit, tunables.batchcount), (limit, batchcount), "size {size}");
-        assert!(size <= 4096 || tunables.shared == 0);
-        cache.destroy().map_err(|(_, e)| e).expect("empty");
+    for edition in EDITIONS {
+        for (size, limit, batchcount) in
+            [(64, 120, 60), (256, 120, 60), (264, 54, 27), (1032, 24, 12), (4104, 8, 4), (140_000, 1, 1)]
+        {
+            let cache = create("slab-defaults", size, ARGS.engine(edition));
+            let tunables = queues(&cache).tunables;
+            assert_eq!((tunables.limit, tunables.batchcount), (limit, batchcount), "size {size}");
+            assert!(size <= 4096 || tunables.shared == 0);
+            cache.destroy().map_err(|(_, e)| e).expect("empty");
+        }
     }
 }
 
@@ -279,7 +286,7 @@ fn tunables_out_of_range_are_refused_with_the_range() {
     let other = create("slab-range-other", 128, ARGS.engine(Engine::Sheaves));
     let error = other.set_queue_tunables(&before).expect_err("another engine");
     assert!(matches!(error, TuneError::Engine(_)));
-    assert_eq!(error.to_string(), "limit, batchcount and shared: expected a cache of the engine slab");
+    assert_eq!(error.to_string(), "limit, batchcount and shared: expected a cache of the engine slab or slab24");
     assert_eq!(other.info().queues, None);
     other.destroy().map_err(|(_, e)| e).expect("empty");
 }
@@ -287,71 +294,75 @@ fn tunables_out_of_range_are_refused_with_the_range() {
 /// What one CPU frees, another gets by way of the shared array, without a look at slabs.
 #[test]
 fn a_cpu_refills_from_what_another_flushed() {
-    let cache = create("slab-shared", 64, ARGS);
-    cache.set_queue_tunables(&QueueTunables { limit: 20, batchcount: 10, shared: 8 }).expect("in range");
-    let all = cpus();
-    let (first, last) = (all[0], all[all.len() - 1]);
-    let freed: BTreeSet<usize> = on(first, || {
-        let live = alloc(&cache, 200);
-        let addresses = live.iter().map(|object| object.as_ptr() as usize).collect();
-        free(&cache, live);
-        addresses
-    });
-    assert_eq!(queues(&cache).shared_avail, 80, "the shared array is full");
-    let before = queues(&cache).shared_refills;
-    let live = Sent(on(last, || Sent(alloc(&cache, 60))).0);
-    let (after, shared) = (queues(&cache).shared_refills, queues(&cache).shared_avail);
-    if first == last {
-        eprintln!("one CPU only: its own array serves part of it");
-    } else {
-        assert!(after - before >= 5 && shared <= 80 - 50, "{before} to {after} refills, {shared} left");
-        assert!(live.0.iter().all(|object| freed.contains(&(object.as_ptr() as usize))));
+    for edition in EDITIONS {
+        let cache = create("slab-shared", 64, ARGS.engine(edition));
+        cache.set_queue_tunables(&QueueTunables { limit: 20, batchcount: 10, shared: 8 }).expect("in range");
+        let all = cpus();
+        let (first, last) = (all[0], all[all.len() - 1]);
+        let freed: BTreeSet<usize> = on(first, || {
+            let live = alloc(&cache, 200);
+            let addresses = live.iter().map(|object| object.as_ptr() as usize).collect();
+            free(&cache, live);
+            addresses
+        });
+        assert_eq!(queues(&cache).shared_avail, 80, "the shared array is full");
+        let before = queues(&cache).shared_refills;
+        let live = Sent(on(last, || Sent(alloc(&cache, 60))).0);
+        let (after, shared) = (queues(&cache).shared_refills, queues(&cache).shared_avail);
+        if first == last {
+            eprintln!("one CPU only: its own array serves part of it");
+        } else {
+            assert!(after - before >= 5 && shared <= 80 - 50, "{before} to {after} refills, {shared} left");
+            assert!(live.0.iter().all(|object| freed.contains(&(object.as_ptr() as usize))));
+        }
+        free(&cache, live.0);
+        cache.destroy().map_err(|(_, e)| e).expect("empty");
     }
-    free(&cache, live.0);
-    cache.destroy().map_err(|(_, e)| e).expect("empty");
 }
 
 /// Frees to another node gather in the alien cache, twelve at a time.
 #[test]
 fn alien_caches_gather_frees_and_drain() {
-    let test = "alien_caches_gather_frees_and_drain";
-    for mode in ["rseq", "lock"] {
-        for without in [false, true] {
-            let options = format!("nodes=2,percpu={mode}{}", if without { ",noaliencache=on" } else { "" });
-            let outcome = child(test, &options, &[("ASHLAR_OPTIONS", &options)], || {
-                let cache = create("slab-alien", 64, ARGS);
-                // No shared array, so that what leaves an alien cache is back in slabs.
-                cache.set_queue_tunables(&QueueTunables { limit: 8, batchcount: 4, shared: 0 }).expect("in range");
-                on(cpus()[0], || {
-                    let here = ashlar::node_of(alloc_one(&cache).as_ptr()).expect("of a node");
-                    let other = ashlar::NodeId(1 - here.0);
-                    let far: Vec<_> = (0..30).map(|_| cache.alloc_on(other).expect("memory")).collect();
-                    assert!(far.iter().all(|object| ashlar::node_of(object.as_ptr()) == Some(other)));
-                    let before = cache.info().counts.alien_locks;
-                    let looks = cache.info().counts.alien_locks - before;
-                    free(&cache, far);
-                    let locks = cache.info().counts.alien_locks - before - looks;
-                    let queues = queues(&cache);
-                    if without {
-                        assert_eq!((queues.alien_frees, queues.alien_avail), (0, 0));
-                        assert_eq!(locks, looks, "only those of the looks at it");
-                    } else {
-                        assert_eq!((queues.alien_frees, queues.alien_overflows, queues.alien_avail), (30, 2, 6));
-                        assert_eq!(locks, looks + 30);
-                        // The reaper sends one alien cache home in a round.
-                        (0..4).for_each(|_| ashlar::testing::slab_round(&cache));
-                        assert_eq!(alien_avail(&cache), 0);
-                    }
-                    // None of them is on this CPU's array: it only ever hands out objects of its
-                    // own node.
-                    let near = alloc(&cache, 40);
-                    assert!(near.iter().all(|object| ashlar::node_of(object.as_ptr()) == Some(here)));
-                    free(&cache, near);
+    for edition in EDITIONS {
+        let test = "alien_caches_gather_frees_and_drain";
+        for mode in ["rseq", "lock"] {
+            for without in [false, true] {
+                let options = format!("nodes=2,percpu={mode}{}", if without { ",noaliencache=on" } else { "" });
+                let outcome = child(test, &format!("{edition:?} {options}"), &[("ASHLAR_OPTIONS", &options)], || {
+                    let cache = create("slab-alien", 64, ARGS.engine(edition));
+                    // No shared array, so that what leaves an alien cache is back in slabs.
+                    cache.set_queue_tunables(&QueueTunables { limit: 8, batchcount: 4, shared: 0 }).expect("in range");
+                    on(cpus()[0], || {
+                        let here = ashlar::node_of(alloc_one(&cache).as_ptr()).expect("of a node");
+                        let other = ashlar::NodeId(1 - here.0);
+                        let far: Vec<_> = (0..30).map(|_| cache.alloc_on(other).expect("memory")).collect();
+                        assert!(far.iter().all(|object| ashlar::node_of(object.as_ptr()) == Some(other)));
+                        let before = cache.info().counts.alien_locks;
+                        let looks = cache.info().counts.alien_locks - before;
+                        free(&cache, far);
+                        let locks = cache.info().counts.alien_locks - before - looks;
+                        let queues = queues(&cache);
+                        if without {
+                            assert_eq!((queues.alien_frees, queues.alien_avail), (0, 0));
+                            assert_eq!(locks, looks, "only those of the looks at it");
+                        } else {
+                            assert_eq!((queues.alien_frees, queues.alien_overflows, queues.alien_avail), (30, 2, 6));
+                            assert_eq!(locks, looks + 30);
+                            // The reaper sends one alien cache home in a round.
+                            (0..4).for_each(|_| ashlar::testing::slab_round(&cache));
+                            assert_eq!(alien_avail(&cache), 0);
+                        }
+                        // None of them is on this CPU's array: it only ever hands out objects of
+                        // its own node.
+                        let near = alloc(&cache, 40);
+                        assert!(near.iter().all(|object| ashlar::node_of(object.as_ptr()) == Some(here)));
+                        free(&cache, near);
+                    });
+                    assert_eq!(cache.info().usage.live, 1);
                 });
-                assert_eq!(cache.info().usage.live, 1);
-            });
-            if let Some(child) = outcome {
-                child.succeeded();
+                if let Some(child) = outcome {
+                    child.succeeded();
+                }
             }
         }
     }
@@ -367,25 +378,27 @@ fn alien_avail(cache: &KmemCache) -> usize {
 
 #[test]
 fn the_reaper_gives_back_what_is_not_in_use() {
-    let cache = create("slab-reaper", 256, ARGS);
-    on(cpus()[0], || free(&cache, alloc(&cache, 5000)));
-    let before = cache.info().usage;
-    assert!(before.cached > 100 && before.slabs > 10, "{before:?}");
-    let arrays = || cache.info().usage.cached - queues(&cache).shared_avail;
-    // The first round only sees that the CPU's array was used; the next takes a fifth of its limit.
-    // No CPU took from the shared array, so it falls from the start.
-    let (full, shared) = (arrays(), queues(&cache).shared_avail);
-    ashlar::testing::slab_round(&cache);
-    assert_eq!(arrays(), full);
-    assert!(shared == 0 || queues(&cache).shared_avail == shared - 480 / 5, "{shared}: {:?}", queues(&cache));
-    ashlar::testing::slab_round(&cache);
-    assert_eq!(arrays(), full - 120 / 5);
-    for _ in 0..40 {
+    for edition in EDITIONS {
+        let cache = create("slab-reaper", 256, ARGS.engine(edition));
+        on(cpus()[0], || free(&cache, alloc(&cache, 5000)));
+        let before = cache.info().usage;
+        assert!(before.cached > 100 && before.slabs > 10, "{before:?}");
+        let arrays = || cache.info().usage.cached - queues(&cache).shared_avail;
+        // The first round only sees that the CPU's array was used; the next takes a fifth of its
+        // limit. No CPU took from the shared array, so it falls from the start.
+        let (full, shared) = (arrays(), queues(&cache).shared_avail);
         ashlar::testing::slab_round(&cache);
+        assert_eq!(arrays(), full);
+        assert!(shared == 0 || queues(&cache).shared_avail == shared - 480 / 5, "{shared}: {:?}", queues(&cache));
+        ashlar::testing::slab_round(&cache);
+        assert_eq!(arrays(), full - 120 / 5);
+        for _ in 0..40 {
+            ashlar::testing::slab_round(&cache);
+        }
+        assert_eq!(cache.info().usage, ashlar::Usage::default(), "queues: {:?}", queues(&cache));
+        assert!(queues(&cache).reaped >= 100);
+        cache.destroy().map_err(|(_, e)| e).expect("empty");
     }
-    assert_eq!(cache.info().usage, ashlar::Usage::default(), "queues: {:?}", queues(&cache));
-    assert!(queues(&cache).reaped >= 100);
-    cache.destroy().map_err(|(_, e)| e).expect("empty");
 }
 
 /// Work in one cache takes another, idle one apart: the slow paths' own rounds. It sleeps for the
@@ -441,9 +454,12 @@ proptest! {
     fn queues_agree_with_a_model(
         size in prop_oneof![Just(8usize), Just(24), Just(64), Just(104), Just(704), Just(3000)],
         ctor: bool,
+        edition in proptest::sample::select(&EDITIONS[..]),
         ops in proptest::collection::vec(op(), 1..60),
     ) {
-        let cache = create("slab-model", size, { let mut args = ARGS; args.ctor = ctor.then_some(BUILD); args });
+        let mut args = ARGS.engine(edition);
+        args.ctor = ctor.then_some(BUILD);
+        let cache = create("slab-model", size, args);
         let mut live: Vec<NonNull<u8>> = Vec::new();
         for op in ops {
             let old = live.len();

@@ -90,7 +90,7 @@ fn always() -> Result<(), String> {
 }
 
 /// All systems, in the order of the columns.
-static SYSTEMS: [SystemInfo; 30] = [
+static SYSTEMS: [SystemInfo; 31] = [
     kmalloc("ashlar"),
     built_in("ashlar-sized", Kind::Ours),
     built_in("ashlar-cache", Kind::Ours),
@@ -102,6 +102,7 @@ static SYSTEMS: [SystemInfo; 30] = [
     engine("slub-ll"),
     engine("slub-bulk"),
     engine("slab"),
+    engine("slab24"),
     engine("slob"),
     engine("slob-seg"),
     engine("slob-cache"),

@@ -41,7 +41,7 @@ pub struct CacheInfo {
     pub slow: crate::slab::counters::SlowPathStats,
     /// Locks taken, slow paths entered.
     pub counts: Counts,
-    /// The queues of a cache of the engine `slab`.
+    /// The queues of a cache of SLAB.
     pub queues: Option<QueueInfo>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn info(raw: &'static RawCache) -> CacheInfo {
         barn,
         slow,
         counts: engine::counts(raw),
-        queues: (raw.engine == Engine::Slab).then(|| slab_queues::queue_info(raw)),
+        queues: raw.engine.has_queues().then(|| slab_queues::queue_info(raw)),
     };
     info.named(raw.name())
 }

@@ -16,6 +16,8 @@
 //! describe only the program's objects. (The kernel excludes kmalloc's caches for the first reason,
 //! if memory is accounted to groups of processes.)
 //!
+//! The engine `slab24` merges nothing, as its kernel.
+//!
 //! The engines `slob`, `slob-seg` and `slob-cache` share pages below caches that each count their
 //! own objects, so they need no merging. `slob-cache` does so by the same rules ([`rule`]).
 //!

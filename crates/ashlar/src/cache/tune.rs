@@ -4,10 +4,10 @@
 //! | tunable | engines | what a change does at once |
 //! |---|---|---|
 //! | `cpu_partial` | `slub-bulk` | partial slabs of CPUs go to their nodes |
-//! | `min_partial` | all but `slab`, `slob` | lowered: empty slabs go back |
+//! | `min_partial` | all but `slab`, `slab24`, `slob` | lowered: empty slabs go back |
 //! | `sheaf_capacity` | `ashlar` | all sheaves are emptied; new ones have the new capacity |
 //! | `remote_node_defrag_ratio` | `ashlar`, the stages of SLUB | nothing |
-//! | `limit`, `batchcount`, `shared` | `slab` | arrays grow or give objects back |
+//! | `limit`, `batchcount`, `shared` | `slab`, `slab24` | arrays grow or give objects back |
 //!
 //! No change blocks other threads for longer than a drain. Sheaves and slabs that a thread holds
 //! meanwhile are adapted later. A sheaf of the old capacity is emptied instead of entering a barn
@@ -19,7 +19,7 @@
 use crate::base::error::TuneError;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::engine::history::slab_queues::{self, QueueTunables};
-use crate::engine::{self, Engine, RawCache, Tunable, sheaves};
+use crate::engine::{self, RawCache, Tunable, sheaves};
 
 /// Returns the value of a tunable; `None` if the cache's engine does not have it.
 pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
@@ -86,12 +86,12 @@ fn set_min_partial(raw: &'static RawCache, value: usize) {
     }
 }
 
-/// Sets the three tunables of a cache of the engine `slab` together.
+/// Sets the three tunables of a cache of SLAB together.
 ///
 /// # Errors
 /// See [`TuneError`]: nothing has changed then.
 pub(crate) fn set_queue_tunables(raw: &'static RawCache, tunables: &QueueTunables) -> Result<(), TuneError> {
-    if raw.engine != Engine::Slab {
+    if !raw.engine.has_queues() {
         return Err(TuneError::Engine(Tunable::Limit.engines()));
     }
     let done = slab_queues::tune(raw, tunables);

@@ -15,7 +15,7 @@ use crate::slab::counters::SlowPathStats;
 use crate::slab::geometry::Geometry;
 use ashlar_macros::place;
 use sheaves::Sheaves;
-use slab_queues::SlabQueues;
+use slab_queues::{Edition, SlabQueues};
 use slob::Slob;
 use slob_pools::SlobPools;
 use slub::Slub;
@@ -33,7 +33,11 @@ macro_rules! each {
                 $call
             }
             Engine::Slab => {
-                let $strategy = SlabQueues;
+                let $strategy = SlabQueues(Edition::V6_1);
+                $call
+            }
+            Engine::Slab24 => {
+                let $strategy = SlabQueues(Edition::V2_6_24);
                 $call
             }
             Engine::Slob => {
@@ -63,7 +67,7 @@ macro_rules! of_cache {
         match $cache.engine {
             Engine::Sheaves => Sheaves::$function($($argument),*),
             Engine::Slub(_) => Slub::$function($($argument),*),
-            Engine::Slab => SlabQueues::$function($($argument),*),
+            Engine::Slab | Engine::Slab24 => SlabQueues::$function($($argument),*),
             Engine::Slob => Slob::$function($($argument),*),
             Engine::SlobSeg | Engine::SlobCache => SlobPools::$function($($argument),*),
             #[cfg(test)]
@@ -83,7 +87,7 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     // rest out of line.
     match cache.engine {
         Engine::Slub(_) => Slub::alloc(cache),
-        Engine::Slab => SlabQueues::alloc(cache),
+        engine if engine.has_queues() => SlabQueues::alloc(cache),
         _ => others(cache),
     }
 }
@@ -107,7 +111,7 @@ pub(crate) fn free(object: Object) {
     }
     match object.cache.engine {
         Engine::Slub(_) => Slub::free(object),
-        Engine::Slab => SlabQueues::free(object),
+        engine if engine.has_queues() => SlabQueues::free(object),
         _ => others(object),
     }
 }
@@ -135,7 +139,7 @@ pub(crate) fn free_bulk(objects: Objects<'_>) {
 
 /// As [`free`], where the caller found that the object's cache owns the slab that starts at `slab`
 /// and that the object lies in.
-#[inline]
+#[inline(always)]
 pub(crate) fn free_in(object: Object, slab: PageIndex) {
     #[inline(never)]
     fn others(object: Object, slab: PageIndex) {
@@ -143,7 +147,7 @@ pub(crate) fn free_in(object: Object, slab: PageIndex) {
     }
     match object.cache.engine {
         Engine::Slub(_) => Slub::free_in(object, slab),
-        Engine::Slab => SlabQueues::free_in(object, slab),
+        engine if engine.has_queues() => SlabQueues::free_in(object, slab),
         _ => others(object, slab),
     }
 }

@@ -14,8 +14,10 @@ pub enum Engine {
     Sheaves,
     /// SLUB with CPU slabs, in a stage of its history.
     Slub(Stage),
-    /// SLAB: queues of objects in front of slabs.
+    /// SLAB of Linux 6.1: queues of objects in front of slabs.
     Slab,
+    /// SLAB of Linux 2.6.24: a descriptor for each slab, with a chain of its free objects.
+    Slab24,
     /// SLOB: objects of all sizes share single pages, under one lock, for small memory. An object
     /// of such a cache must be freed to its cache. A free by address alone cannot take it, because
     /// nothing records the cache.
@@ -52,6 +54,7 @@ engines! {
     Engine::Slub(Stage::Lockless) => "slub-ll",
     Engine::Slub(Stage::Bulk) => "slub-bulk",
     Engine::Slab => "slab",
+    Engine::Slab24 => "slab24",
     Engine::Slob => "slob",
     Engine::SlobSeg => "slob-seg",
     Engine::SlobCache => "slob-cache",
@@ -75,6 +78,11 @@ impl Engine {
     /// [`free`](super::free) take every call.
     pub(crate) const fn has_sheaves(self) -> bool {
         matches!(self, Engine::Sheaves)
+    }
+
+    /// Whether it is an edition of SLAB, whose caches have queues.
+    pub(crate) const fn has_queues(self) -> bool {
+        matches!(self, Engine::Slab | Engine::Slab24)
     }
 }
 

@@ -27,9 +27,9 @@ pub enum Tunable {
     Shared,
 }
 
-/// Most objects in a CPU's array, of the engine `slab`.
+/// Most objects in a CPU's array, of SLAB.
 pub(super) const MAX_LIMIT: usize = 8192;
-/// Largest shared factor, of the engine `slab`.
+/// Largest shared factor, of SLAB.
 pub(super) const MAX_SHARED: usize = 64;
 /// Largest number of slabs or objects.
 const MOST: usize = 1 << 20;
@@ -82,13 +82,13 @@ impl Tunable {
     pub(crate) const fn engines(self) -> &'static str {
         match self {
             Tunable::CpuPartial => "cpu_partial: expected a cache of the engine slub-bulk",
-            Tunable::MinPartial => "min_partial: expected a cache of another engine than slab and slob",
+            Tunable::MinPartial => "min_partial: expected a cache of another engine than slab, slab24 and slob",
             Tunable::SheafCapacity => "sheaf_capacity: expected a cache of the engine ashlar",
             Tunable::RemoteNodeDefragRatio => {
                 "remote_node_defrag_ratio: expected a cache of the engine ashlar or of a stage of SLUB"
             }
             Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
-                "limit, batchcount and shared: expected a cache of the engine slab"
+                "limit, batchcount and shared: expected a cache of the engine slab or slab24"
             }
         }
     }
@@ -108,10 +108,10 @@ impl Tunable {
     pub const fn is_of(self, engine: Engine) -> bool {
         match self {
             Tunable::CpuPartial => matches!(engine, Engine::Slub(Stage::Bulk)),
-            Tunable::MinPartial => !matches!(engine, Engine::Slab | Engine::Slob),
+            Tunable::MinPartial => !matches!(engine, Engine::Slab | Engine::Slab24 | Engine::Slob),
             Tunable::SheafCapacity => matches!(engine, Engine::Sheaves),
             Tunable::RemoteNodeDefragRatio => matches!(engine, Engine::Sheaves | Engine::Slub(_)),
-            Tunable::Limit | Tunable::BatchCount | Tunable::Shared => matches!(engine, Engine::Slab),
+            Tunable::Limit | Tunable::BatchCount | Tunable::Shared => engine.has_queues(),
         }
     }
 }

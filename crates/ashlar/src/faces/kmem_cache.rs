@@ -347,7 +347,7 @@ impl KmemCache {
         tune::set_tunable(self.raw, which, value)
     }
 
-    /// Sets the three tunables of a cache of the engine `slab` together.
+    /// Sets the three tunables of a cache of SLAB together.
     ///
     /// # Errors
     /// See [`TuneError`]: nothing has changed then.

@@ -3,8 +3,9 @@
 //!
 //! The bench has one node's lists with its slabs, two CPUs of the node, and another node's alien
 //! cache for it. Objects have eight bytes of real memory, which hold the index arrays as in real
-//! slabs. If two threads use an array at a time, or an object is used while it holds an array, the
-//! owner's value is overwritten.
+//! slabs of the engine `slab`. Slabs of `slab24` have descriptors behind all objects. If two
+//! threads use an array at a time, or an object is used while it holds an array, the owner's value
+//! is overwritten.
 #![allow(unsafe_code, reason = "objects are raw memory")]
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Plain};
@@ -28,6 +29,10 @@ use crate::slab::partial::{Heads, Partial};
 /// Objects in a slab.
 const OBJECTS: usize = 2;
 const STRIDE: usize = 8;
+/// Words of a slab's descriptor.
+const DESCRIPTOR: usize = 8;
+/// The records of both engines.
+const RECORDS: [IndexArray; 2] = [IndexArray::InObject, IndexArray::ChainOffSlab];
 
 /// An allocated object. Not `Clone`: its holder may use it, and passes it on to free it.
 #[derive(Debug)]
@@ -43,6 +48,7 @@ struct Entry {
 struct Bench {
     entries: Vec<Entry>,
     memory: *mut u64,
+    array: IndexArray,
     held: Vec<AtomicBool>,
     discarded: Vec<AtomicUsize>,
     lists: SpinLock<Lists>,
@@ -59,8 +65,9 @@ unsafe impl Send for Bench {}
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // SAFETY: from `into_raw` in `new`, with this length.
-        drop(unsafe { Vec::from_raw_parts(self.memory, self.held.len(), self.held.len()) });
+        let words = words(self.entries.len());
+        // SAFETY: leaked in `new`, with this length.
+        drop(unsafe { Vec::from_raw_parts(self.memory, words, words) });
     }
 }
 
@@ -82,7 +89,7 @@ impl Slabs for Bench {
     }
 
     fn array(&self) -> IndexArray {
-        IndexArray::InObject
+        self.array
     }
 
     fn address_of(&self, page: PageIndex) -> usize {
@@ -99,6 +106,11 @@ impl Slabs for Bench {
     }
 }
 
+/// Returns the words of memory of some slabs: their objects, then their descriptors.
+fn words(slabs: usize) -> usize {
+    slabs * (OBJECTS + DESCRIPTOR)
+}
+
 /// Makes an array. Its memory is never freed, as in the pool of arrays.
 fn array(limit: usize) -> &'static ArrayCache {
     Box::leak(Box::new(ArrayCache::new(limit, limit.div_ceil(2))))
@@ -107,13 +119,13 @@ fn array(limit: usize) -> &'static ArrayCache {
 impl Bench {
     /// Makes `slabs` free slabs, a shared array for `shared` objects and CPUs' arrays for `limit`
     /// objects.
-    fn new(slabs: usize, limit: usize, shared: usize, free_limit: usize) -> Bench {
+    fn new(record: IndexArray, slabs: usize, limit: usize, shared: usize, free_limit: usize) -> Bench {
         let entry = || {
             let entry = Entry { head: PageHead::new(), looks: UnsafeCell::new(()) };
             entry.head.init(0, OBJECTS as u16, 0, 0);
             entry
         };
-        let memory = Box::leak(std::vec![0u64; slabs * OBJECTS].into_boxed_slice()).as_mut_ptr();
+        let memory = Box::leak(std::vec![0u64; words(slabs)].into_boxed_slice()).as_mut_ptr();
         let mut lists = Lists::NEW;
         lists.free_limit = free_limit;
         lists.shared = (shared > 0).then(|| array(shared));
@@ -122,6 +134,7 @@ impl Bench {
         let bench = Bench {
             entries: (0..slabs).map(|_| entry()).collect(),
             memory,
+            array: record,
             held: (0..slabs * OBJECTS).map(|_| AtomicBool::new(false)).collect(),
             discarded: (0..slabs).map(|_| AtomicUsize::new(0)).collect(),
             lists: SpinLock::new(lists),
@@ -129,7 +142,9 @@ impl Bench {
             cpus: [SpinLock::new(array(limit)), SpinLock::new(array(limit))],
         };
         for page in (0..slabs as u32).map(PageIndex) {
-            bench.fill(page, bench.address_of(page) + (OBJECTS - 1) * STRIDE);
+            let descriptor = memory as usize + (slabs * OBJECTS + page.0 as usize * DESCRIPTOR) * size_of::<u64>();
+            let in_object = bench.address_of(page) + (OBJECTS - 1) * STRIDE;
+            bench.fill(page, if record.is_chain() { descriptor } else { in_object });
             let mut after = After::NOTHING;
             bench.lists.lock().add_slab(&bench, page, 0, |_| (), &mut after);
         }
@@ -137,8 +152,14 @@ impl Bench {
     }
 
     /// Makes a bench to share, with all objects in use.
-    fn full(slabs: usize, limit: usize, shared: usize, free_limit: usize) -> (Arc<Bench>, Vec<Object>) {
-        let bench = Bench::new(slabs, limit, shared, free_limit);
+    fn full(
+        record: IndexArray,
+        slabs: usize,
+        limit: usize,
+        shared: usize,
+        free_limit: usize,
+    ) -> (Arc<Bench>, Vec<Object>) {
+        let bench = Bench::new(record, slabs, limit, shared, free_limit);
         let (mut taken, mut after) = (Vec::new(), After::NOTHING);
         bench.lists.lock().take(&bench, slabs * OBJECTS, |object| taken.push(object), &mut after);
         let objects = taken.into_iter().map(|object| bench.claim(object)).collect();
@@ -297,7 +318,12 @@ impl Bench {
             free.into_iter().for_each(|index| at[page * OBJECTS + index] += 1);
         }
         assert_eq!(lists.free_objects, free_objects);
-        assert!(free_objects <= lists.free_limit || lists.free.count == 0, "free slabs above the limit");
+        // A slab that a free empties goes if there are too many free objects then. Those that were
+        // empty before go too with index arrays, and stay with chains.
+        assert!(
+            free_objects <= lists.free_limit || lists.free.count == 0 || self.array.is_chain(),
+            "free slabs above the limit"
+        );
         for (object, count) in at.into_iter().enumerate() {
             let gone = self.discarded[object / OBJECTS].load(Plain::Relaxed) > 0;
             assert_eq!(count, usize::from(!gone), "places that hold object {object}");
@@ -312,22 +338,24 @@ fn take<const N: usize>(objects: Vec<Object>) -> [Object; N] {
 /// Two CPUs of another node free here and overflow the alien cache, while the reaper drains it.
 #[test]
 fn remote_frees_beside_the_reaper_keep_every_object() {
-    for shared in [0, 1] {
-        explore(move || {
-            let (bench, objects) = Bench::full(2, 2, shared, 4);
-            let [first, second, third, _kept] = take(objects);
-            let (one, two) = (bench.clone(), bench.clone());
-            race(
-                move || {
-                    one.free_remote(first);
-                    one.free_remote(second);
-                },
-                move || two.free_remote(third),
-                || bench.send_home(),
-            );
-            bench.audit();
-            assert!(bench.alien.lock().avail() <= 1);
-        });
+    for record in RECORDS {
+        for shared in [0, 1] {
+            explore(move || {
+                let (bench, objects) = Bench::full(record, 2, 2, shared, 4);
+                let [first, second, third, _kept] = take(objects);
+                let (one, two) = (bench.clone(), bench.clone());
+                race(
+                    move || {
+                        one.free_remote(first);
+                        one.free_remote(second);
+                    },
+                    move || two.free_remote(third),
+                    || bench.send_home(),
+                );
+                bench.audit();
+                assert!(bench.alien.lock().avail() <= 1);
+            });
+        }
     }
 }
 
@@ -335,107 +363,117 @@ fn remote_frees_beside_the_reaper_keep_every_object() {
 /// shared array or a slab.
 #[test]
 fn a_refill_beside_an_alien_cache_that_goes_home_has_every_object_once() {
-    for shared in [0, 1] {
-        explore(move || {
-            let (bench, objects) = Bench::full(2, 2, shared, 4);
-            let [first, second, third, _kept] = take(objects);
-            bench.free_remote(first);
-            let (one, two) = (bench.clone(), bench.clone());
-            let had = race(
-                move || {
-                    one.free_remote(second);
-                    one.free_remote(third);
-                },
-                move || two.alloc(0),
-                || bench.alloc(1),
-            );
-            bench.audit();
-            drop(had);
-        });
+    for record in RECORDS {
+        for shared in [0, 1] {
+            explore(move || {
+                let (bench, objects) = Bench::full(record, 2, 2, shared, 4);
+                let [first, second, third, _kept] = take(objects);
+                bench.free_remote(first);
+                let (one, two) = (bench.clone(), bench.clone());
+                let had = race(
+                    move || {
+                        one.free_remote(second);
+                        one.free_remote(third);
+                    },
+                    move || two.alloc(0),
+                    || bench.alloc(1),
+                );
+                bench.audit();
+                drop(had);
+            });
+        }
     }
 }
 
 /// One CPU flushes to the shared array while another refills from it and the tunables change.
 #[test]
 fn a_flush_and_a_refill_beside_another_shared_array_keep_every_object() {
-    for new in [0, 2] {
-        explore(move || {
-            let (bench, objects) = Bench::full(2, 1, 2, 4);
-            let [first, second, third, _kept] = take(objects);
-            bench.free(0, first);
-            let (one, two) = (bench.clone(), bench.clone());
-            let (_, had, ()) = race(
-                move || {
-                    one.free(0, second);
-                    one.free(0, third);
-                },
-                move || two.alloc(1),
-                || bench.tune(new),
-            );
-            bench.audit();
-            drop(had);
-        });
+    for record in RECORDS {
+        for new in [0, 2] {
+            explore(move || {
+                let (bench, objects) = Bench::full(record, 2, 1, 2, 4);
+                let [first, second, third, _kept] = take(objects);
+                bench.free(0, first);
+                let (one, two) = (bench.clone(), bench.clone());
+                let (_, had, ()) = race(
+                    move || {
+                        one.free(0, second);
+                        one.free(0, third);
+                    },
+                    move || two.alloc(1),
+                    || bench.tune(new),
+                );
+                bench.audit();
+                drop(had);
+            });
+        }
     }
 }
 
 /// A drain of a CPU's array, by the reaper or by shrink, against that CPU and another drain.
 #[test]
 fn a_drain_of_a_busy_cpu_keeps_every_object() {
-    explore(|| {
-        let (bench, objects) = Bench::full(2, 2, 1, 4);
-        let [first, second, third, _kept] = take(objects);
-        bench.free(0, first);
-        bench.free(0, second);
-        let (one, two) = (bench.clone(), bench.clone());
-        let (had, (), ()) = race(
-            move || {
-                one.free(0, third);
-                one.alloc(0)
-            },
-            move || two.drain_cpu(0),
-            || bench.send_home(),
-        );
-        assert!(had.is_some(), "its own free or a slab serves the allocation");
-        bench.audit();
-    });
+    for record in RECORDS {
+        explore(move || {
+            let (bench, objects) = Bench::full(record, 2, 2, 1, 4);
+            let [first, second, third, _kept] = take(objects);
+            bench.free(0, first);
+            bench.free(0, second);
+            let (one, two) = (bench.clone(), bench.clone());
+            let (had, (), ()) = race(
+                move || {
+                    one.free(0, third);
+                    one.alloc(0)
+                },
+                move || two.drain_cpu(0),
+                || bench.send_home(),
+            );
+            assert!(had.is_some(), "its own free or a slab serves the allocation");
+            bench.audit();
+        });
+    }
 }
 
 /// A slab that becomes free above the limit is discarded once, and only if no CPU takes from it
 /// meanwhile.
 #[test]
 fn a_free_slab_above_the_limit_goes_back_unless_it_is_taken_from() {
-    explore(|| {
-        let (bench, objects) = Bench::full(1, 1, 0, 0);
-        let [first, second] = take(objects);
-        bench.free_remote(first);
-        let (one, two) = (bench.clone(), bench.clone());
-        let (_, had, ()) = race(
-            move || {
-                one.free_remote(second);
-                one.send_home();
-            },
-            move || two.alloc(0),
-            || bench.send_home(),
-        );
-        bench.audit();
-        assert_eq!(bench.gone(), usize::from(had.is_none()), "{had:?}");
-    });
+    for record in RECORDS {
+        explore(move || {
+            let (bench, objects) = Bench::full(record, 1, 1, 0, 0);
+            let [first, second] = take(objects);
+            bench.free_remote(first);
+            let (one, two) = (bench.clone(), bench.clone());
+            let (_, had, ()) = race(
+                move || {
+                    one.free_remote(second);
+                    one.send_home();
+                },
+                move || two.alloc(0),
+                || bench.send_home(),
+            );
+            bench.audit();
+            assert_eq!(bench.gone(), usize::from(had.is_none()), "{had:?}");
+        });
+    }
 }
 
 /// Destroy: after a drain concurrent with the last frees, one more drain returns all objects, and
 /// no slab is left.
 #[test]
 fn a_flush_beside_the_last_frees_leaves_nothing_for_the_next() {
-    explore(|| {
-        let (bench, objects) = Bench::full(2, 1, 1, 4);
-        let [first, second, third, fourth] = take(objects);
-        bench.free(1, first);
-        bench.free_remote(second);
-        let (one, two) = (bench.clone(), bench.clone());
-        race(move || one.free_remote(third), move || two.free(0, fourth), || bench.drain_cpus());
-        bench.audit();
-        bench.drain_cpus();
-        bench.audit();
-        assert_eq!(bench.gone(), 2);
-    });
+    for record in RECORDS {
+        explore(move || {
+            let (bench, objects) = Bench::full(record, 2, 1, 1, 4);
+            let [first, second, third, fourth] = take(objects);
+            bench.free(1, first);
+            bench.free_remote(second);
+            let (one, two) = (bench.clone(), bench.clone());
+            race(move || one.free_remote(third), move || two.free(0, fourth), || bench.drain_cpus());
+            bench.audit();
+            bench.drain_cpus();
+            bench.audit();
+            assert_eq!(bench.gone(), 2);
+        });
+    }
 }

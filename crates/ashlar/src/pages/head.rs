@@ -44,7 +44,7 @@ pub(crate) struct PageHead {
 pub(crate) const BLOCK_HEADS_BYTES: usize = crate::base::units::BLOCK_PAGES * size_of::<PageHead>();
 
 impl PageHead {
-    #[cfg(ashlar_loom)]
+    #[cfg(any(test, ashlar_loom))]
     pub(crate) fn new() -> Self {
         PageHead {
             state: AtomicU64::new(0),

@@ -51,7 +51,8 @@ pub(crate) fn calculate_order(size: usize, rule: OrderRule, cpus: u32) -> Order 
     Order(order_of(size))
 }
 
-/// Where a slab of the engine `slab` holds the array of the indices of its free objects.
+/// Where a slab of SLAB records its free objects: the engine `slab` in an array of their indices,
+/// the engine `slab24` in a chain behind the slab's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexArray {
@@ -63,6 +64,18 @@ pub enum IndexArray {
     OffSlab,
     /// At the end of the slab.
     OnSlab,
+    /// A chain at the start of the slab.
+    ChainOnSlab,
+    /// A chain outside, in metadata memory.
+    ChainOffSlab,
+}
+
+impl IndexArray {
+    /// Returns whether slabs have a descriptor and a chain.
+    #[inline]
+    pub(crate) const fn is_chain(self) -> bool {
+        matches!(self, IndexArray::ChainOnSlab | IndexArray::ChainOffSlab)
+    }
 }
 
 /// How the objects of a cache lie in its slabs. Constant over the cache's life.

@@ -67,7 +67,7 @@ pub(crate) struct Options {
     pub(crate) shared: Option<usize>,
     /// Whether caches of objects alike share slabs.
     pub(crate) merge: bool,
-    /// Whether frees of the engine `slab` to other nodes go there one by one.
+    /// Whether frees of SLAB to other nodes go there one by one.
     pub(crate) noaliencache: bool,
     pub(crate) on_error: OnError,
     /// For the malloc library alone.

@@ -65,8 +65,8 @@ impl Setting {
             ),
             Setting::MinOrder(_) | Setting::MaxOrder(_) => pages_of_all
                 .then_some("min_order and max_order: expected a cache of another engine than slob and slob-seg"),
-            Setting::MinObjects(_) => (pages_of_all || engine == Engine::Slab)
-                .then_some("min_objects: expected a cache of another engine than slab, slob and slob-seg"),
+            Setting::MinObjects(_) => (pages_of_all || engine.has_queues())
+                .then_some("min_objects: expected a cache of another engine than slab, slab24, slob and slob-seg"),
             Setting::NoMerge => {
                 pages_of_all.then_some("nomerge: expected a cache of another engine than slob and slob-seg")
             }
@@ -377,7 +377,7 @@ mod tests {
         let ashlar = Candidate { engine: Engine::Sheaves, ..slab };
         assert_eq!(own.of(ashlar).tunable(Tunable::Limit), None);
         let told = own.untold(ashlar).map(|(of, expected)| std::format!("{of}: {expected}"));
-        let expected = "cache.a*: limit, batchcount and shared: expected a cache of the engine slab";
+        let expected = "cache.a*: limit, batchcount and shared: expected a cache of the engine slab or slab24";
         assert_eq!(told.as_deref(), Some(expected));
         assert_eq!(own.untold(ashlar), None, "told already");
         assert_eq!(own.untold(Candidate { name: "ab", ..ashlar }), None, "told already");

@@ -21,6 +21,7 @@ pub(super) const fn index_bytes(objects: usize) -> usize {
 }
 
 /// Bytes of the index array of a slab of `objects` objects.
+#[place(cold)]
 pub(super) const fn array_bytes(objects: usize) -> usize {
     objects * index_bytes(objects)
 }

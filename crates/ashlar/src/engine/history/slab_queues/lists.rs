@@ -229,20 +229,23 @@ impl Lists {
         };
         self.list_of(slabs.objects(), active + 1).unlink(slabs, page);
         self.free_objects += 1;
-        if active == 0 {
-            self.free.push_front(slabs, page);
-        } else {
+        if active > 0 {
             self.partial.push_back(slabs, page);
+        } else if slabs.array().is_chain() && self.free_objects > self.free_limit {
+            self.free_objects -= slabs.objects();
+            after.empty.push_back(slabs, page);
+        } else {
+            self.free.push_front(slabs, page);
         }
     }
 
     /// Returns objects of this node to their slabs, and moves free slabs above the limit to
-    /// `after`.
+    /// `after`: in 2.6.24 each that an object makes free, later the oldest ones.
     pub(crate) fn free_block(&mut self, slabs: &impl Slabs, objects: &[usize], after: &mut After) {
         for &object in objects {
             self.put(slabs, object, after);
         }
-        while self.free_objects > self.free_limit && self.free.count > 0 {
+        while !slabs.array().is_chain() && self.free_objects > self.free_limit && self.free.count > 0 {
             self.drop_free(slabs, 1, after);
         }
     }

@@ -1,4 +1,5 @@
-//! SLAB: queues of objects in front of slabs, as in the kernel from 1996 to 6.7.
+//! SLAB: queues of objects in front of slabs, as in the kernel from 1996 to 6.7, in two editions:
+//! that of 6.1 is the engine `slab`, that of 2.6.24 the engine `slab24`.
 //!
 //! ```text
 //!  CPU:   array cache: a stack of objects          CPU lock, at every operation
@@ -20,7 +21,9 @@
 //!
 //! A slab has no free links. The indices of its free objects are kept in an array
 //! ([`index_array`]); [`layout`] places the array and the colours of slabs. So free objects are
-//! never written to, except for the one that holds the array of a slab of small objects.
+//! never written to, except for the one that holds the array of a slab of small objects. In 2.6.24
+//! a slab has a descriptor instead, with a chain of these indices and the number of the node
+//! ([`chain`]). A free reads that number where there are several nodes.
 //!
 //! * [`mod@array`]: array caches. [`here`]: that of a CPU. [`alien`]: alien caches. [`pool`]:
 //!   memory of arrays.
@@ -34,8 +37,10 @@
 
 mod alien;
 mod array;
+mod chain;
 mod here;
 mod index_array;
+mod info;
 pub(crate) mod layout;
 mod lists;
 pub(crate) mod pool;
@@ -45,6 +50,8 @@ pub(crate) mod slabs;
 pub(crate) mod state;
 mod tune;
 
+pub use info::QueueInfo;
+pub(crate) use info::queue_info;
 pub(crate) use reap::{round_now, set_walk};
 pub(crate) use state::QueueOptions;
 pub use state::QueueTunables;
@@ -54,7 +61,7 @@ use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::{Ordering, bump};
 use crate::base::units::PAGE_SIZE;
-use crate::base::units::{NodeId, PageIndex};
+use crate::base::units::{LARGEST_CLASS, NodeId, PageIndex};
 use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::pages::zone::ZONE;
@@ -64,15 +71,18 @@ use crate::percpu::this_cpu_quick;
 use crate::percpu::{self, pages};
 use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
-use crate::slab::geometry::IndexArray;
 use array::ArrayCache;
 use ashlar_macros::place;
 use here::{Here, count_lock};
 use lists::After;
+use slabs::Slabs;
 use tune::{give_array, queues};
 
 /// Bytes of slabs on a node above which a new slab wakes the background thread.
 const BYTES_WORTH_REAPING: usize = 1 << 20;
+/// Smallest size class of 2.6.24 in bytes, and the one that it does without.
+const SMALLEST_CLASS: usize = 32;
+const NO_CLASS: usize = 96;
 
 /// See [`crate::engine::alloc`]. Not inlined, because every engine behind the entry points would
 /// pay for its registers.
@@ -150,27 +160,10 @@ fn from_first_node(cache: &'static RawCache, home: NodeId) -> Option<usize> {
 /// a batch of others.
 #[place(cold)]
 fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
-    let geometry = &cache.slabs.geometry;
-    let page = pages::alloc(node, geometry.order)?.first;
-    let own = queues(cache).node(node);
-    let colour = own.lists.lock().next_colour(geometry.colours) * geometry.colour_off;
-    let head = MEMMAP.head(page);
-    head.init(core::ptr::from_ref(cache) as usize, geometry.max_objects, geometry.order.0, node.0);
-    head.set_colour(colour);
-    if !slabs::open_slab(&cache.slabs, page) {
-        pages::free(page, geometry.order);
-        return None;
+    if cache.slabs.geometry.array.is_chain() {
+        return grow_and_retry(cache, node);
     }
-    let first = MEMMAP.address_of(page) + colour;
-    for index in 0..usize::from(geometry.max_objects) {
-        cache.slabs.carve(first + index * geometry.stride);
-    }
-    cache.slabs.set_class_words(page, geometry.order, node);
-    let entry = &cache.slabs.nodes[usize::from(node.0)];
-    let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
-    if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
-        crate::base::background::wake();
-    }
+    let page = new_slab(cache, node)?;
     // The thread may have migrated.
     let here = Here::take();
     let array = here.array(cache).filter(|_| PERCPU.node_of(here.cpu()) == node);
@@ -184,10 +177,62 @@ fn grow(cache: &'static RawCache, node: NodeId) -> Option<usize> {
             array.push(taken);
         }
     };
-    own.lists.lock().add_slab(&cache.slabs, page, 1 + more, take, &mut after);
+    queues(cache).node(node).lists.lock().add_slab(&cache.slabs, page, 1 + more, take, &mut after);
     drop(here);
     after.settle(&cache.slabs);
     Some(object)
+}
+
+/// As [`grow`] in 2.6.24, which enters the slab, drops list_lock, and refills once more. Other CPUs
+/// may take all objects of the slab in between; then it makes another.
+#[place(cold)]
+fn grow_and_retry(cache: &'static RawCache, node: NodeId) -> Option<usize> {
+    let lists = &queues(cache).node(node).lists;
+    loop {
+        let page = new_slab(cache, node)?;
+        let mut after = After::NOTHING;
+        lists.lock().add_slab(&cache.slabs, page, 0, |_| (), &mut after);
+        // The thread may have migrated, to a CPU whose array has objects.
+        let here = Here::take();
+        let object = match here.array(cache).filter(|_| PERCPU.node_of(here.cpu()) == node) {
+            Some(array) if array.avail() > 0 => array.pop(),
+            Some(array) => {
+                lists.lock().refill(&cache.slabs, array, &mut after);
+                array.pop()
+            }
+            None => take_one(cache, node, &mut after),
+        };
+        drop(here);
+        after.settle(&cache.slabs);
+        if object != 0 {
+            return Some(object);
+        }
+    }
+}
+
+/// Makes a slab of `node` that is on no list yet.
+#[place(cold)]
+fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<PageIndex> {
+    let geometry = &cache.slabs.geometry;
+    let page = pages::alloc(node, geometry.order)?.first;
+    let colour = queues(cache).node(node).lists.lock().next_colour(geometry.colours) * geometry.colour_off;
+    let head = MEMMAP.head(page);
+    head.init(core::ptr::from_ref(cache) as usize, geometry.max_objects, geometry.order.0, node.0);
+    if !slabs::open_slab(&cache.slabs, page, colour) {
+        pages::free(page, geometry.order);
+        return None;
+    }
+    let first = cache.slabs.first_object(page);
+    for index in 0..usize::from(geometry.max_objects) {
+        cache.slabs.carve(first + index * geometry.stride);
+    }
+    cache.slabs.set_class_words(page, geometry.order, node);
+    let entry = &cache.slabs.nodes[usize::from(node.0)];
+    let slabs = entry.counters.count_taken(1, usize::from(geometry.max_objects));
+    if slabs * geometry.order.bytes() > BYTES_WORTH_REAPING {
+        crate::base::background::wake();
+    }
+    Some(page)
 }
 
 /// See [`crate::engine::alloc_on`].
@@ -231,9 +276,12 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
     if index.is_none_or(|index| index >= head.objects()) {
         return report::misaligned(cache.name(), object);
     }
+    let home = (queues(cache).nodes.len() > 1).then(|| home_of(cache, slab));
     let here = Here::take();
-    if queues(cache).nodes.len() > 1 && PERCPU.node_of(here.cpu()).0 != head.node() {
-        return free_remote(cache, here, NodeId(head.node()), object);
+    if let Some(home) = home
+        && PERCPU.node_of(here.cpu()) != home
+    {
+        return free_remote(cache, here, home, object);
     }
     let Some(array) = here.array(cache) else { return free_slow(cache, here, object) };
     count_lock(array);
@@ -244,6 +292,16 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
     if !array.push(object) {
         free_slow(cache, here, object);
     }
+}
+
+/// Returns the node of a slab. Where the slab has a descriptor, that is compared with the page.
+#[inline]
+fn home_of(cache: &'static RawCache, slab: PageIndex) -> NodeId {
+    let home = MEMMAP.head(slab).node();
+    if cache.slabs.geometry.array.is_chain() && chain::node(cache.slabs.slab(slab)) != u32::from(home) {
+        report::corrupt_freelist(cache.name(), MEMMAP.address_of(slab));
+    }
+    NodeId(home)
 }
 
 #[cold]
@@ -351,73 +409,18 @@ fn drain_nodes(cache: &'static RawCache) {
     }
 }
 
-/// The queues of a cache at one moment, as in slabinfo.
+/// The kernel whose SLAB it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueInfo {
-    /// The tunables in force.
-    pub tunables: QueueTunables,
-    /// The place of the index arrays of slabs.
-    #[doc(hidden)]
-    pub array: IndexArray,
-    /// Different offsets of the first object in a slab.
-    pub colours: usize,
-    /// Objects in shared arrays.
-    pub shared_avail: usize,
-    /// Objects in alien caches.
-    pub alien_avail: usize,
-    /// Free objects above which a node gives free slabs back; that of node 0.
-    pub free_limit: usize,
-    /// Free slabs that are kept.
-    pub free_slabs: usize,
-    /// Refills of a CPU's array out of a shared array.
-    pub shared_refills: u64,
-    /// Frees into alien caches.
-    pub alien_frees: u64,
-    /// Times that an alien cache was full.
-    pub alien_overflows: u64,
-    /// Objects that the reaper returned to slabs.
-    pub reaped: u64,
-}
-
-/// Returns the figures of a cache's queues.
-#[place(cold)]
-pub(crate) fn queue_info(cache: &'static RawCache) -> QueueInfo {
-    let queues = queues(cache);
-    let mut info = QueueInfo {
-        tunables: queues.tunables(),
-        array: cache.slabs.geometry.array,
-        colours: cache.slabs.geometry.colours,
-        shared_avail: 0,
-        alien_avail: 0,
-        free_limit: 0,
-        free_slabs: 0,
-        shared_refills: 0,
-        alien_frees: 0,
-        alien_overflows: 0,
-        reaped: 0,
-    };
-    for (id, node) in queues.nodes.iter().enumerate() {
-        for alien in node.aliens {
-            let alien = alien.lock();
-            info.alien_avail += alien.avail();
-            info.alien_frees += alien.frees;
-            info.alien_overflows += alien.overflows;
-        }
-        let lists = node.lists.lock();
-        info.shared_avail += lists.shared.map_or(0, ArrayCache::avail);
-        info.free_slabs += lists.free.count;
-        info.shared_refills += lists.shared_refills;
-        info.reaped += lists.reaped;
-        if id == 0 {
-            info.free_limit = lists.free_limit;
-        }
-    }
-    info
+pub(crate) enum Edition {
+    /// Linux 2.6.24, the engine `slab24`.
+    V2_6_24,
+    /// Linux 6.1, the engine `slab`.
+    V6_1,
 }
 
 /// The engine.
 #[derive(Clone, Copy)]
-pub(crate) struct SlabQueues;
+pub(crate) struct SlabQueues(pub(crate) Edition);
 
 #[place(cold)]
 impl Strategy for SlabQueues {
@@ -546,7 +549,28 @@ impl Strategy for SlabQueues {
     }
 
     fn max_class(self) -> usize {
-        2 * PAGE_SIZE
+        match self.0 {
+            Edition::V2_6_24 => LARGEST_CLASS,
+            Edition::V6_1 => 2 * PAGE_SIZE,
+        }
+    }
+
+    /// 2.6.24 has none below 32 bytes, and none of 96 on processors whose cache lines have 64.
+    fn has_class(self, size: usize) -> bool {
+        self.0 == Edition::V6_1 || (size >= SMALLEST_CLASS && size != NO_CLASS)
+    }
+
+    fn round_up(self, _size: usize, class: usize) -> usize {
+        match class {
+            _ if self.has_class(class) => class,
+            NO_CLASS => 128,
+            _ => SMALLEST_CLASS,
+        }
+    }
+
+    // SLAB merges caches since 3.18.
+    fn merges(self) -> bool {
+        self.0 == Edition::V6_1
     }
 
     fn order_rule(self, rule: OrderRule) -> OrderRule {
@@ -559,6 +583,9 @@ impl Strategy for SlabQueues {
     }
 
     fn lay_out(self, geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry> {
-        layout::layout(geometry, constructed, rule)
+        match self.0 {
+            Edition::V2_6_24 => layout::with_chain(geometry, rule),
+            Edition::V6_1 => layout::with_index_array(geometry, constructed, rule),
+        }
     }
 }

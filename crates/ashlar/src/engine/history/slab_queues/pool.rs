@@ -1,5 +1,5 @@
-//! Pools of metadata blocks of powers of two bytes: one of array caches, one of index arrays. Their
-//! memory is never given back to the system.
+//! Pools of metadata blocks of powers of two bytes: one of array caches, one of records of slabs.
+//! Their memory is never given back to the system.
 //!
 //! Lock: the *pool lock*, one per pool. Only the meta lock may be taken after it.
 #![allow(unsafe_code, reason = "links free blocks through their first word")]
@@ -15,7 +15,7 @@ const LARGEST: u32 = 20;
 pub(super) struct Pool(SpinLock<[usize; LARGEST as usize + 1]>);
 
 pub(super) static ARRAYS: Pool = Pool(SpinLock::new([0; LARGEST as usize + 1]));
-static INDICES: Pool = Pool(SpinLock::new([0; LARGEST as usize + 1]));
+static RECORDS: Pool = Pool(SpinLock::new([0; LARGEST as usize + 1]));
 
 pub(super) fn block_of(bytes: usize) -> usize {
     bytes.next_power_of_two().max(SMALLEST_BLOCK)
@@ -56,23 +56,23 @@ impl Pool {
     }
 }
 
-/// Takes memory for an index array of `bytes` bytes.
-pub(super) fn take_indices(bytes: usize) -> Option<usize> {
-    INDICES.take(bytes)
+/// Takes memory for a record of `bytes` bytes.
+pub(super) fn take_record(bytes: usize) -> Option<usize> {
+    RECORDS.take(bytes)
 }
 
-/// Returns the memory of an index array.
+/// Returns the memory of a record.
 ///
 /// # Safety
-/// The block came from [`take_indices`] with the same number of bytes, and no thread uses it any
+/// The block came from [`take_record`] with the same number of bytes, and no thread uses it any
 /// more.
-pub(super) unsafe fn give_indices(block: usize, bytes: usize) {
+pub(super) unsafe fn give_record(block: usize, bytes: usize) {
     // SAFETY: passed on from the caller.
-    unsafe { INDICES.give(block, bytes) };
+    unsafe { RECORDS.give(block, bytes) };
 }
 
 /// Visits the pool locks, for fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     visit(ARRAYS.0.word());
-    visit(INDICES.0.word());
+    visit(RECORDS.0.word());
 }

@@ -25,7 +25,7 @@ use super::state::Node;
 use super::tune::queues;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::CpuId;
-use crate::engine::{Engine, RawCache};
+use crate::engine::RawCache;
 use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
 use crate::percpu::this_cpu_quick;
@@ -93,7 +93,7 @@ fn tick_now() {
     // SAFETY: `set_walk` stored a `Walk`, and nothing else is ever stored.
     let walk: Walk = unsafe { core::mem::transmute::<*const (), Walk>(core::ptr::with_exposed_provenance(walk)) };
     walk(|cache| {
-        if cache.engine == Engine::Slab {
+        if cache.engine.has_queues() {
             round_here(cache);
         }
     });

@@ -1,5 +1,5 @@
-//! What the records of a slab's free objects have in common, wherever they lie: see
-//! [`index_array`](super::index_array) for one.
+//! What the records of a slab's free objects have in common, [`index_array`](super::index_array)
+//! and [`chain`](super::chain).
 //!
 //! A slab's state word holds the number of objects in use, its *active* count, and the place of its
 //! record:

@@ -1,9 +1,12 @@
 //! [`Slabs`]: the slabs of one cache, as lists need them; and the beginning and the end of a slab.
 //!
 //! Lock: a slab's record of free objects changes under list_lock alone.
-#![cfg_attr(not(ashlar_loom), allow(unsafe_code, reason = "gives index arrays back"))]
+#![cfg_attr(not(ashlar_loom), allow(unsafe_code, reason = "gives records back"))]
 
+use super::chain;
 use super::index_array;
+#[cfg(not(ashlar_loom))]
+use super::layout;
 use super::record::{Put, SlabRef, Taken};
 use crate::base::units::PageIndex;
 use crate::slab::geometry::IndexArray;
@@ -38,22 +41,35 @@ pub(crate) trait Slabs: Heads {
     fn take_objects(&self, page: PageIndex, want: usize, mut take: impl FnMut(usize)) -> Taken {
         let (first, stride) = (self.first_object(page), self.stride());
         let take = |index| take(first + index * stride);
-        index_array::take(self.slab(page), want, self.array() == IndexArray::InObject, take)
+        let array = self.array();
+        if array.is_chain() {
+            return chain::take(self.slab(page), want, take);
+        }
+        index_array::take(self.slab(page), want, array == IndexArray::InObject, take)
     }
 
     /// Returns an object to its slab.
     fn put_object(&self, page: PageIndex, index: usize, object: usize) -> Put {
+        if self.array().is_chain() {
+            return chain::put(self.slab(page), index);
+        }
         index_array::put(self.slab(page), index, object)
     }
 
     /// Makes `place` the record of a slab whose objects are all free.
     fn fill(&self, page: PageIndex, place: usize) {
+        if self.array().is_chain() {
+            return chain::fill(self.slab(page), place);
+        }
         index_array::fill(self.slab(page), place);
     }
 
     /// The indices of a slab's free objects, for models that check them.
     #[cfg(ashlar_loom)]
     fn free_indices(&self, page: PageIndex) -> std::vec::Vec<usize> {
+        if self.array().is_chain() {
+            return chain::free_indices(self.slab(page));
+        }
         index_array::free_indices(self.slab(page))
     }
 }
@@ -95,24 +111,31 @@ impl Slabs for CacheSlabs {
     }
 }
 
-/// Sets up the index array of a fresh slab with all objects free; false when there is no memory for
-/// it.
+/// Bytes of the record of a slab.
+#[cfg(not(ashlar_loom))]
+fn record_bytes(cache: &CacheSlabs) -> usize {
+    let bytes = if cache.geometry.array.is_chain() { chain::descriptor_bytes } else { index_array::array_bytes };
+    bytes(cache.objects())
+}
+
+/// Sets up the colour and the record of a fresh slab with all objects free; false when there is no
+/// memory for the record.
 #[cfg(not(ashlar_loom))]
 #[place(cold)]
-pub(super) fn open_slab(cache: &CacheSlabs, page: PageIndex) -> bool {
-    let objects = cache.objects();
-    let bytes = index_array::array_bytes(objects);
-    let array = match cache.geometry.array {
-        IndexArray::OffSlab => match super::pool::take_indices(bytes) {
-            Some(array) => array,
+pub(super) fn open_slab(cache: &CacheSlabs, page: PageIndex, colour: usize) -> bool {
+    let geometry = &cache.geometry;
+    let (slab, objects, bytes) = (cache.address_of(page), cache.objects(), record_bytes(cache));
+    cache.head(page).set_colour(colour + layout::bytes_before_objects(geometry));
+    let record = match geometry.array {
+        IndexArray::OffSlab | IndexArray::ChainOffSlab => match super::pool::take_record(bytes) {
+            Some(record) => record,
             None => return false,
         },
-        IndexArray::OnSlab => {
-            (cache.address_of(page) + cache.geometry.order.bytes() - bytes) & !(index_array::index_bytes(objects) - 1)
-        }
+        IndexArray::OnSlab => (slab + geometry.order.bytes() - bytes) & !(index_array::index_bytes(objects) - 1),
+        IndexArray::ChainOnSlab => slab + colour,
         IndexArray::InObject | IndexArray::None => cache.first_object(page) + (objects - 1) * cache.stride(),
     };
-    cache.fill(page, array);
+    cache.fill(page, record);
     true
 }
 
@@ -120,11 +143,11 @@ pub(super) fn open_slab(cache: &CacheSlabs, page: PageIndex) -> bool {
 #[cfg(not(ashlar_loom))]
 #[place(cold)]
 pub(super) fn destroy_slab(cache: &CacheSlabs, page: PageIndex) {
-    if cache.geometry.array == IndexArray::OffSlab {
-        let (_, array) = cache.slab(page).word();
-        // SAFETY: the array came from `take_indices` with the same number of bytes when the slab
+    if matches!(cache.geometry.array, IndexArray::OffSlab | IndexArray::ChainOffSlab) {
+        let (_, record) = cache.slab(page).word();
+        // SAFETY: the record came from `take_record` with the same number of bytes when the slab
         // was opened, and the slab ends here.
-        unsafe { super::pool::give_indices(array, index_array::array_bytes(cache.objects())) };
+        unsafe { super::pool::give_record(record, record_bytes(cache)) };
     }
     crate::slab::discard::discard_one(cache.node_of(page), page);
 }

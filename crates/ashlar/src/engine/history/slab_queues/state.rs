@@ -20,7 +20,7 @@ use crate::slab::geometry::Geometry;
 /// Most objects in a shared array.
 const MAX_SHARED_OBJECTS: usize = 1 << 16;
 
-/// The tunables of a cache of the engine `slab`; the columns `limit`, `batchcount` and
+/// The tunables of a cache of SLAB; the columns `limit`, `batchcount` and
 /// `sharedfactor` of slabinfo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueTunables {
