@@ -29,7 +29,7 @@ const ENDED: u32 = 4;
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 /// Nonzero while the thread sleeps without a timeout and needs a futex wake.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
-/// Kernel thread id of the thread.
+/// Kernel thread id of the thread; 0 until it has made the system calls of its beginning.
 static TID: AtomicU32 = AtomicU32::new(0);
 
 #[inline]
@@ -48,6 +48,9 @@ pub(super) fn rouse() {
 /// Creates the thread by `create`, the C library's `pthread_create`. Returns true if the thread
 /// exists on return. Returns false if the system refused; the caller may try again.
 ///
+/// Waits until the thread has made the system calls of its beginning, because the program may set a
+/// filter for all its threads next.
+///
 /// # Safety
 /// As for [`os_thread::spawn_detached`].
 #[expect(unsafe_code, reason = "calls the C library by pointer")]
@@ -65,8 +68,12 @@ pub(crate) unsafe fn start(create: Create) -> bool {
         }
     }
     ASLEEP.store(0, Ordering::Relaxed);
+    TID.store(0, Ordering::Relaxed);
     // SAFETY: the caller keeps the contract of `spawn_detached`.
     let made = unsafe { os_thread::spawn_detached(create, run) };
+    if made {
+        wait_while(|| TID.load(Ordering::Relaxed) == 0);
+    }
     STATE.store(if made { RUNNING } else { NONE }, Ordering::Release);
     made
 }
