@@ -15,7 +15,8 @@ pub(crate) struct ChecksArgs {
     pub(crate) sizes: SizeList,
 
     /// Measured rounds; each starts one process, which runs everything
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
 
     /// Write host and records as JSON
