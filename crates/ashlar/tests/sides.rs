@@ -349,6 +349,44 @@ fn cpus_refill_from_slabs_of_their_own() {
     }
 }
 
+/// Two CPUs whose shares of a class change, as at the start of a program, do not share its pages
+/// for ever. One thread works on both by turns, so that neither seems idle.
+#[test]
+fn cpus_do_not_share_pages_for_ever_after_an_uneven_start() {
+    let Some((one, other)) = two_sides() else {
+        eprintln!("SKIPPED: this process may not use CPUs of both sides");
+        return;
+    };
+    let options = [("ASHLAR_OPTIONS", "reaper=off")];
+    let outcome = child("cpus_do_not_share_pages_for_ever_after_an_uneven_start", "uneven", &options, || {
+        const ROUNDS: usize = 30;
+        const TURNS: usize = 100;
+        let mut shared = 0;
+        for round in 0..ROUNDS {
+            let steps = if round == 0 { [150, 50] } else { [100, 100] };
+            let mut held = [Vec::new(), Vec::new()];
+            let mut by_turns = |work: fn(&mut Vec<usize>, usize)| {
+                for _ in 0..TURNS {
+                    for (place, cpu) in [one, other].into_iter().enumerate() {
+                        assert!(pin(cpu));
+                        work(&mut held[place], steps[place]);
+                    }
+                }
+                held.clone().map(|held| held.into_iter().map(|at| at / 4096).collect::<HashSet<usize>>())
+            };
+            let [of_one, of_other] =
+                by_turns(|held, steps| held.extend((0..steps).map(|_| ashlar::malloc::malloc(64) as usize)));
+            shared = of_one.intersection(&of_other).count() * 100 / of_one.len();
+            // SAFETY: live, freed once: by the CPU that allocated it.
+            by_turns(|held, steps| held.drain(..steps).for_each(|at| unsafe { ashlar::malloc::free(at as *mut u8) }));
+        }
+        assert!(shared < 20, "{shared} % of the pages are shared after {ROUNDS} rounds");
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
+
 /// What a CPU that allocates no longer has left in its slabs is used by others.
 #[test]
 fn slabs_of_an_idle_cpu_are_used_up() {

@@ -163,7 +163,7 @@ fn what_is_robbed_and_kept_belongs_to_one_at_a_time() {
         // Takes two of four or three sheaves, uses one and leaves the other in the barn.
         let rob = |bench: Arc<Bench>| {
             move || {
-                let mut robbed = bench.barn.rob_full(2);
+                let mut robbed = bench.barn.rob_full(2, false);
                 assert_eq!(robbed.len(), 2, "half of the sheaves, at most two");
                 let (first, _) = robbed.pop_full()?;
                 bench.barn.keep_full(robbed);

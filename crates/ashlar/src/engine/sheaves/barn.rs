@@ -55,6 +55,8 @@ struct Inner {
     touched: bool,
     /// Fewest full sheaves since the reaper's last pass.
     low: usize,
+    /// Its own CPU took a full sheaf since another CPU last asked for one.
+    taken_from: bool,
 }
 
 impl Inner {
@@ -72,6 +74,7 @@ impl Inner {
         stats: BarnStats { get: 0, get_fail: 0, put: 0, put_fail: 0, robbed: 0 },
         touched: false,
         low: 0,
+        taken_from: false,
     };
 }
 
@@ -129,6 +132,7 @@ impl Barn {
         let sheaf = barn.pop_full();
         if sheaf.is_some() {
             barn.stats.get += 1;
+            barn.taken_from = true;
         } else {
             barn.stats.get_fail += 1;
         }
@@ -150,10 +154,14 @@ impl Barn {
         Ok(barn.objects)
     }
 
-    /// Takes full sheaves for another CPU: up to `most`, and at most half, rounded up.
-    pub(crate) fn rob_full(&self, most: usize) -> SheafList {
+    /// Takes full sheaves for another CPU: up to `most`, and at most half, rounded up. With
+    /// `only_idle` it takes none if the barn's own CPU took one since the last such request.
+    pub(crate) fn rob_full(&self, most: usize, only_idle: bool) -> SheafList {
         let mut robbed = SheafList::new();
         let mut barn = self.inner.lock();
+        if core::mem::take(&mut barn.taken_from) && only_idle {
+            return robbed;
+        }
         for _ in 0..barn.full.len().div_ceil(2).min(most) {
             let Some(sheaf) = barn.pop_full() else { break };
             robbed.push(sheaf);

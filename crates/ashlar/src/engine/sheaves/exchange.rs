@@ -60,9 +60,11 @@ pub(super) fn take_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) 
     fitting(cache, || node.barn(cpu).get_full())
 }
 
-/// Takes full sheaves from another CPU's barn. Returns one of them.
+/// Takes full sheaves from another CPU's barn, if it can spare them. Returns one of them.
+#[inline(never)]
 pub(super) fn rob_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
-    fitting(cache, || rob_some_full(node, cpu))
+    let only_idle = cache.slabs.lists > 1;
+    fitting(cache, || rob_some_full(node, cpu, only_idle))
 }
 
 /// Returns the first sheaf of `take` that is not obsolete.
@@ -79,10 +81,14 @@ fn fitting(cache: &'static RawCache, take: impl Fn() -> Option<Sheaf>) -> Option
 /// Robs another CPU's barn of a batch of full sheaves. Returns one and puts the rest into this
 /// CPU's barn. The robbed barn gets as many empty sheaves in return; else its CPU would soon come
 /// back and rob them.
-fn rob_some_full(node: &SheafNode, cpu: CpuId) -> Option<Sheaf> {
+///
+/// Where slabs belong to CPUs, a barn that its own CPU uses is left alone (`only_idle`): the robbed
+/// objects would return to it when they are freed, this CPU would rob them again in the next round,
+/// and until then both would write to the same lines of the object map.
+fn rob_some_full(node: &SheafNode, cpu: CpuId, only_idle: bool) -> Option<Sheaf> {
     let own = node.barn(cpu);
     others(node, cpu).find_map(|barn| {
-        let robbed = barn.rob_full(ROBBED_AT_ONCE);
+        let robbed = barn.rob_full(ROBBED_AT_ONCE, only_idle);
         if robbed.len() == 0 {
             return None;
         }
