@@ -99,6 +99,59 @@ fn the_zone_grows_around_mappings_in_its_way_and_leaves_them_alone() {
     }
 }
 
+/// The mappings of the allocator's ranges: those at addresses that only it proposes.
+fn own_mappings() -> Vec<core::ops::Range<usize>> {
+    const TIB: usize = 1 << 40;
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs");
+    let number = |text| usize::from_str_radix(text, 16).expect("an address");
+    let ranges = maps.lines().filter_map(|line| line.split(' ').next()?.split_once('-'));
+    let ranges = ranges.map(|(start, end)| number(start)..number(end));
+    ranges
+        .filter(|range| (2 * TIB..4 * TIB).contains(&range.start) || (32 * TIB..64 * TIB).contains(&range.start))
+        .collect()
+}
+
+/// A program maps memory at addresses of its own choice: behind the zone, behind each table beside
+/// it, behind metadata and the object map. None of them can grow there any more.
+#[test]
+fn tables_and_metadata_grow_around_mappings_in_their_way() {
+    let test = "tables_and_metadata_grow_around_mappings_in_their_way";
+    for options in ["", "nodes=3", "percpu=lock"] {
+        let child = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
+            let mut all = vec![ashlar::malloc::malloc(1000)];
+            let mut foreign = 0;
+            for bytes in [4096, 5 * MIB, 1024 * MIB] {
+                for range in own_mappings() {
+                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+                    let flags = flags | libc::MAP_FIXED_NOREPLACE;
+                    // SAFETY: the flag lets it replace no mapping.
+                    let at = unsafe { libc::mmap(range.end as *mut _, bytes, libc::PROT_NONE, flags, -1, 0) };
+                    foreign += usize::from(at != libc::MAP_FAILED);
+                }
+                for count in 0..40 * MIB / 1000 {
+                    let at = ashlar::malloc::malloc(1000);
+                    assert!(!at.is_null(), "object {count} behind {foreign} mappings, the last of {bytes} bytes");
+                    // SAFETY: live, of that many bytes.
+                    unsafe { at.write_bytes(1, 1000) };
+                    all.push(at);
+                }
+                all.extend((0..3).map(|_| ashlar::malloc::malloc(5 * MIB)));
+                for _ in 0..200 {
+                    let cache = ashlar::KmemCache::create("many", 24, &ashlar::CacheArgs::DEFAULT.no_merge(true));
+                    assert!(cache.is_ok_and(|cache| cache.alloc().is_some()), "metadata for a cache");
+                }
+            }
+            assert!(foreign > 6, "{foreign} mappings");
+            assert!(all.iter().all(|at| !at.is_null()));
+            // SAFETY: live, each freed once.
+            all.into_iter().for_each(|at| unsafe { ashlar::malloc::free(at) });
+        });
+        if let Some(child) = child {
+            child.succeeded();
+        }
+    }
+}
+
 #[test]
 fn addresses_that_are_not_used_count_for_nothing() {
     let test = "addresses_that_are_not_used_count_for_nothing";

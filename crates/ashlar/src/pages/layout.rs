@@ -11,7 +11,9 @@
 //! emulator with 39 bits of them) or the source proposes none (a fixed arena), the ranges are
 //! *reserved* at the start, and the zone never exceeds its reservation.
 //!
-//! The tables have an entry for each block of the zone, and grow with it.
+//! The tables have an entry for each block of the zone, and grow with it. Programs, too, map memory
+//! at addresses of their own choice (V8 does), so an open range may have holes: see
+//! [`super::zone`] and [`super::meta`].
 #![allow(unsafe_code, reason = "commits ranges of the page source")]
 
 use core::ops::Range;

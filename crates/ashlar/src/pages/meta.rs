@@ -1,15 +1,17 @@
 //! Metadata memory: caches, sheaves and table nodes, apart from the objects of the program.
 //!
-//! A bump allocator over one range of addresses, committed in steps of 64 KiB. Its memory is never
-//! freed. Each kind of structure keeps a list of its own spares, so a stale pointer to a sheaf can
-//! only point to another sheaf. The gap before an aligned structure is kept for smaller ones, so
-//! caches lie between sheaves. If the system refuses more memory, a program may still have freed
-//! much: then pages of the zone become metadata, for ever. Lock: the *meta lock*, a leaf.
+//! A bump allocator over one range of addresses, committed in steps of 64 KiB. Where another
+//! mapping lies in the range, it goes on behind. Its memory is never freed. Each kind of structure
+//! keeps a list of its own spares, so a stale pointer to a sheaf can only point to another sheaf.
+//! The gap before an aligned structure is kept for smaller ones, so caches lie between sheaves. If
+//! the system refuses more memory, a program may still have freed much: then pages of the zone
+//! become metadata, for ever. Lock: the *meta lock*, a leaf.
 #![allow(unsafe_code, reason = "hands out raw memory")]
 
 use core::ptr::NonNull;
 
 use super::layout::Supply;
+use crate::base::source::Refusal;
 use crate::base::sync::{SpinLock, Visit};
 use crate::base::units::{align_up, checked_align_up};
 use ashlar_macros::place;
@@ -21,6 +23,8 @@ struct Range {
     next: usize,
     committed: usize,
     end: usize,
+    /// Bytes of addresses before `next` that were left out.
+    passed: usize,
     /// The longest stretch that an alignment left unused.
     gap: core::ops::Range<usize>,
     /// The unused part of the last pages of the zone that became metadata.
@@ -37,6 +41,7 @@ impl Range {
         next: 0,
         committed: 0,
         end: 0,
+        passed: 0,
         gap: 0..0,
         lent: 0..0,
         used_of_lent: 0,
@@ -53,24 +58,56 @@ impl Range {
     }
 
     fn take_from_range(&mut self, bytes: usize, align: usize) -> Option<usize> {
-        let start = checked_align_up(self.next, align)?;
-        let end = start.checked_add(bytes).filter(|&end| end <= self.end)?;
-        if end > self.committed {
-            let supply = self.supply?;
-            let page = supply.source().page_size();
-            let [good, need] = [COMMIT_STEP, page].map(|step| align_up(end - self.committed, step.max(page)));
-            let from = self.committed;
-            let step = [good, need].map(|step| step.min(self.end - from)).into_iter().find(|step| {
-                // SAFETY: the addresses are the metadata's own, behind the committed part.
-                unsafe { supply.commit(from, from + step) }.is_ok()
-            })?;
-            self.committed += step;
-        }
+        let mut detour = COMMIT_STEP;
+        let (start, end) = loop {
+            let start = checked_align_up(self.next, align)?;
+            let end = start.checked_add(bytes).filter(|&end| end <= self.end)?;
+            match self.commit_up_to(end) {
+                Ok(()) => break (start, end),
+                // Another mapping is there: metadata goes on behind it.
+                Err(Refusal::Taken) => self.pass(detour),
+                Err(Refusal::NoMemory) => return None,
+            }
+            detour = detour.checked_mul(2)?;
+        };
         if start - self.next > self.gap.len() {
             self.gap = self.next..start;
         }
         self.next = end;
         Some(start)
+    }
+
+    /// Commits the addresses below `end`, and some more if the system has the memory.
+    fn commit_up_to(&mut self, end: usize) -> Result<(), Refusal> {
+        let from = self.committed;
+        if end <= from {
+            return Ok(());
+        }
+        let supply = self.supply.ok_or(Refusal::NoMemory)?;
+        let page = supply.source().page_size();
+        let mut refusal = Ok(());
+        for step in [COMMIT_STEP, page] {
+            let to = (from + align_up(end - from, step.max(page))).min(self.end);
+            // SAFETY: the addresses are the metadata's own, behind the committed part.
+            refusal = unsafe { supply.commit(from, to) };
+            if refusal.is_ok() {
+                self.committed = to;
+                break;
+            }
+        }
+        refusal
+    }
+
+    /// Leaves out the next `bytes` of addresses behind the committed part, and the rest of it.
+    #[inline(never)]
+    #[place(cold)]
+    fn pass(&mut self, bytes: usize) {
+        if self.committed - self.next > self.gap.len() {
+            self.gap = self.next..self.committed;
+        }
+        let behind = self.committed.saturating_add(bytes).min(self.end);
+        self.passed += behind - self.committed;
+        (self.next, self.committed) = (behind, behind);
     }
 
     #[inline(never)]
@@ -141,7 +178,7 @@ impl Meta {
     /// Returns the bytes handed out.
     pub(crate) fn used(&self) -> usize {
         let range = self.0.lock();
-        range.next - range.start + range.used_of_lent
+        range.next - range.start - range.passed + range.used_of_lent
     }
 
     /// Visits the meta lock, for a fork.

@@ -3,6 +3,7 @@
 
 use super::Table;
 use super::extents::Stretch;
+use crate::base::source::Refusal;
 use crate::base::units::{MAX_NODES, align_up};
 use crate::pages::layout::Supply;
 
@@ -33,37 +34,46 @@ impl Frontier {
         set_aside: [Stretch { start: 0, end: 0 }; MAX_NODES],
     };
 
-    /// Returns the number of blocks that tables must have entries for.
-    pub(super) fn blocks(&self) -> usize {
-        self.next as usize
-    }
-
     /// Blocks that there can be.
     pub(super) fn limit(&self) -> usize {
         self.limit as usize
     }
 }
 
-/// Commits a table further: from `done` up to `good` bytes after `start`, or up to `need` if that
-/// is refused.
+/// A part of a table, in bytes from its start.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    /// Where the entries begin that are about to be used. If another mapping is in the way of those
+    /// before, they stay without memory.
+    pub(super) from: usize,
+    /// Where they end.
+    pub(super) need: usize,
+    /// How far the table is better committed.
+    pub(super) good: usize,
+}
+
+/// Commits a table further, from `done` up to `good`. If that is refused, it commits less: up to
+/// `need`, or the part alone.
 ///
 /// # Safety
 /// As for [`Supply::commit`], for the range behind `done`.
 #[inline(never)]
-pub(super) unsafe fn commit_up_to(
-    supply: Supply,
-    start: usize,
-    done: &mut usize,
-    need: usize,
-    good: usize,
-) -> Option<()> {
+pub(super) unsafe fn commit_up_to(supply: Supply, start: usize, done: &mut usize, part: Part) -> Result<(), Refusal> {
     let page = supply.source().page_size();
-    let [need, good] = [need, good.max(need)].map(|bytes| align_up(start + bytes, page));
+    let [need, good] = [part.need, part.good.max(part.need)].map(|bytes| align_up(start + bytes, page));
     if need <= *done {
-        return Some(());
+        return Ok(());
     }
-    // SAFETY: the caller keeps the same contract.
-    let reached = [good, need].into_iter().find(|&end| unsafe { supply.commit(*done, end) }.is_ok())?;
-    *done = reached;
-    Some(())
+    // Only what is in the way of the table is left out.
+    let behind = (*done).max((start + part.from) & !(page - 1));
+    let mut refusal = Ok(());
+    for (from, end) in [(*done, good), (*done, need), (behind, good), (behind, need)] {
+        // SAFETY: the caller keeps the same contract.
+        refusal = unsafe { supply.commit(from, end) };
+        if refusal.is_ok() {
+            *done = end;
+            break;
+        }
+    }
+    refusal
 }

@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 
 use super::extents::{self, Stretch};
-use super::frontier::{Frontier, TABLE_BLOCKS, commit_up_to};
+use super::frontier::{Frontier, Part, TABLE_BLOCKS, commit_up_to};
 use super::{Guard, MEMMAP, NodeBlocks, Table, Zone};
 use crate::base::source::Refusal;
 use crate::base::sync::Ordering;
@@ -14,10 +14,12 @@ use crate::pages::layout::{Layout, Supply};
 const MAX_COMMIT_BLOCKS: u32 = 32;
 /// With several nodes, block numbers are set aside in multiples of this; see [`super::empties`].
 const NUMBERS_AT_ONCE: u32 = 64;
-/// The number of steps past a mapping in the zone's way, each longer, before growth fails.
+/// The number of steps past a mapping in the way of the zone or of its tables, each longer, before
+/// growth fails.
 const DETOURS: u32 = 24;
-/// The longest step: 1 GiB.
-const FURTHEST: u32 = 512;
+/// The longest step: 128 GiB of the zone, and of the largest table 1 GiB.
+const FURTHEST: u32 = 1 << 16;
+
 impl Zone {
     /// Takes over the zone's part of the layout, for `nodes` nodes. Start-up calls it once. Commits
     /// no pages.
@@ -97,8 +99,9 @@ impl Zone {
             let start = if nodes == 1 { frontier.next } else { self.numbers_for(frontier, node, count)? };
             let more = Stretch { start, end: start.checked_add(count).filter(|&end| end <= frontier.limit)? };
             // The tables come first, because entries without a block do no harm.
-            self.commit_tables(frontier, supply, more.end.max(frontier.next))?;
-            let refusal = self.commit_pages(supply, node, more);
+            let with_tables = Stretch { start, end: more.end.max(frontier.next) };
+            let tables = self.commit_tables(frontier, supply, with_tables);
+            let refusal = tables.and_then(|()| self.commit_pages(supply, node, more));
             let passed = match refusal {
                 Ok(()) => more.end,
                 // Another mapping is there. The next attempt starts behind it, or behind the next
@@ -134,26 +137,38 @@ impl Zone {
         // Large nodes set more aside, so that stretches stay few. The rest of the old stretch stays
         // addresses without memory.
         let seen = self.node[usize::from(node.0)].lock().extents.blocks();
-        let fresh = count.max(seen / 8).checked_next_multiple_of(NUMBERS_AT_ONCE)?;
-        let left = frontier.limit - frontier.next;
-        let fresh = if fresh <= left { fresh } else { left };
-        if fresh < count {
-            return None;
-        }
-        let aside = Stretch { start: frontier.next, end: frontier.next + fresh };
+        let wanted = count.max(seen / 8).checked_next_multiple_of(NUMBERS_AT_ONCE)?;
         let supply = self.supply.get()?;
-        self.commit_tables(frontier, supply, aside.end)?;
-        for number in aside.numbers() {
-            self.owner(number).store(node.0, Ordering::Relaxed);
+        let mut detour = NUMBERS_AT_ONCE;
+        for _ in 0..DETOURS {
+            let fresh = wanted.min(frontier.limit - frontier.next);
+            if fresh < count {
+                return None;
+            }
+            let aside = Stretch { start: frontier.next, end: frontier.next + fresh };
+            match self.commit_tables(frontier, supply, aside) {
+                Ok(()) => {
+                    for number in aside.numbers() {
+                        self.owner(number).store(node.0, Ordering::Relaxed);
+                    }
+                    frontier.set_aside[usize::from(node.0)] = aside;
+                    frontier.next = aside.end;
+                    return Some(aside.start);
+                }
+                Err(Refusal::Taken) => frontier.next = aside.start.saturating_add(detour).min(frontier.limit),
+                Err(Refusal::NoMemory) => return None,
+            }
+            detour = (detour * 2).min(FURTHEST);
         }
-        frontier.set_aside[usize::from(node.0)] = aside;
-        frontier.next = aside.end;
-        Some(aside.start)
+        None
     }
 
-    /// Commits the tables, and the shadow if there is one, for the blocks below `end`.
-    fn commit_tables(&self, frontier: &mut Frontier, supply: Supply, end: u32) -> Option<()> {
-        let blocks = end as usize;
+    /// Commits the tables, and the shadow if there is one, for `blocks`. Blocks before them that
+    /// belong to no node may stay without entries: no page of theirs is ever in use.
+    fn commit_tables(&self, frontier: &mut Frontier, supply: Supply, blocks: Stretch) -> Result<(), Refusal> {
+        // Entries of fewer blocks than a word of [`Table::Empties`] has are not told apart.
+        let first = blocks.start as usize / 64 * 64;
+        let end = blocks.end as usize;
         for (table, start) in Table::ALL.into_iter().zip(&self.tables) {
             if table == Table::Owners && self.nodes() == 1 {
                 continue;
@@ -161,10 +176,9 @@ impl Zone {
             let start = start.load(Ordering::Relaxed);
             let done = &mut frontier.committed[table as usize];
             let most = table.bytes(frontier.limit as usize);
-            let good = blocks.next_multiple_of(TABLE_BLOCKS);
-            let [need, good] = [blocks, good].map(|blocks| table.bytes(blocks).min(most));
+            let [need, good] = [end, end.next_multiple_of(TABLE_BLOCKS)].map(|blocks| table.bytes(blocks).min(most));
             // SAFETY: the range is the part of the table behind the committed part.
-            unsafe { commit_up_to(supply, start, done, need, good)? };
+            unsafe { commit_up_to(supply, start, done, Part { from: table.bytes(first), need, good })? };
         }
         self.commit_shadow(frontier, supply, blocks)
     }

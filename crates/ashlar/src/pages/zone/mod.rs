@@ -7,9 +7,9 @@
 //! [`super::direct`]).
 //!
 //! The zone grows at its end, block by block. Where its addresses are open (see [`super::layout`]),
-//! another mapping may lie in its way. Then the zone continues behind the mapping, and the blocks
-//! between belong to no node. With several nodes, each node sets aside a stretch of block numbers
-//! at a time.
+//! another mapping may lie in its way, or in that of one of its tables. Then the zone continues
+//! behind the mapping, and the blocks between belong to no node. With several nodes, each node sets
+//! aside a stretch of block numbers at a time.
 //!
 //! ## Locks
 //! *Growth lock*: one, taken before any zone lock, by threads that need blocks. System calls that

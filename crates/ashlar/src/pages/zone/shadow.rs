@@ -6,8 +6,10 @@
 
 use core::ptr::NonNull;
 
-use super::frontier::{Frontier, TABLE_BLOCKS, commit_up_to};
+use super::extents::Stretch;
+use super::frontier::{Frontier, Part, TABLE_BLOCKS, commit_up_to};
 use super::{MEMMAP, PageSource, Zone};
+use crate::base::source::Refusal;
 use crate::base::sync::Ordering;
 use crate::base::units::{BLOCK_SIZE, PAGE_SIZE, PageIndex, align_up};
 use crate::pages::layout::Supply;
@@ -52,8 +54,8 @@ impl Zone {
     /// the growth lock.
     fn try_place(&self, shadow: &'static Shadow, frontier: &mut Frontier, supply: Supply, at: usize) -> Option<()> {
         frontier.shadow_committed = at;
-        let blocks = frontier.blocks().max(1).min(frontier.limit());
-        commit_at(shadow, at, frontier, supply, blocks)?;
+        let end = frontier.next.max(1).min(frontier.limit);
+        commit_at(shadow, at, frontier, supply, Stretch { start: 0, end }).ok()?;
         self.shadow_at.store(at, Ordering::Relaxed);
         Some(())
     }
@@ -64,9 +66,14 @@ impl Zone {
         if at == 0 { None } else { self.shadow.get().map(|&shadow| (shadow, at)) }
     }
 
-    /// Commits the table for the first `blocks` blocks of the zone, if there is a table.
-    pub(super) fn commit_shadow(&self, frontier: &mut Frontier, supply: Supply, blocks: usize) -> Option<()> {
-        let Some((shadow, at)) = self.shadow() else { return Some(()) };
+    /// Commits the table for `blocks` and all before them that have memory, if there is a table.
+    pub(super) fn commit_shadow(
+        &self,
+        frontier: &mut Frontier,
+        supply: Supply,
+        blocks: Stretch,
+    ) -> Result<(), Refusal> {
+        let Some((shadow, at)) = self.shadow() else { return Ok(()) };
         commit_at(shadow, at, frontier, supply, blocks)
     }
 
@@ -97,11 +104,17 @@ impl Zone {
     }
 }
 
-/// Commits the table at `at` for the first `blocks` blocks of the zone.
-fn commit_at(shadow: &'static Shadow, at: usize, frontier: &mut Frontier, supply: Supply, blocks: usize) -> Option<()> {
-    let most = frontier.limit();
-    let good = blocks.next_multiple_of(TABLE_BLOCKS).min(most);
-    let [need, good] = [blocks, good].map(|blocks| blocks * (BLOCK_SIZE / shadow.grain));
+/// Commits the table at `at` for `blocks`.
+fn commit_at(
+    shadow: &'static Shadow,
+    at: usize,
+    frontier: &mut Frontier,
+    supply: Supply,
+    blocks: Stretch,
+) -> Result<(), Refusal> {
+    let [from, need] = [blocks.start, blocks.end].map(|block| block as usize);
+    let good = need.next_multiple_of(TABLE_BLOCKS).min(frontier.limit());
+    let [from, need, good] = [from, need, good].map(|blocks| blocks * (BLOCK_SIZE / shadow.grain));
     // SAFETY: the table has addresses for every block of the zone.
-    unsafe { commit_up_to(supply, at, &mut frontier.shadow_committed, need, good) }
+    unsafe { commit_up_to(supply, at, &mut frontier.shadow_committed, Part { from, need, good }) }
 }
