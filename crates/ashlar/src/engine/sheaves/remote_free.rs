@@ -14,7 +14,7 @@
 //! * **Dirty each cache line before handing it over.** A line that one CPU wrote and another only
 //!   read is in the caches of both. The next CPU to write it must wait until the other has dropped
 //!   its copy, which costs more than taking over a line from one cache. A program that frees an
-//!   object has mostly only read it. So the freeing CPU writes to the first two lines of each
+//!   object has mostly only read it. So the freeing CPU writes to the first line or two of each
 //!   object of a full sheaf before it stores the sheaf ([`hand_over`]). A program that frees
 //!   without reading pays for that: one store for each line that its cache must fetch. A robbed
 //!   sheaf, which would only be read until it is empty, is written by the robber
@@ -36,9 +36,11 @@ use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::sheaf::Sheaf;
 
-/// Bytes of an object that are written before it is handed over. The rest of a large object costs
-/// more to write than the next CPU saves.
-const WRITTEN: usize = 2 * CACHE_LINE;
+/// Returns the bytes of an object that are written before it is handed over: two lines of a small
+/// object, one of a larger one. The rest costs more to write than the next CPU saves.
+const fn written(stride: usize) -> usize {
+    if stride <= 4 * CACHE_LINE { 2 * CACHE_LINE } else { CACHE_LINE }
+}
 /// Bytes of a free link.
 const WORD: usize = size_of::<u64>();
 
@@ -95,7 +97,7 @@ pub(super) fn hand_over(cache: &RawCache, full: &Sheaf) {
     let (from, to) = if is_constructed {
         (geometry.link_offset, geometry.link_offset + WORD)
     } else {
-        (0, geometry.stride.min(WRITTEN))
+        (0, geometry.stride.min(written(geometry.stride)))
     };
     for &object in full.objects() {
         // SAFETY: the objects of a sheaf are free, and the holder of the sheaf owns them, up to the
