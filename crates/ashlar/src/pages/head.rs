@@ -1,20 +1,20 @@
 //! The head entry of a run of pages: the user-space `struct page` / `struct slab`.
 
-use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::base::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::base::units::PageIndex;
 
-const LISTED: u32 = 1;
+const LISTED: u16 = 1;
 /// The shift of the number of the partial list in `shape`; the order lies below it. Both have 4
 /// bits.
 const LIST: u32 = 20;
 const NIBBLE: u8 = 0xf;
-/// The shift of the colour in `listed`. Its unit is 8 bytes.
-const COLOUR: u32 = 14;
-/// The shift of the number of evicted objects in `listed`, and its mask. The colour of a slab of 2
-/// MiB fits above.
+/// The shift of the number of evicted objects in `listed`, above [`LISTED`].
 const EVICTED: u32 = 1;
-const EVICTED_BITS: u32 = (1 << COLOUR) - (1 << EVICTED);
+/// The shift of the unit of colours, 8 bytes.
 const COLOUR_SHIFT: u32 = 3;
+/// The largest colour: the bytes before the first object of a slab.
+#[cfg(not(ashlar_loom))]
+pub(crate) const MAX_COLOUR: usize = (u16::MAX as usize) << COLOUR_SHIFT;
 
 /// The metadata of one slab or one large object: 32 bytes, apart from the memory that it describes.
 ///
@@ -34,10 +34,11 @@ pub(crate) struct PageHead {
     owner: AtomicU64,
     /// Objects (bits 0..16), order (16..20), number of the partial list (20..24), node (24..32).
     shape: AtomicU32,
-    /// Bit 0: the slab is on a list of its node. Bits 1..14: the number of its evicted objects, in
-    /// the default engine. Both are guarded by list_lock. Bits 14..32: the colour, constant like
-    /// `shape`.
-    listed: AtomicU32,
+    /// Bit 0: the slab is on a list of its node. Bits 1..16: the number of its evicted objects, in
+    /// the default engine. Both are guarded by list_lock.
+    listed: AtomicU16,
+    /// The engine's own half word. In SLAB it is the colour, constant like `shape`.
+    own: AtomicU16,
 }
 
 /// The bytes of the page heads of a block.
@@ -52,7 +53,8 @@ impl PageHead {
             prev: AtomicU32::new(0),
             owner: AtomicU64::new(0),
             shape: AtomicU32::new(0),
-            listed: AtomicU32::new(0),
+            listed: AtomicU16::new(0),
+            own: AtomicU16::new(0),
         }
     }
 
@@ -63,6 +65,7 @@ impl PageHead {
         let shape = u32::from(objects) | u32::from(order) << 16 | u32::from(node) << 24;
         self.shape.store(shape, Ordering::Relaxed);
         self.listed.store(0, Ordering::Relaxed);
+        self.own.store(0, Ordering::Relaxed);
     }
 
     #[inline]
@@ -127,12 +130,12 @@ impl PageHead {
     #[inline]
     pub(crate) fn set_listed(&self, listed: bool) {
         let rest = self.listed.load(Ordering::Relaxed) & !LISTED;
-        self.listed.store(rest | u32::from(listed), Ordering::Relaxed);
+        self.listed.store(rest | u16::from(listed), Ordering::Relaxed);
     }
 
     /// Returns the number of evicted objects. Read under list_lock.
     pub(crate) fn evicted(&self) -> usize {
-        ((self.listed.load(Ordering::Relaxed) & EVICTED_BITS) >> EVICTED) as usize
+        usize::from(self.listed.load(Ordering::Relaxed) >> EVICTED)
     }
 
     /// Adds `count` evicted objects, under list_lock.
@@ -149,18 +152,18 @@ impl PageHead {
     }
 
     fn set_evicted(&self, count: usize) {
-        let rest = self.listed.load(Ordering::Relaxed) & !EVICTED_BITS;
-        self.listed.store(rest | (count as u32) << EVICTED, Ordering::Relaxed);
+        let rest = self.listed.load(Ordering::Relaxed) & LISTED;
+        self.listed.store(rest | (count as u16) << EVICTED, Ordering::Relaxed);
     }
 
-    /// Returns the bytes before the first object; 0 unless the engine colours its slabs.
+    /// Returns the bytes before the first object, if the engine colours its slabs.
     #[inline]
     pub(crate) fn colour(&self) -> usize {
-        ((self.listed.load(Ordering::Relaxed) >> COLOUR) as usize) << COLOUR_SHIFT
+        usize::from(self.own.load(Ordering::Relaxed)) << COLOUR_SHIFT
     }
 
-    /// Sets the colour of a fresh run, a multiple of 8 bytes.
+    /// Sets the colour of a fresh run, a multiple of 8 bytes up to [`MAX_COLOUR`].
     pub(crate) fn set_colour(&self, bytes: usize) {
-        self.listed.store(((bytes >> COLOUR_SHIFT) as u32) << COLOUR, Ordering::Relaxed);
+        self.own.store((bytes >> COLOUR_SHIFT) as u16, Ordering::Relaxed);
     }
 }

@@ -158,7 +158,9 @@ impl CacheSlabs {
         if head.owner() != self.owner_word() {
             return Err(BadObject::OtherCache);
         }
-        let offset = (address - MEMMAP.address_of(first)).checked_sub(head.colour());
+        // Engines without colours use the head's half word otherwise.
+        let colour = if self.geometry.colour_off == 0 { 0 } else { head.colour() };
+        let offset = (address - MEMMAP.address_of(first)).checked_sub(colour);
         match offset.and_then(|offset| self.geometry.index_of(offset)) {
             Some(index) if index < head.objects() => Ok((first, index)),
             _ => Err(BadObject::Misaligned),

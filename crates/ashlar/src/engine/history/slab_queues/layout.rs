@@ -18,6 +18,7 @@ use super::chain::{DESCRIPTOR_BYTES, ENTRY_BYTES, descriptor_bytes};
 use super::index_array::array_bytes;
 use super::record::SMALLEST_BLOCK;
 use crate::base::units::{BLOCK_ORDER, CACHE_LINE, MAX_OBJECTS_PER_SLAB, Order, PAGE_SIZE, align_up};
+use crate::pages::head::MAX_COLOUR;
 use crate::slab::OrderRule;
 use crate::slab::geometry::{Geometry, IndexArray};
 
@@ -165,7 +166,10 @@ fn complete(mut geometry: Geometry, fit: Fit, array: IndexArray) -> Geometry {
     geometry.max_objects = fit.objects as u16;
     geometry.array = array;
     geometry.colour_off = natural_align(&geometry).max(CACHE_LINE);
-    geometry.colours = fit.left / geometry.colour_off + 1;
+    // A page head has room for colours up to a limit, which only slabs of 2 MiB with objects of a
+    // few bytes reach.
+    let most = MAX_COLOUR - bytes_before_objects(&geometry);
+    geometry.colours = fit.left.min(most) / geometry.colour_off + 1;
     geometry
 }
 
@@ -284,7 +288,7 @@ mod tests {
                 let objects = usize::from(g.objects(g.order));
                 let (before, last) = (bytes_before_objects(&g), (g.colours - 1) * g.colour_off);
                 prop_assert!(objects > 0 && g.order.0 >= min);
-                prop_assert!(last + before + objects * g.stride <= g.order.bytes());
+                prop_assert!(last + before + objects * g.stride <= g.order.bytes() && last + before <= MAX_COLOUR);
                 prop_assert!((last + before).is_multiple_of(natural_align(&g)) && g.colour_off.is_multiple_of(CACHE_LINE));
                 match g.array {
                     IndexArray::ChainOnSlab => prop_assert!(before >= descriptor_bytes(objects)),
