@@ -131,7 +131,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -193,7 +193,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --bulks)
@@ -363,7 +363,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --profile)
@@ -455,7 +455,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -497,7 +497,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized" -- "${cur}"))
                     return 0
                     ;;
                 --modes)
@@ -599,11 +599,11 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --system)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --scale)
@@ -813,7 +813,7 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --runs)
-                    COMPREPLY=($(compgen -W "all tests one-cpu nodes slob simulate bulk memory hackbench forward forward-none forward-many simulate-far" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all tests one-cpu 2010 nodes slob simulate bulk memory hackbench forward forward-none forward-many simulate-far" -- "${cur}"))
                     return 0
                     ;;
                 --from)
@@ -835,7 +835,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)

@@ -143,7 +143,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -205,7 +205,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --bulks)
@@ -375,7 +375,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --profile)
@@ -467,7 +467,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -543,7 +543,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized" -- "${cur}"))
                     return 0
                     ;;
                 --modes)
@@ -645,11 +645,11 @@ _ashlar() {
                     return 0
                     ;;
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --system)
-                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar ashlar-sized ashlar-cache ashlar-malloc slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache glibc mimalloc jemalloc snmalloc rpmalloc tcmalloc tcmalloc-percpu jemalloc-sized snmalloc-sized tcmalloc-sized mimalloc-sized limit limit-called linux-slab linux-slub linux-slob" -- "${cur}"))
                     return 0
                     ;;
                 --scale)
@@ -887,7 +887,7 @@ _ashlar() {
                     return 0
                     ;;
                 --runs)
-                    COMPREPLY=($(compgen -W "all tests one-cpu nodes slob simulate bulk memory hackbench forward forward-none forward-many simulate-far" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all tests one-cpu 2010 nodes slob simulate bulk memory hackbench forward forward-none forward-many simulate-far" -- "${cur}"))
                     return 0
                     ;;
                 --from)
@@ -909,7 +909,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --engine)
-                    COMPREPLY=($(compgen -W "ashlar slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
                     return 0
                     ;;
                 --option)
@@ -935,7 +935,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)

@@ -68,7 +68,9 @@ mod engine {
             pub(crate) mod slabs;
         }
         pub(crate) mod slub {
+            pub(crate) mod partly;
             pub(crate) mod slabs;
+            pub(crate) mod words;
         }
     }
     pub(crate) mod sheaves {

@@ -260,6 +260,14 @@ fn an_abort_at_any_step_of_a_section_of_slub_ll_loses_and_doubles_nothing() {
 }
 
 #[test]
+fn an_abort_at_any_step_of_a_section_of_slub_2010_ll_loses_and_doubles_nothing() {
+    aborts_with_cpu_slabs(
+        "an_abort_at_any_step_of_a_section_of_slub_2010_ll_loses_and_doubles_nothing",
+        "slub-2010-ll",
+    );
+}
+
+#[test]
 fn an_abort_at_any_step_of_a_section_of_slub_bulk_loses_and_doubles_nothing() {
     aborts_with_cpu_slabs("an_abort_at_any_step_of_a_section_of_slub_bulk_loses_and_doubles_nothing", "slub-bulk");
 }

@@ -408,3 +408,45 @@ fn steps_of_slab_take_about_as_many_instructions_as_the_golden_file_says() {
         about_as_golden(SLAB_STEPS, &text);
     }
 }
+
+/// The golden file with the counts of the steps of SLUB of 2010.
+const SLUB_STEPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/slub-steps.txt");
+
+/// Counts the instructions of each step of SLUB of 2010, before and after the patches.
+#[test]
+fn steps_of_slub_take_about_as_many_instructions_as_the_golden_file_says() {
+    const OBJECTS: usize = 64;
+    let test = "steps_of_slub_take_about_as_many_instructions_as_the_golden_file_says";
+    let mut text = String::from(
+        "64 bytes, by engine: kmalloc and kfree on the CPU slab; kfree to a full slab, to a partial one, and of the last \
+         object; a kmalloc that takes a partial slab, and one that makes a slab\n",
+    );
+    for engine in ["slub-2010", "slub-2010-ll"] {
+        let options = format!("percpu=emulate,reaper=off,engine={engine},min_objects=20");
+        let outcome = child(test, engine, &[("ASHLAR_OPTIONS", &options)], || {
+            assert!(pin(cpus()[0]), "a thread may run on its CPU");
+            let (kmalloc, kfree) = (ashlar::kmalloc as *const () as u64, ashlar::kfree as *const () as u64);
+            let alloc = |at: &mut *mut u8| executed_with_calls(kmalloc, || *at = ashlar::kmalloc(black_box(64)));
+            // SAFETY: live, each freed once.
+            let free = |at: *mut u8| executed_with_calls(kfree, || unsafe { ashlar::kfree(at) });
+            // Four slabs of a page each; the last is the CPU's, with one free object.
+            let mut at = [core::ptr::null_mut(); 4 * OBJECTS - 1];
+            let allocs: Vec<_> = at.iter_mut().map(alloc).collect();
+            let (fast, slab) = (allocs[1], allocs[2 * OBJECTS]);
+            let frees: Vec<_> = at[..OBJECTS].iter().map(|&at| free(at)).collect();
+            let own = free(at[4 * OBJECTS - 2]);
+            // A partial slab, which the CPU takes when its own is used up.
+            free(at[OBJECTS]);
+            let mut more = [core::ptr::null_mut(); 3];
+            let allocs: Vec<_> = more.iter_mut().map(alloc).collect();
+            assert_eq!(more[2], at[OBJECTS], "the object of the partial slab");
+            let (full, partial, last, taken) = (frees[0], frees[1], frees[OBJECTS - 1], allocs[2]);
+            tell("steps", format_args!("{fast:>4} {own:>4} {full:>5} {partial:>5} {last:>5} {taken:>5} {slab:>5}"));
+        });
+        let Some(child) = outcome else { continue };
+        writeln!(text, "{engine:>12} {}", child.succeeded().told("steps")).expect("a string");
+    }
+    if common::is_parent() {
+        about_as_golden(SLUB_STEPS, &text);
+    }
+}

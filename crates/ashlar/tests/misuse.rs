@@ -156,8 +156,9 @@ misuses! {
     };
     /// The first free has reached the slab already: the object stands at the head of its freelist.
     /// (Behind others there it would not be seen: like the kernel without debugging, no code walks
-    /// a freelist at each free.)
-    freed_again_after_it_reached_its_slab: "cache misuse: object {} was freed twice", || {
+    /// a freelist at each free. `slub-2010-ll` turns the freelist of a CPU around when it gives up
+    /// its slab.)
+    freed_again_after_it_reached_its_slab but for "slub-2010-ll": "cache misuse: object {} was freed twice", || {
         let args = CacheArgs::DEFAULT.sheaf_capacity(1);
         let cache = KmemCache::create(NAME, 64, &args).expect("a cache");
         let [a, _b] = [take(&cache), take(&cache)];
@@ -269,7 +270,10 @@ misuses! {
         culprit(object.as_ptr() as usize + if first_bytes { 0 } else { 32 });
         // SAFETY: violated on purpose; the object is free.
         unsafe { object.as_ptr().cast::<[u64; 8]>().write([0x4141_4141_4141_4141; 8]) };
-        take(&cache);
+        // In `slub-2010-ll` the object is behind the rest of its slab.
+        for _ in 0..64 {
+            take(&cache);
+        }
     };
 }
 

@@ -31,7 +31,7 @@ fn give(cache: &KmemCache, objects: Vec<NonNull<u8>>) {
 #[test]
 fn slabs_come_and_go_without_a_zone_lock_for_each() {
     let test = "slabs_come_and_go_without_a_zone_lock_for_each";
-    for engine in ["slub", "slub+", "slub-ll", "slub-bulk", "slab", "slab24"] {
+    for engine in ["slub", "slub+", "slub-2010", "slub-2010-ll", "slub-ll", "slub-bulk", "slab", "slab24"] {
         let role = format!("{test} {engine}");
         let options = [("ASHLAR_OPTIONS", "reaper=off,min_partial=0,max_order=0")];
         let outcome = child(test, &role, &options, || {
@@ -62,7 +62,7 @@ fn slabs_come_and_go_without_a_zone_lock_for_each() {
 #[test]
 fn what_the_lists_hold_is_there_for_who_finds_the_arena_empty() {
     let test = "what_the_lists_hold_is_there_for_who_finds_the_arena_empty";
-    for engine in ["slub", "slub-bulk", "slab", "slab24"] {
+    for engine in ["slub", "slub-2010-ll", "slub-bulk", "slab", "slab24"] {
         let role = format!("{test} {engine}");
         let outcome = child(test, &role, &[], || {
             ashlar::configure("min_partial=0,max_order=0").expect("before the start");

@@ -90,7 +90,7 @@ fn always() -> Result<(), String> {
 }
 
 /// All systems, in the order of the columns.
-static SYSTEMS: [SystemInfo; 31] = [
+static SYSTEMS: [SystemInfo; 33] = [
     kmalloc("ashlar"),
     built_in("ashlar-sized", Kind::Ours),
     built_in("ashlar-cache", Kind::Ours),
@@ -99,6 +99,8 @@ static SYSTEMS: [SystemInfo; 31] = [
     engine("slub-emu"),
     engine("slub+"),
     engine("slub-o"),
+    engine("slub-2010"),
+    engine("slub-2010-ll"),
     engine("slub-ll"),
     engine("slub-bulk"),
     engine("slab"),

@@ -51,7 +51,7 @@ pub(crate) fn create_or_merge(
         ctor: args.ctor.map(Constructor::function),
         sheaf_capacity: capacity,
         barn_limit,
-        min_partial: partial.unwrap_or_else(|| engine.min_partial(policy.min_partial(stride))),
+        min_partial: partial.unwrap_or_else(|| engine.min_partial(policy.min_partial(stride), stride)),
         cpu_partial: cpu_partial.unwrap_or_else(|| engine.cpu_partial(stride)),
         defrag_ratio: ratio.unwrap_or(0) as u16 * 10,
         engine,

@@ -177,8 +177,9 @@ pub(crate) trait Strategy: Copy {
         true
     }
 
-    /// Empty slabs that a node keeps by default, where `by_size` is the kernel's rule of today.
-    fn min_partial(self, by_size: usize) -> usize {
+    /// Empty slabs that a node keeps by default, for objects of `stride` bytes, where `by_size` is
+    /// the kernel's rule of today.
+    fn min_partial(self, by_size: usize, _stride: usize) -> usize {
         by_size
     }
 

@@ -279,7 +279,7 @@ properties! {
     /// See [`Strategy::merges`].
     fn merges(self) -> bool;
     /// See [`Strategy::min_partial`].
-    fn min_partial(self, by_size: usize) -> usize;
+    fn min_partial(self, by_size: usize, stride: usize) -> usize;
     /// See [`Strategy::cpu_partial`].
     fn cpu_partial(self, stride: usize) -> usize;
     /// See [`Strategy::order_rule`].

@@ -51,6 +51,8 @@ engines! {
     Engine::Slub(Stage::Emulated) => "slub-emu",
     Engine::Slub(Stage::Plus) => "slub+",
     Engine::Slub(Stage::PlusOrder) => "slub-o",
+    Engine::Slub(Stage::Y2010) => "slub-2010",
+    Engine::Slub(Stage::Y2010Partly) => "slub-2010-ll",
     Engine::Slub(Stage::Lockless) => "slub-ll",
     Engine::Slub(Stage::Bulk) => "slub-bulk",
     Engine::Slab => "slab",

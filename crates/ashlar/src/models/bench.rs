@@ -10,6 +10,7 @@ use loom::cell::UnsafeCell;
 
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::base::units::PageIndex;
+use crate::engine::history::slub::partly;
 use crate::engine::history::slub::slabs::{self, Protection, Thawed};
 use crate::pages::head::PageHead;
 use crate::slab::freelist::{read_link, write_link};
@@ -17,6 +18,11 @@ use crate::slab::partial::{Chain, Freed, Heads, NodeList, Taken, Taker};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The address of the cache, as its slabs have it, and that of another one.
+const OWNER: usize = 64;
+const OTHER: usize = 128;
+/// The own half word of a slab of the other cache.
+const OTHERS_OWN: u16 = 77;
 
 /// An allocated object. Not `Clone`: its holder may use it, and passes it on to free it.
 #[derive(Debug)]
@@ -120,7 +126,7 @@ impl Bench {
         };
         let entry = || {
             let entry = Entry { head: PageHead::new(), alive: UnsafeCell::new(()) };
-            entry.head.init(0, objects, 0, 0);
+            entry.head.init(OWNER, objects, 0, 0);
             entry
         };
         Bench {
@@ -146,6 +152,7 @@ impl Bench {
         let page = PageIndex(page as u32);
         let head = self.entries.head(page);
         head.state.store(SlabState::carved_from_fresh(carved).0, Ordering::Release);
+        head.set_own(carved);
         let objects = (0..carved).map(|index| self.carve(page, index)).collect();
         if carved < head.objects() {
             self.list.add_new(&self.entries, page);
@@ -351,8 +358,28 @@ impl Bench {
             Protection::Lock { atomic } => {
                 slabs::free_chain_locked(&self.list, &self.entries, page, chain, atomic, link)
             }
+            Protection::Partly => partly::free(&self.list, &self.entries, page, chain, OWNER, || (), link),
         };
-        self.settle(page, freed)
+        self.settle(page, freed);
+        if protection == Protection::Partly && freed == Freed::Discard {
+            self.reuse(page);
+        }
+        freed
+    }
+
+    /// Makes the pages of a discarded slab another cache's, which lists them.
+    fn reuse(&self, page: PageIndex) {
+        let head = &self.entries.of[page.0 as usize].head;
+        head.init(OTHER, head.objects(), 0, 0);
+        head.set_own(OTHERS_OWN);
+        head.set_listed(true);
+    }
+
+    /// Checks that no thread has written to the page head of a slab after it was discarded.
+    pub(super) fn audit_reused(&self, page: PageIndex) {
+        let head = &self.entries.of[page.0 as usize].head;
+        assert_eq!((head.owner(), head.own(), head.listed()), (OTHER, OTHERS_OWN, true), "written to");
+        assert_eq!((head.list(), head.order(), head.node()), (0, 0, 0), "written to");
     }
 
     /// Frees objects of one slab, which becomes the CPU's if it was full. Returns true then.
@@ -394,8 +421,17 @@ impl Bench {
         if !rest.is_empty() {
             (_, chain, last) = self.link_chain(rest);
         }
-        let link = |prior| self.set_link(page, last, prior);
-        let thawed = slabs::thaw(&self.list, &self.entries, page, chain, self.min_partial, protection, link);
+        let thawed = if protection == Protection::Partly {
+            if chain.count > 0 {
+                self.set_link(page, last, NO_OBJECT);
+            }
+            let (next, link) =
+                (|object| self.next_of(page, object), |object, prior| self.set_link(page, object, prior));
+            partly::thaw(&self.list, &self.entries, page, chain, self.min_partial, next, link)
+        } else {
+            let link = |prior| self.set_link(page, last, prior);
+            slabs::thaw(&self.list, &self.entries, page, chain, self.min_partial, protection, link)
+        };
         if thawed == Thawed::Discard {
             self.discard(page);
         }

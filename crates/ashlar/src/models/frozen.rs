@@ -9,6 +9,7 @@ use crate::engine::history::slub::slabs::Protection;
 
 const LOCKLESS: Protection = Protection::Lockless;
 const LOCKED: Protection = Protection::Lock { atomic: false };
+const PARTLY: Protection = Protection::Partly;
 const PAGE: PageIndex = PageIndex(0);
 
 /// Makes a shared bench and a CPU slab of three objects, all in use.
@@ -38,6 +39,11 @@ fn a_slab_that_is_given_up_beside_a_free_is_listed_once() {
 #[test]
 fn a_slab_that_is_given_up_beside_a_free_is_listed_once_by_slab_lock() {
     given_up_beside_a_free(LOCKED);
+}
+
+#[test]
+fn a_slab_that_is_given_up_beside_a_free_is_listed_once_partly_by_slab_lock() {
+    given_up_beside_a_free(PARTLY);
 }
 
 /// The same with an empty CPU freelist and the last frees: the slab stays full, becomes partial or
@@ -101,6 +107,11 @@ fn a_slab_that_is_taken_beside_a_free_has_every_object_once() {
 #[test]
 fn a_slab_that_is_taken_beside_a_free_has_every_object_once_by_slab_lock() {
     taken_beside_a_free(LOCKED);
+}
+
+#[test]
+fn a_slab_that_is_taken_beside_a_free_has_every_object_once_partly_by_slab_lock() {
+    taken_beside_a_free(PARTLY);
 }
 
 /// Two frees to a full slab, each of which may make it its CPU's slab. Exactly one does, and the

@@ -2,9 +2,9 @@
 //!
 //! Run by `ci/loom.sh`. Each model asks one question and states the property in its name. The code
 //! under test is the real one: [`crate::slab`] and its [`crate::slab::partial`], the sheaves,
-//! [`crate::engine::sheaves::barn`], [`crate::engine::history::slub::slabs`], and
-//! [`crate::engine::history::slab_queues::lists`] with its arrays. The slabs have two or three
-//! objects. [`bench`] replaces the surroundings: the memmap, the zone, the objects.
+//! [`crate::engine::sheaves::barn`], [`crate::engine::history::slub::slabs`] and `partly` beside
+//! it, and [`crate::engine::history::slab_queues::lists`] with its arrays. The slabs have two or
+//! three objects. [`bench`] replaces the surroundings: the memmap, the zone, the objects.
 //!
 //! loom explores the interleavings of the atomic operations and locks of at most three threads,
 //! with at most `LOOM_MAX_PREEMPTIONS` preemptions. It also explores every value that a load may
@@ -20,6 +20,7 @@
 //! * [`shrink`]: shrink and destroy against frees.
 //! * [`sparse`]: freelists that are taken for evicted objects.
 //! * [`frozen`]: CPU slabs, by compare-and-swap and by slab_lock.
+//! * [`partly`]: frees by compare-and-swap with a racy count, all else by slab_lock.
 //! * [`queues`]: array caches, shared arrays and alien caches of SLAB.
 //! * [`quarantine`]: corrupt slabs against frees and refills.
 //! * [`barn`]: the exchange of sheaves.
@@ -35,6 +36,7 @@ mod frozen;
 mod full_partial;
 mod gate;
 mod give_back;
+mod partly;
 mod quarantine;
 mod queues;
 mod shrink;

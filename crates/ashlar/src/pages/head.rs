@@ -8,6 +8,9 @@ const LISTED: u16 = 1;
 /// bits.
 const LIST: u32 = 20;
 const NIBBLE: u8 = 0xf;
+/// slab_lock in `shape`, of the engine that has it there. It is a bit of the number of the partial
+/// list, which is 0 in that engine.
+const LOCKED: u32 = 1 << LIST;
 /// The shift of the number of evicted objects in `listed`, above [`LISTED`].
 const EVICTED: u32 = 1;
 /// The shift of the unit of colours, 8 bytes.
@@ -37,7 +40,8 @@ pub(crate) struct PageHead {
     /// Bit 0: the slab is on a list of its node. Bits 1..16: the number of its evicted objects, in
     /// the default engine. Both are guarded by list_lock.
     listed: AtomicU16,
-    /// The engine's own half word. In SLAB it is the colour, constant like `shape`.
+    /// The engine's own half word. In SLAB it is the colour, constant like `shape`. In the engine
+    /// `slub-2010-ll` it is a racy count of objects in use.
     own: AtomicU16,
 }
 
@@ -130,7 +134,41 @@ impl PageHead {
     #[inline]
     pub(crate) fn set_listed(&self, listed: bool) {
         let rest = self.listed.load(Ordering::Relaxed) & !LISTED;
-        self.listed.store(rest | u16::from(listed), Ordering::Relaxed);
+        // Release is for `is_listed_for`.
+        self.listed.store(rest | u16::from(listed), Ordering::Release);
+    }
+
+    /// Returns whether the slab is on the list of the cache at `owner` and of `node`, whose
+    /// list_lock the caller holds. The pages may be another cache's by now. That cache set `owner`
+    /// before it listed them, so a thread that sees the second sees the first.
+    #[inline]
+    pub(crate) fn is_listed_for(&self, owner: usize, node: u8) -> bool {
+        self.listed.load(Ordering::Acquire) & LISTED != 0 && self.owner() == owner && self.node() == node
+    }
+
+    /// Returns the engine's own half word.
+    #[inline]
+    pub(crate) fn own(&self) -> u16 {
+        self.own.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_own(&self, own: u16) {
+        self.own.store(own, Ordering::Relaxed);
+    }
+
+    /// Takes slab_lock in `shape` if it is free. All other bits of `shape` are constant.
+    #[inline]
+    pub(crate) fn trylock(&self) -> bool {
+        let shape = self.shape.load(Ordering::Relaxed);
+        let locked = shape | LOCKED;
+        shape != locked && self.shape.compare_exchange(shape, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Releases slab_lock in `shape`, by a plain store.
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        self.shape.store(self.shape.load(Ordering::Relaxed) & !LOCKED, Ordering::Release);
     }
 
     /// Returns the number of evicted objects. Read under list_lock.
@@ -153,7 +191,7 @@ impl PageHead {
 
     fn set_evicted(&self, count: usize) {
         let rest = self.listed.load(Ordering::Relaxed) & LISTED;
-        self.listed.store(rest | (count as u16) << EVICTED, Ordering::Relaxed);
+        self.listed.store(rest | (count as u16) << EVICTED, Ordering::Release);
     }
 
     /// Returns the bytes before the first object, if the engine colours its slabs.

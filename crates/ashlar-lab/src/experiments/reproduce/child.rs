@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use crate::experiments::reproduce::plan::evidence::{Evidence, Outcome};
-use crate::experiments::reproduce::plan::runs::{RUNS, Run, typed};
+use crate::experiments::reproduce::plan::runs::{RUNS, Run};
 use crate::kit::error::{LabError, NAME};
 use crate::kit::progress::progress;
 
@@ -25,12 +25,12 @@ pub(crate) fn measure(runs: &[&'static Run], quick: bool, directory: &Path) -> R
     let mut evidence = Evidence::new();
     for run in runs {
         let args = if quick { run.quick } else { run.full };
-        bar.set_message(typed(args));
+        bar.set_message(run.typed(args));
         let start = Instant::now();
         let path = directory.join(run.name).with_extension("json");
         let mut outcome: Option<Outcome> = None;
         for _ in 0..times(run) {
-            let failure = one(args, &path);
+            let failure = one(args, run.options, &path);
             let mut found = if path.exists() { read(&path) } else { Outcome::default() };
             found.failure = failure.err().or(found.failure);
             match &mut outcome {
@@ -40,7 +40,7 @@ pub(crate) fn measure(runs: &[&'static Run], quick: bool, directory: &Path) -> R
             bar.inc(1);
         }
         let mut outcome = outcome.unwrap_or_default();
-        outcome.command = typed(args);
+        outcome.command = run.typed(args);
         outcome.seconds = (start.elapsed().as_secs_f64() * 10.0).round() / 10.0;
         evidence.insert(run.name.to_owned(), outcome);
     }
@@ -49,9 +49,14 @@ pub(crate) fn measure(runs: &[&'static Run], quick: bool, directory: &Path) -> R
 }
 
 /// Runs one command; the error is what it said last.
-pub(crate) fn one(args: &[&str], json: &Path) -> Result<(), String> {
+pub(crate) fn one(args: &[&str], options: &str, json: &Path) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    if !options.is_empty() {
+        let before = std::env::var("ASHLAR_OPTIONS").unwrap_or_default();
+        command.env("ASHLAR_OPTIONS", if before.is_empty() { options.to_owned() } else { before + "," + options });
+    }
+    let mut child = command
         .args(args)
         .arg("--json")
         .arg(json)
@@ -118,7 +123,7 @@ pub(crate) fn recorded(directory: &Path) -> Evidence {
         path.exists().then(|| {
             let mut outcome = read(&path);
             if outcome.command.is_empty() {
-                outcome.command = typed(run.full);
+                outcome.command = run.typed(run.full);
             }
             (run.name.to_owned(), outcome)
         })

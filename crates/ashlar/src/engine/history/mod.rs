@@ -3,7 +3,7 @@
 //!
 //! | folder | engines | system |
 //! |---|---|---|
-//! | [`slub`] | `slub` to `slub-bulk` | SLUB with CPU slabs, 2007 to 2015, in six stages |
+//! | [`slub`] | `slub` to `slub-bulk` | SLUB with CPU slabs, 2007 to 2015, in eight stages |
 //! | [`slab_queues`] | `slab`, `slab24` | SLAB of 6.1 and of 2.6.24: queues before slabs |
 //! | [`slob`] | `slob` | SLOB: objects of all sizes side by side, under one lock |
 //! | [`slob_pools`] | `slob-seg`, `slob-cache` | SLOB's successors: pages of one size of objects |

@@ -531,7 +531,7 @@ impl Strategy for Slob {
         false
     }
 
-    fn min_partial(self, _by_size: usize) -> usize {
+    fn min_partial(self, _by_size: usize, _stride: usize) -> usize {
         0
     }
 }

@@ -386,7 +386,7 @@ impl Strategy for SlobPools {
         false
     }
 
-    fn min_partial(self, _by_size: usize) -> usize {
+    fn min_partial(self, _by_size: usize, _stride: usize) -> usize {
         pools::KEPT
     }
 

@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "reads and writes links")]
 
 use super::give_up::{ATTEMPTS, Fed, cpu_partial, give_up, put_cpu_partial, take_cpu_partial};
-use super::local::{self, Words, exchange, interrupts_off, protection, read, switches};
+use super::local::{self, CpuGuard, Words, exchange, interrupts_off, protection, read, switches};
 use super::places::NO_SLAB;
 use super::slabs;
 use super::stage::Switches;
@@ -30,7 +30,7 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
         let Some(view) = read(cache, cache.state.places.slab) else { continue };
         let [head, base] = view.words;
         if head < usize::from(NO_OBJECT) {
-            let object = local::pop(cache, switches.fast);
+            let object = local::pop(cache, switches.fast, local::pop_by_lock);
             if object != 0 {
                 return object as *mut u8;
             }
@@ -38,21 +38,22 @@ pub(super) fn alloc(cache: &'static RawCache) -> *mut u8 {
             drop_if_corrupt(cache, &view);
             continue;
         }
-        let mut own = None;
-        if base != 0 {
-            // Take the slab from the CPU before reading its freelist: another thread of this CPU
-            // could give it up meanwhile.
-            if !exchange(cache, cache.state.places.slab, &view, NO_SLAB) {
-                continue;
-            }
-            own = refreeze(cache, switches, base);
+        // Take the slab from the CPU before reading its freelist: another thread of this CPU could
+        // give it up meanwhile.
+        if base != 0 && !exchange(cache, cache.state.places.slab, &view, NO_SLAB) {
+            continue;
+        }
+        let node = PERCPU.node_of(view.cpu);
+        let fed = if switches.exact {
+            next_exact(cache, switches, base, node)
+        } else {
+            let own = if base == 0 { None } else { refreeze(cache, switches, base) };
             if own.is_none() {
                 give_up(cache, switches, [head, base], true);
             }
-        }
-        let Some(fed) = own.or_else(|| next_slab(cache, switches, PERCPU.node_of(view.cpu))) else {
-            return core::ptr::null_mut();
+            own.or_else(|| next_slab(cache, switches, node))
         };
+        let Some(fed) = fed else { return core::ptr::null_mut() };
         let Some((object, rest)) = first_of(cache, fed) else { continue };
         let none = Words { words: NO_SLAB, ..view };
         if !exchange(cache, cache.state.places.slab, &none, [usize::from(rest), fed.base]) {
@@ -88,7 +89,7 @@ fn refreeze(cache: &'static RawCache, switches: &Switches, base: usize) -> Optio
 /// Takes the first object of a freelist that the caller owns; also returns the index of the next.
 /// `None`, after a report, if the link is corrupt; the slab then stays frozen for ever.
 #[place(cold)]
-fn first_of(cache: &'static RawCache, fed: Fed) -> Option<(usize, u16)> {
+pub(super) fn first_of(cache: &'static RawCache, fed: Fed) -> Option<(usize, u16)> {
     let objects = MEMMAP.head(fed.page).objects();
     if fed.head >= objects {
         report::corrupt_freelist(cache.name(), fed.base);
@@ -141,21 +142,83 @@ fn next_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Opt
 /// Takes a slab with free objects, frozen for the caller: of `node`, or of another node.
 #[place(cold)]
 fn of_nodes(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
+    if switches.exact {
+        return next_exact(cache, switches, 0, node);
+    }
+    of_lists(cache, switches, node).or_else(|| not_of_lists(cache, switches, node))
+}
+
+/// Takes a slab from the partial list of `node`, or from those of other nodes if the cache searches
+/// them first.
+#[place(cold)]
+pub(super) fn of_lists(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
     let nodes = cache.slabs.nodes.len();
     let home = usize::from(node.0) % nodes;
-    if nodes > 1 && defrags_now(cache) {
-        let own = from_partial(cache, switches, &cache.slabs.nodes[home]);
-        let others = (1..nodes).map(|next| &cache.slabs.nodes[(home + next) % nodes]);
-        let mut others = others.filter(|node| node.has_to_spare(cache.slabs.min_partial()));
-        let fed = own.or_else(|| others.find_map(|node| from_partial(cache, switches, node)));
-        if fed.is_some() {
-            return fed;
-        }
+    let own = from_partial(cache, switches, &cache.slabs.nodes[home]);
+    if own.is_some() || nodes == 1 || !defrags_now(cache) {
+        return own;
     }
+    let others = (1..nodes).map(|next| &cache.slabs.nodes[(home + next) % nodes]);
+    let mut others = others.filter(|node| node.has_to_spare(cache.slabs.min_partial()));
+    others.find_map(|node| from_partial(cache, switches, node))
+}
+
+/// Makes a slab of `node`, or takes or makes one of another node.
+#[place(cold)]
+pub(super) fn not_of_lists(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
+    let nodes = cache.slabs.nodes.len();
+    let home = usize::from(node.0) % nodes;
     (0..nodes).find_map(|i| {
         let id = (home + i) % nodes;
-        from_partial(cache, switches, &cache.slabs.nodes[id]).or_else(|| new_slab(cache, NodeId(id as u8)))
+        let listed = if i == 0 {
+            None
+        } else {
+            with_lock(cache, switches, || from_partial(cache, switches, &cache.slabs.nodes[id]))
+        };
+        listed.or_else(|| new_slab(cache, switches, NodeId(id as u8)))
     })
+}
+
+/// Calls `then` under the CPU lock if the stage takes it as the kernel does; else without.
+fn with_lock<R>(cache: &'static RawCache, switches: &Switches, then: impl FnOnce() -> R) -> R {
+    let _guard = switches.exact.then(|| CpuGuard::take(cache));
+    then()
+}
+
+/// Takes remote frees of the slab at `base`, or thaws it and takes a slab from a partial list. The
+/// caller has taken the slab off its CPU, if it gives one. The caller holds a CPU lock.
+#[place(cold)]
+pub(super) fn refill(
+    cache: &'static RawCache,
+    switches: &Switches,
+    base: usize,
+    node: NodeId,
+    guard: &CpuGuard,
+) -> Option<Fed> {
+    if base != 0
+        && let Some(page) = MEMMAP.page_of(base)
+    {
+        guard.count_slab_lock(cache);
+        let chain = slabs::take_or_thaw(MEMMAP.head(page), protection(switches));
+        if chain.count > 0 {
+            return Some(Fed { page, base, head: chain.head });
+        }
+    }
+    let fed = of_lists(cache, switches, node);
+    if fed.is_some() {
+        guard.count_slab_lock(cache);
+    }
+    fed
+}
+
+/// Takes the next slab for a CPU of `node`, whose slab at `base` is used up and taken off it; 0 for
+/// none.
+#[place(cold)]
+fn next_exact(cache: &'static RawCache, switches: &Switches, base: usize, node: NodeId) -> Option<Fed> {
+    let guard = CpuGuard::take(cache);
+    let fed = refill(cache, switches, base, node, &guard);
+    drop(guard);
+    fed.or_else(|| not_of_lists(cache, switches, node))
 }
 
 /// Takes a slab of the node's partial list. More of them become the CPU's partial slabs, up to half
@@ -177,7 +240,7 @@ fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> O
 
 /// Makes a new slab, linked from end to end.
 #[place(cold)]
-fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
+fn new_slab(cache: &'static RawCache, switches: &Switches, node: NodeId) -> Option<Fed> {
     let geometry = &cache.slabs.geometry;
     let entry = &cache.slabs.nodes[usize::from(node.0)];
     let mut order = geometry.order;
@@ -198,5 +261,8 @@ fn new_slab(cache: &'static RawCache, node: NodeId) -> Option<Fed> {
         unsafe { write_link(local::link_at(cache, base, index), cache.slabs.secret, next) };
     }
     entry.counters.count_taken(1, usize::from(objects));
+    if switches.exact {
+        with_lock(cache, switches, || slabs::lock_new(MEMMAP.head(page), protection(switches)));
+    }
     Some(Fed { page, base, head: 0 })
 }

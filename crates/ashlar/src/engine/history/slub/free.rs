@@ -4,6 +4,7 @@
 use super::chain::chain_of;
 use super::give_up::{cpu_partial, put_cpu_partial};
 use super::local::{self, CpuGuard, FreedObject, interrupts_off, protection, switches};
+use super::partly;
 use super::slabs::{self, Protection};
 use super::stage::{Fast, Switches};
 use crate::base::report;
@@ -88,10 +89,15 @@ fn free_slow(cache: &'static RawCache, switches: &Switches, freed: FreedObject) 
     if local::is_first_of(cache, cpu, freed) {
         return finish_free(cache, freed, Outcome::Twice);
     }
-    let guard = interrupts_off(cache, switches);
+    let guard = off_to_free(cache, switches);
     let outcome = free_to_slab(cache, switches, freed);
     drop(guard);
     finish_free(cache, freed, outcome);
+}
+
+/// Takes the CPU lock if a free to another slab begins with it.
+fn off_to_free(cache: &'static RawCache, switches: &Switches) -> Option<CpuGuard> {
+    if switches.frees_by_lock() { interrupts_off(cache, switches) } else { None }
 }
 
 /// The outcome of a free to a slab.
@@ -131,6 +137,11 @@ pub(super) fn push_chain(
         Protection::Lock { atomic } => {
             Outcome::Freed(slabs::free_chain_locked(node.list(), &MEMMAP, page, chain, atomic, link))
         }
+        Protection::Partly => {
+            let owner = core::ptr::from_ref(cache) as usize;
+            let off = || interrupts_off(cache, switches);
+            Outcome::Freed(partly::free(node.list(), &MEMMAP, page, chain, owner, off, link))
+        }
         Protection::Lockless if switches.cpu_partial && cpu_partial(cache) > 0 => {
             match slabs::free_chain_freezing(node.list(), &MEMMAP, page, chain, min_partial, link) {
                 (_, true) => Outcome::Frozen,
@@ -166,7 +177,7 @@ pub(super) fn give_back(cache: &'static RawCache, switches: &Switches, page: Pag
     }
     let base = MEMMAP.address_of(page);
     let Some((chain, last)) = chain_of(cache, page, head) else { return };
-    let guard = interrupts_off(cache, switches);
+    let guard = off_to_free(cache, switches);
     let outcome = push_chain(cache, switches, page, chain, |prior| {
         // SAFETY: this thread owns the chain until it is published.
         unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };

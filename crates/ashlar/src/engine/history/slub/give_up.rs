@@ -3,13 +3,14 @@
 
 use super::chain::{chain_of, walk};
 use super::local::{self, exchange, interrupts_off, protection, read, switches};
-use super::slabs::{self, Thawed};
+use super::partly;
+use super::slabs::{self, Protection, Thawed};
 use super::stage::Switches;
 use crate::base::sync::Ordering;
 use crate::base::units::{CpuId, PageIndex};
 use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
-use crate::slab::freelist::write_link;
+use crate::slab::freelist::{read_link, write_link};
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 /// Attempts at this CPU's words before an operation proceeds without them.
@@ -39,11 +40,25 @@ pub(super) fn give_up(cache: &'static RawCache, switches: &Switches, words: [usi
     let guard = if lock { interrupts_off(cache, switches) } else { None };
     let node = cache.slabs.node_of(page);
     let min_partial = cache.slabs.min_partial();
-    let link = |prior| {
+    let set_link = |object, prior| {
         // SAFETY: this thread owns the chain until it is published.
-        unsafe { write_link(local::link_at(cache, base, last), cache.slabs.secret, prior) };
+        unsafe { write_link(local::link_at(cache, base, object), cache.slabs.secret, prior) };
     };
-    let outcome = slabs::thaw(node.list(), &MEMMAP, page, chain, min_partial, protection(switches), link);
+    let outcome = match protection(switches) {
+        Protection::Partly => {
+            let limit = MEMMAP.head(page).objects();
+            let next = |object| {
+                // SAFETY: as above; `chain_of` has followed this link.
+                unsafe { read_link(local::link_at(cache, base, object), cache.slabs.secret, limit) }
+                    .unwrap_or(NO_OBJECT)
+            };
+            partly::thaw(node.list(), &MEMMAP, page, chain, min_partial, next, set_link)
+        }
+        protection => {
+            let link = |prior| set_link(last, prior);
+            slabs::thaw(node.list(), &MEMMAP, page, chain, min_partial, protection, link)
+        }
+    };
     drop(guard);
     if outcome == Thawed::Discard {
         crate::slab::discard::discard_one(node, page);

@@ -94,7 +94,7 @@ impl CpuGuard {
 
     /// Returns both words of a place of this CPU, which belong to the holder of the lock.
     #[inline]
-    fn words(&mut self, place: u16) -> &mut [usize; 2] {
+    pub(super) fn words(&mut self, place: u16) -> &mut [usize; 2] {
         // SAFETY: the place lies in the committed areas; the lock makes this thread the only one
         // that uses it.
         unsafe { &mut *PERCPU.slot(self.cpu(), place).cast::<[usize; 2]>() }
@@ -112,6 +112,7 @@ pub(super) fn protection(switches: &Switches) -> Protection {
         Slow::Lockless => Protection::Lockless,
         Slow::SlabLock => Protection::Lock { atomic: true },
         Slow::SlabLockPlainUnlock => Protection::Lock { atomic: false },
+        Slow::Partly => Protection::Partly,
     }
 }
 
@@ -226,9 +227,10 @@ fn pop_of(cache: &RawCache, words: &mut [usize; 2]) -> usize {
     base + head * cache.slabs.geometry.stride
 }
 
-/// Takes an object off this CPU's freelist; 0 if the fast path cannot.
+/// Takes an object off this CPU's freelist; 0 if the fast path cannot. Calls `by_lock` where no
+/// critical section does it.
 #[inline(always)]
-pub(super) fn pop(cache: &RawCache, fast: Fast) -> usize {
+pub(super) fn pop(cache: &'static RawCache, fast: Fast, by_lock: fn(&'static RawCache, Fast) -> usize) -> usize {
     #[cfg(all(feature = "os", target_arch = "x86_64"))]
     if fast == Fast::Rseq && percpu::mode() != percpu::Mode::Lock {
         let shape = percpu::linked::Shape {
@@ -238,12 +240,12 @@ pub(super) fn pop(cache: &RawCache, fast: Fast) -> usize {
         };
         return percpu::linked::pop(percpu::slot0(cache.state.places.slab), percpu::sections::rseq_offset(), shape);
     }
-    pop_by_lock(cache, fast)
+    by_lock(cache, fast)
 }
 
-#[inline(never)]
-#[place(cold)]
-fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
+/// As [`pop`], where no critical section does it.
+#[inline(always)]
+pub(super) fn pop_by_lock(cache: &'static RawCache, fast: Fast) -> usize {
     let place = cache.state.places.slab;
     match fast {
         Fast::Lock => pop_of(cache, CpuGuard::take(cache).words(place)),
@@ -252,11 +254,17 @@ fn pop_by_lock(cache: &RawCache, fast: Fast) -> usize {
     }
 }
 
+/// As [`pop`], under a CPU lock that the caller keeps.
+#[place(cold)]
+pub(super) fn pop_locked(cache: &RawCache, guard: &mut CpuGuard) -> usize {
+    pop_of(cache, guard.words(cache.state.places.slab))
+}
+
 /// The kernel's fast path where `cmpxchg_local` disables interrupts itself. The freelist is read
 /// and followed without protection, and the lock is taken for the exchange only. The link is
 /// compared too, in place of the kernel's transaction number, because the freelist may have
 /// returned to the same head with another successor.
-#[place(cold)]
+#[inline(always)]
 fn pop_emulated(cache: &RawCache, place: u16) -> usize {
     loop {
         let cpu = this_cpu_quick();

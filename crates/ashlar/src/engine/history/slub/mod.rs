@@ -21,6 +21,8 @@
 //!
 //! * [`stage`]: the switches. [`local`]: this CPU's words and its lock. [`slabs`]: changes of slab
 //!   words.
+//! * [`exact`]: allocations of 2010. [`partly`]: slabs of which only frees need no lock. [`words`]:
+//!   what that shares with [`slabs`].
 //! * [`feed`]: sources of the CPU's next slab. [`give_up`]: slabs that a CPU gives up.
 //!   [`mod@free`]: frees. [`bulk`]: whole freelists. [`chain`]: freelists that a thread owns.
 //! * this file: the contract of engines.
@@ -31,13 +33,16 @@
 
 mod bulk;
 mod chain;
+mod exact;
 mod feed;
 mod free;
 mod give_up;
 mod local;
+pub(crate) mod partly;
 pub(crate) mod places;
 pub(crate) mod slabs;
 pub(crate) mod stage;
+pub(crate) mod words;
 
 use crate::base::error::CreateError;
 use crate::base::units::{NodeId, PageIndex};
@@ -54,8 +59,15 @@ use stage::{Fast, Stage};
 /// See [`crate::engine::alloc`].
 #[inline(always)]
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
-    let object = local::pop(cache, cache.state.places.switches.fast);
+    let object = local::pop(cache, cache.state.places.switches.fast, pop_by_lock);
     if object == 0 { alloc_slow(cache) } else { object as *mut u8 }
+}
+
+/// Takes an object where no critical section does it.
+#[inline(never)]
+#[place(cold)]
+fn pop_by_lock(cache: &'static RawCache, fast: Fast) -> usize {
+    if fast == Fast::Lock && switches(cache).exact { exact::alloc(cache) } else { local::pop_by_lock(cache, fast) }
 }
 
 #[cold]
@@ -186,8 +198,8 @@ impl Strategy for Slub {
         self.0.max_class()
     }
 
-    fn min_partial(self, by_size: usize) -> usize {
-        self.0.min_partial(by_size)
+    fn min_partial(self, by_size: usize, stride: usize) -> usize {
+        self.0.min_partial(by_size, stride)
     }
 
     fn cpu_partial(self, stride: usize) -> usize {

@@ -18,12 +18,15 @@
 //! try slab_lock.
 //!
 //! In lockless stages the same changes are compare-and-swaps, and list_lock is taken before the
-//! swap.
+//! swap. The stage between the two has a module of its own ([`partly`]).
 
+use super::partly;
+pub(crate) use super::words::Thawed;
+use super::words::{load, settle, swap, wait};
 use crate::base::sync::Ordering;
 use crate::base::units::PageIndex;
 use crate::pages::head::PageHead;
-use crate::slab::partial::{Chain, Freed, Heads, NodeList, Partial};
+use crate::slab::partial::{Chain, Freed, Heads, NodeList};
 use crate::slab::state::{NO_OBJECT, SLAB_LOCK, SlabState};
 
 /// How slab words are protected.
@@ -34,23 +37,8 @@ pub(crate) enum Protection {
     Lock {
         atomic: bool,
     },
-}
-
-/// The fate of a slab that its CPU gave up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thawed {
-    Kept,
-    /// It is empty and its node has enough empty slabs: the caller gives its pages back.
-    Discard,
-}
-
-fn load(head: &PageHead) -> SlabState {
-    SlabState(head.state.load(Ordering::Acquire))
-}
-
-fn swap(head: &PageHead, old: SlabState, new: SlabState) -> Result<(), SlabState> {
-    let swapped = head.state.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Acquire);
-    swapped.map(|_| ()).map_err(SlabState)
+    /// Frees by compare-and-swap, all else under slab_lock: see [`partly`].
+    Partly,
 }
 
 /// Takes slab_lock and returns the word without the bit. Uses a compare-and-swap, so that a waiter
@@ -64,16 +52,6 @@ fn slab_lock(head: &PageHead) -> SlabState {
         }
         wait(&mut waited);
     }
-}
-
-#[cfg(not(ashlar_loom))]
-fn wait(waited: &mut u32) {
-    *waited = waited.saturating_add(1);
-    crate::base::sync::relax(*waited);
-}
-#[cfg(ashlar_loom)]
-fn wait(_waited: &mut u32) {
-    loom::thread::yield_now();
 }
 
 /// Takes slab_lock if it is free.
@@ -117,6 +95,47 @@ pub(crate) fn take_freelist(head: &PageHead, protection: Protection) -> Chain {
             let chain = Chain { head: state.head(), count: state.linked() };
             slab_unlock(head, if chain.count > 0 { state.taken(0) } else { state }, atomic);
             chain
+        }
+        Protection::Partly => partly::take_locked(head),
+    }
+}
+
+/// Takes the whole freelist of a slab frozen for the caller's CPU. If it is empty, thaws the slab
+/// instead, which is full then: as the kernel under one slab_lock. With slab_lock the caller holds
+/// a CPU lock.
+#[place(cold)]
+pub(crate) fn take_or_thaw(head: &PageHead, protection: Protection) -> Chain {
+    let after = |state: SlabState| if state.linked() > 0 { state.taken(0) } else { state.thaw() };
+    let state = match protection {
+        Protection::Lockless => {
+            let mut state = load(head);
+            while let Err(now) = swap(head, state, after(state)) {
+                state = now;
+            }
+            state
+        }
+        Protection::Lock { atomic } => {
+            let state = slab_lock(head);
+            slab_unlock(head, after(state), atomic);
+            state
+        }
+        Protection::Partly => return partly::take_or_thaw(head),
+    };
+    Chain { head: state.head(), count: state.linked() }
+}
+
+/// Takes and releases slab_lock of a new slab, which is frozen and has an empty freelist, as the
+/// kernel does before a CPU takes its objects.
+#[place(cold)]
+pub(crate) fn lock_new(head: &PageHead, protection: Protection) {
+    match protection {
+        Protection::Lockless => {}
+        Protection::Lock { atomic } => {
+            let state = slab_lock(head);
+            slab_unlock(head, state, atomic);
+        }
+        Protection::Partly => {
+            partly::take_locked(head);
         }
     }
 }
@@ -190,13 +209,16 @@ pub(crate) fn freeze_partial(
     protection: Protection,
     take: bool,
 ) -> Option<(PageIndex, Chain)> {
+    if protection == Protection::Partly {
+        return partly::freeze(list, heads);
+    }
     let after = |state: SlabState| if take { state.taken(0).freeze() } else { state.freeze() };
     let mut list = list.lock();
     let mut page = list.first();
     while page != PageIndex::NONE {
         let head = heads.head(page);
         match protection {
-            Protection::Lockless => {
+            Protection::Lockless | Protection::Partly => {
                 let mut state = load(head);
                 loop {
                     match swap(head, state, after(state)) {
@@ -221,30 +243,6 @@ pub(crate) fn freeze_partial(
     None
 }
 
-/// Lists or discards a slab that was thawed and has free objects.
-#[place(cold)]
-fn settle(
-    list: &mut Partial,
-    heads: &impl Heads,
-    page: PageIndex,
-    state: SlabState,
-    hot: bool,
-    min_partial: usize,
-) -> Thawed {
-    if state.inuse() == 0 {
-        // Empty slabs go behind partly used ones, so that those are filled first.
-        if list.count >= min_partial {
-            return Thawed::Discard;
-        }
-        list.push_back(heads, page);
-    } else if hot {
-        list.push_front(heads, page);
-    } else {
-        list.push_back(heads, page);
-    }
-    Thawed::Kept
-}
-
 /// Thaws a slab frozen for the caller's CPU and frees the rest of the CPU's freelist to it. A chain
 /// of count 0 stands for no rest; `link(prior)` makes its last object point to `prior`. With
 /// slab_lock the caller holds a CPU lock.
@@ -266,7 +264,8 @@ pub(crate) fn thaw(
         if chain.count > 0 { state.pushed(chain.head, chain.count).thaw() } else { state.thaw() }
     };
     match protection {
-        Protection::Lockless => {
+        // `partly::thaw` frees the rest object by object, so callers call that.
+        Protection::Lockless | Protection::Partly => {
             let mut state = load(head);
             let mut guard = None;
             loop {
@@ -282,7 +281,7 @@ pub(crate) fn thaw(
                     continue;
                 }
                 let Some(mut list) = guard.filter(|_| new.linked() > 0) else { return Thawed::Kept };
-                return settle(&mut list, heads, page, new, chain.count > 0, min_partial);
+                return settle(&mut list, heads, page, new.inuse() == 0, chain.count > 0, min_partial);
             }
         }
         Protection::Lock { atomic } => {
@@ -291,10 +290,14 @@ pub(crate) fn thaw(
                 link(state.head());
             }
             let new = after(state);
-            let mut outcome = Thawed::Kept;
-            if new.linked() > 0 {
-                outcome = settle(&mut list.lock(), heads, page, new, chain.count > 0, min_partial);
+            if new.linked() == 0 {
+                slab_unlock(head, new, atomic);
+                return Thawed::Kept;
             }
+            // Released before list_lock: an empty slab on the list may be taken off it and
+            // discarded under list_lock alone.
+            let mut list = list.lock();
+            let outcome = settle(&mut list, heads, page, new.inuse() == 0, chain.count > 0, min_partial);
             slab_unlock(head, new, atomic);
             outcome
         }

@@ -16,7 +16,13 @@ pub enum Stage {
     Plus,
     /// The same with slabs of up to 8 pages and at least 20 objects.
     PlusOrder,
-    /// 2010: frees to other slabs than the CPU's without a lock.
+    /// Linux 2.6.37, end of 2010: interrupts are off (here: a lock of the CPU) around every
+    /// operation.
+    Y2010,
+    /// The same with the patches of December 2010: a lockless fast path and partially lockless
+    /// frees to other slabs.
+    Y2010Partly,
+    /// Frees to other slabs than the CPU's without a lock, as every kernel since 2011 has them.
     Lockless,
     /// 2015: partial slabs on CPUs, and bulk operations with detached freelists.
     Bulk,
@@ -40,6 +46,9 @@ pub(crate) enum Slow {
     SlabLock,
     /// slab_lock, released by a plain store.
     SlabLockPlainUnlock,
+    /// A free is one compare-and-swap of the freelist and a racy decrement. Everything else is done
+    /// under slab_lock.
+    Partly,
     /// One compare-and-swap of the state word.
     Lockless,
 }
@@ -51,15 +60,24 @@ pub(crate) struct Switches {
     pub(crate) slow: Slow,
     /// A slab emptied by a free stays if its node has few empty slabs; else it is always discarded.
     pub(crate) keeps_empty: bool,
+    /// A slow allocation takes the CPU lock and slab_lock as often as the kernel does.
+    pub(crate) exact: bool,
     /// CPUs keep partial slabs.
     pub(crate) cpu_partial: bool,
     /// Bulk operations take and give whole freelists.
     pub(crate) bulk: bool,
 }
 
-const PLAIN: Switches =
-    Switches { fast: Fast::Lock, slow: Slow::SlabLock, keeps_empty: false, cpu_partial: false, bulk: false };
+const PLAIN: Switches = Switches {
+    fast: Fast::Lock,
+    slow: Slow::SlabLock,
+    keeps_empty: false,
+    exact: false,
+    cpu_partial: false,
+    bulk: false,
+};
 const PLUS: Switches = Switches { fast: Fast::Rseq, slow: Slow::SlabLockPlainUnlock, ..PLAIN };
+const Y2010: Switches = Switches { slow: Slow::SlabLockPlainUnlock, exact: true, ..PLAIN };
 const LOCKLESS: Switches = Switches { slow: Slow::Lockless, ..PLUS };
 
 impl Switches {
@@ -71,6 +89,11 @@ impl Switches {
     pub(crate) const fn lockless(&self) -> bool {
         matches!(self.slow, Slow::Lockless)
     }
+
+    /// Whether a free to another slab than the CPU's begins with the CPU lock.
+    pub(crate) const fn frees_by_lock(&self) -> bool {
+        matches!(self.slow, Slow::SlabLock | Slow::SlabLockPlainUnlock)
+    }
 }
 
 #[place(cold)]
@@ -80,6 +103,8 @@ impl Stage {
             Stage::Plain => PLAIN,
             Stage::Emulated => Switches { fast: Fast::Emulated, ..PLAIN },
             Stage::Plus | Stage::PlusOrder => PLUS,
+            Stage::Y2010 => Y2010,
+            Stage::Y2010Partly => Switches { fast: Fast::Rseq, slow: Slow::Partly, ..Y2010 },
             Stage::Lockless => LOCKLESS,
             Stage::Bulk => Switches { keeps_empty: true, cpu_partial: true, bulk: true, ..LOCKLESS },
         }
@@ -87,7 +112,7 @@ impl Stage {
 
     /// True for the stages of 2007.
     const fn is_2007(self) -> bool {
-        !matches!(self, Stage::Lockless | Stage::Bulk)
+        matches!(self, Stage::Plain | Stage::Emulated | Stage::Plus | Stage::PlusOrder)
     }
 
     /// Largest size class that has a cache: half a page in 2007, two pages later.
@@ -120,9 +145,14 @@ impl Stage {
         }
     }
 
-    /// Empty slabs that a node keeps by default: 2 in 2007, by size later.
-    pub(crate) const fn min_partial(self, by_size: usize) -> usize {
-        if self.is_2007() { 2 } else { by_size }
+    /// Empty slabs that a node keeps by default: 2 in 2007, log2 of the size between 5 and 10 in
+    /// 2010, by the rule of today later.
+    pub(crate) fn min_partial(self, by_size: usize, stride: usize) -> usize {
+        match self {
+            _ if self.is_2007() => 2,
+            Stage::Y2010 | Stage::Y2010Partly => (stride.ilog2() as usize).clamp(5, 10),
+            _ => by_size,
+        }
     }
 }
 
