@@ -450,3 +450,58 @@ fn steps_of_slub_take_about_as_many_instructions_as_the_golden_file_says() {
         about_as_golden(SLUB_STEPS, &text);
     }
 }
+
+/// A program's function around a bulk free.
+#[inline(never)]
+fn called_bulk(cache: &KmemCache, objects: &[*mut u8]) {
+    // SAFETY: callers give live objects of the cache, each once.
+    unsafe { cache.free_bulk(objects) };
+}
+
+/// The golden file with the counts of the steps of SLUB of 2015.
+const SLUB_BULK_STEPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/slub-bulk-steps.txt");
+
+/// Counts the instructions of what SLUB of 2015 has in addition: partial slabs on CPUs, and
+/// detached freelists.
+#[test]
+fn steps_of_slub_bulk_take_about_as_many_instructions_as_the_golden_file_says() {
+    /// Objects of 512 bytes in a slab of a page.
+    const OBJECTS: usize = 8;
+    let test = "steps_of_slub_bulk_take_about_as_many_instructions_as_the_golden_file_says";
+    let options = "percpu=emulate,reaper=off,engine=slub-bulk,max_order=0,cpu_partial=6,min_partial=0";
+    let outcome = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
+        assert!(pin(cpus()[0]), "a thread may run on its CPU");
+        let cache = KmemCache::create("steps", 512, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
+        let at: Vec<_> = (0..20 * OBJECTS).map(|_| cache.alloc().expect("memory")).collect();
+        let (start, end) = (inlined_free as *const () as u64, called_bulk as *const () as u64);
+        let free = |object| executed_with_calls(start, || inlined_free(black_box(&cache), object));
+        let bulk = |objects: &[NonNull<u8>]| {
+            let objects: Vec<_> = objects.iter().map(|object| object.as_ptr()).collect();
+            executed_with_calls(end, || called_bulk(black_box(&cache), black_box(&objects)))
+        };
+        let start = inlined_alloc as *const () as u64;
+        let alloc = || {
+            executed_with_calls(start, || {
+                inlined_alloc(black_box(&cache)).expect("memory");
+            })
+        };
+        // Eight full slabs become the CPU's; the eighth sends seven to the node.
+        let frees: Vec<_> = (0..8).map(|slab| free(at[slab * OBJECTS])).collect();
+        // The CPU's slab is used up: its partial slab comes first, then four of the node's.
+        let allocs = [alloc(), alloc()];
+        // Six objects of a partial slab, and three of each of two in turn.
+        let one = bulk(&at[8 * OBJECTS..][..6]);
+        let two: Vec<_> = (0..6).map(|i| at[(9 + i % 2) * OBJECTS + i / 2]).collect();
+        let two = bulk(&two);
+        let (put, drained, [own, several]) = (frees[1], frees[7], allocs);
+        tell("steps", format_args!("{put:>4} {drained:>5} {own:>5} {several:>5} {one:>5} {two:>5}"));
+    });
+    let Some(child) = outcome else { return };
+    let text = format!(
+        "512 bytes, slub-bulk: a free that makes a full slab the CPU's, and one that sends seven to the node; an \
+         allocation that takes one of the CPU's, and one that takes four of the node's; a bulk free of six objects of a \
+         slab, and of three of each of two in turn\n{}\n",
+        child.succeeded().told("steps")
+    );
+    about_as_golden(SLUB_BULK_STEPS, &text);
+}

@@ -394,7 +394,7 @@ impl Bench {
 
     /// Takes a slab off the list for a CPU, with all its free objects.
     pub(super) fn freeze(&self, protection: Protection) -> Option<(PageIndex, Vec<Object>)> {
-        let (page, chain) = slabs::freeze_partial(&self.list, &self.entries, protection, true)?;
+        let (page, chain) = slabs::freeze_partial(&self.list, &self.entries, protection)?;
         Some((page, self.claim_chain(page, chain)))
     }
 
@@ -402,6 +402,33 @@ impl Bench {
     pub(super) fn take_freelist(&self, protection: Protection, page: PageIndex) -> Vec<Object> {
         let chain = slabs::take_freelist(self.entries.head(page), protection);
         self.claim_chain(page, chain)
+    }
+
+    /// Takes slabs off the list as a CPU with partial slabs does: the first with its objects, and
+    /// the number of others, which it keeps as they are.
+    pub(super) fn freeze_several(&self, enough: usize) -> Option<(Vec<Object>, Vec<PageIndex>)> {
+        let (page, chain, mut other) = slabs::freeze_several(&self.list, &self.entries, enough)?;
+        let mut others = Vec::new();
+        while other != PageIndex::NONE {
+            others.push(other);
+            other = self.entries.head(other).next();
+        }
+        Some((self.claim_chain(page, chain), others))
+    }
+
+    /// Drains the partial slabs of a CPU.
+    pub(super) fn thaw_several(&self, pages: &[PageIndex]) {
+        for (at, &page) in pages.iter().enumerate() {
+            self.entries.head(page).set_next(pages.get(at + 1).copied().unwrap_or(PageIndex::NONE));
+        }
+        let first = pages.first().copied().unwrap_or(PageIndex::NONE);
+        let (rest, mut discards) = slabs::thaw_several(&self.list, &self.entries, first, |_| true, self.min_partial);
+        assert_eq!(rest, PageIndex::NONE);
+        while discards != PageIndex::NONE {
+            let after = self.entries.head(discards).next();
+            self.discard(discards);
+            discards = after;
+        }
     }
 
     fn claim_chain(&self, page: PageIndex, chain: Chain) -> Vec<Object> {

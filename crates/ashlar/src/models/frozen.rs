@@ -127,7 +127,7 @@ fn of_two_frees_to_a_full_slab_exactly_one_freezes_it() {
         bench.audit();
         assert!(bench.listed().is_empty());
         // Its CPU drains its partial slabs.
-        bench.thaw(LOCKLESS, PAGE, vec![]);
+        bench.thaw_several(&[PAGE]);
         bench.audit();
         assert_eq!(bench.listed(), [PAGE]);
     });
@@ -141,8 +141,7 @@ fn a_drain_of_partial_slabs_beside_a_free_lists_the_slab_once() {
         let [_kept, first, second] = <[_; 3]>::try_from(slabs.remove(0)).unwrap();
         assert!(bench.free_freezing(vec![first]));
         let one = bench.clone();
-        let (again, (), ()) =
-            race(move || one.free_freezing(vec![second]), || (), || bench.thaw(LOCKLESS, PAGE, vec![]));
+        let (again, (), ()) = race(move || one.free_freezing(vec![second]), || (), || bench.thaw_several(&[PAGE]));
         assert!(!again, "a slab that is not full is not frozen");
         bench.audit();
         assert_eq!(bench.listed(), [PAGE]);
@@ -165,5 +164,26 @@ fn a_free_to_a_slab_that_is_given_up_full_freezes_it_only_afterwards() {
             bench.audit();
             assert_eq!(bench.listed(), [PAGE]);
         }
+    });
+}
+
+/// A CPU takes two slabs off the list under one list_lock while another CPU empties one of them.
+#[test]
+fn slabs_taken_together_beside_a_free_have_every_object_once() {
+    explore(|| {
+        let (bench, slabs) = Bench::full(2, 2, 0, false);
+        let [a, b] = <[_; 2]>::try_from(slabs).unwrap().map(|slab| <[_; 2]>::try_from(slab).unwrap());
+        let ([a0, _a1], [b0, b1]) = (a, b);
+        bench.free_by(LOCKLESS, vec![a0]);
+        bench.free_by(LOCKLESS, vec![b0]);
+        let one = bench.clone();
+        let (_, (), taken) = race(move || one.free_by(LOCKLESS, vec![b1]), || (), || bench.freeze_several(1));
+        let (objects, others) = taken.expect("the first slab is on the list");
+        assert_eq!(objects.len(), 1);
+        assert_eq!(others.is_empty(), bench.is_discarded(PageIndex(1)), "the other is taken or discarded");
+        bench.thaw(LOCKLESS, PAGE, objects);
+        bench.thaw_several(&others);
+        bench.audit();
+        assert!(bench.is_discarded(PageIndex(1)) && bench.listed() == [PAGE]);
     });
 }

@@ -40,7 +40,7 @@ impl Counters {
     }
 
     /// Counts a batch of objects that was returned to slabs.
-    pub(super) fn count_flush(&self) {
+    pub(crate) fn count_flush(&self) {
         self.here().sheaf_flush.fetch_add(1, Ordering::Relaxed);
     }
 

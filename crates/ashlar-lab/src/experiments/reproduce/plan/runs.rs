@@ -201,7 +201,7 @@ pub(crate) const RUNS: [Run; 13] = [
     },
     Run {
         name: "bulk",
-        options: "",
+        options: EIGHT_CPUS,
         full: &["bench", "bulk", "--systems", "ashlar,slub-bulk,slub-ll,slab,glibc", "--rounds", "8"],
         quick: &[
             "bench",
@@ -281,7 +281,7 @@ pub(crate) const RUNS: [Run; 13] = [
     },
     Run {
         name: "forward",
-        options: "",
+        options: EIGHT_CPUS,
         full: &["forward", "--systems", "slub-bulk,ashlar", "--others", "16", "--max-seconds", "100"],
         quick: &["forward", "--systems", "slub-bulk", "--packets", "2000", "--rounds", "2"],
         repeats: 1,
@@ -289,14 +289,14 @@ pub(crate) const RUNS: [Run; 13] = [
     // The same with other values of what the mails do not tell.
     Run {
         name: "forward-none",
-        options: "",
+        options: EIGHT_CPUS,
         full: &["forward", "--systems", "slub-bulk", "--others", "0", "--max-seconds", "50"],
         quick: &["forward", "--systems", "slub-bulk", "--others", "0", "--packets", "2000", "--rounds", "2"],
         repeats: 1,
     },
     Run {
         name: "forward-many",
-        options: "",
+        options: EIGHT_CPUS,
         full: &["forward", "--systems", "slub-bulk", "--others", "128", "--max-seconds", "50"],
         quick: &["forward", "--systems", "slub-bulk", "--others", "128", "--packets", "2000", "--rounds", "2"],
         repeats: 1,

@@ -10,7 +10,7 @@ use super::places::NO_SLAB;
 use super::slabs;
 use super::stage::Switches;
 use crate::base::report;
-use crate::base::units::NodeId;
+use crate::base::units::{NodeId, PageIndex};
 use crate::engine::{RawCache, defrags_now};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::area::PERCPU;
@@ -18,6 +18,7 @@ use crate::percpu::pages;
 use crate::percpu::this_cpu_quick;
 use crate::slab::freelist::{read_link, write_link};
 use crate::slab::node::Node;
+use crate::slab::partial::Chain;
 use crate::slab::state::{NO_OBJECT, SlabState};
 
 /// Allocates one object and gives this CPU the rest of its slab; null when out of memory.
@@ -221,21 +222,21 @@ fn next_exact(cache: &'static RawCache, switches: &Switches, base: usize, node: 
     fed.or_else(|| not_of_lists(cache, switches, node))
 }
 
-/// Takes a slab of the node's partial list. More of them become the CPU's partial slabs, up to half
-/// of what it may hold.
+/// Takes a slab of the node's partial list. More of them become the CPU's partial slabs, until all
+/// together have more than half of the free objects that it may hold.
 #[place(cold)]
 fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> Option<Fed> {
-    let protection = protection(switches);
-    let (page, chain) = slabs::freeze_partial(node.list(), &MEMMAP, protection, true)?;
-    if switches.cpu_partial {
-        let mut had = 0;
-        while cpu_partial(cache) > 0 && had <= cpu_partial(cache) / 2 {
-            let Some((page, chain)) = slabs::freeze_partial(node.list(), &MEMMAP, protection, false) else { break };
-            had += usize::from(chain.count).max(1);
-            put_cpu_partial(cache, page);
-        }
+    let fed = |(page, chain): (PageIndex, Chain)| Fed { page, base: MEMMAP.address_of(page), head: chain.head };
+    if !switches.cpu_partial {
+        return slabs::freeze_partial(node.list(), &MEMMAP, protection(switches)).map(fed);
     }
-    Some(Fed { page, base: MEMMAP.address_of(page), head: chain.head })
+    let (page, chain, mut other) = slabs::freeze_several(node.list(), &MEMMAP, cpu_partial(cache) / 2)?;
+    while other != PageIndex::NONE {
+        let next = MEMMAP.head(other).next();
+        put_cpu_partial(cache, other, false);
+        other = next;
+    }
+    Some(fed((page, chain)))
 }
 
 /// Makes a new slab, linked from end to end.

@@ -161,7 +161,7 @@ pub(super) fn finish_free(cache: &'static RawCache, freed: FreedObject, outcome:
             crate::slab::discard::discard_one(cache.slabs.node_of(freed.page), freed.page);
             crate::base::background::settle();
         }
-        Outcome::Frozen => put_cpu_partial(cache, freed.page),
+        Outcome::Frozen => put_cpu_partial(cache, freed.page, true),
         Outcome::Freed(Freed::Corrupt) | Outcome::Twice => {
             let object = freed.base + usize::from(freed.index) * cache.slabs.geometry.stride;
             report::double_free(cache.name(), object);

@@ -70,10 +70,10 @@ pub(super) fn cpu_partial(cache: &RawCache) -> usize {
     tunable(&cache.cpu_partial)
 }
 
-/// Makes a slab frozen for the caller one of this CPU's partial slabs. If those hold enough free
-/// objects already, all of them go to their nodes first.
+/// Makes a slab frozen for the caller one of this CPU's partial slabs. If `drains` is set and those
+/// hold enough free objects already, all of them go to their nodes first.
 #[place(cold)]
-pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
+pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex, drains: bool) {
     let switches = switches(cache);
     let place = cache.state.places.partial;
     let linked = usize::from(SlabState(MEMMAP.head(page).state.load(Ordering::Relaxed)).linked());
@@ -82,9 +82,9 @@ pub(super) fn put_cpu_partial(cache: &'static RawCache, page: PageIndex) {
         let [first, counted] = view.words;
         let tag = (counted >> TAG).wrapping_add(1) << TAG;
         let objects = counted & ((1 << TAG) - 1);
-        if first != 0 && objects > cpu_partial(cache) {
+        if drains && first != 0 && objects > cpu_partial(cache) {
             if exchange(cache, place, &view, [0, tag]) {
-                give_up_partial(cache, switches, view.words);
+                give_up_partial(cache, view.words);
             }
             continue;
         }
@@ -123,14 +123,21 @@ pub(super) fn take_cpu_partial(cache: &'static RawCache, switches: &Switches) ->
     None
 }
 
-/// Gives up all partial slabs of a CPU. The caller alone owns their words.
+/// Gives up all partial slabs of a CPU, under one list_lock for each run of them on one node. The
+/// caller alone owns their words.
 #[place(cold)]
-pub(super) fn give_up_partial(cache: &'static RawCache, switches: &Switches, words: [usize; 2]) {
-    let mut next = words[0].checked_sub(1).map(|page| PageIndex(page as u32));
-    while let Some(page) = next {
-        let after = MEMMAP.head(page).next();
-        next = (after != PageIndex::NONE).then_some(after);
-        give_up(cache, switches, [usize::from(NO_OBJECT), MEMMAP.address_of(page)], true);
+pub(super) fn give_up_partial(cache: &'static RawCache, words: [usize; 2]) {
+    let mut page = words[0].checked_sub(1).map_or(PageIndex::NONE, |page| PageIndex(page as u32));
+    while page != PageIndex::NONE {
+        let node = cache.slabs.node_of(page);
+        let of_node = |page| core::ptr::eq(cache.slabs.node_of(page), node);
+        let (next, mut discards) = slabs::thaw_several(node.list(), &MEMMAP, page, of_node, cache.slabs.min_partial());
+        while discards != PageIndex::NONE {
+            let after = MEMMAP.head(discards).next();
+            crate::slab::discard::discard_one(node, discards);
+            discards = after;
+        }
+        page = next;
     }
 }
 

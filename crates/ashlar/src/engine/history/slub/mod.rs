@@ -168,7 +168,7 @@ impl Strategy for Slub {
         });
         if switches.cpu_partial {
             all &= drain::drain_words(&[places.partial], NO_PARTIAL, |_, _, words| {
-                give_up::give_up_partial(cache, switches, words);
+                give_up::give_up_partial(cache, words);
             });
         }
         all

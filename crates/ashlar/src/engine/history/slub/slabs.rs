@@ -200,35 +200,27 @@ pub(crate) fn free_chain_freezing(
     (list.push_chain(heads, page, chain, min_partial, false, link), false)
 }
 
-/// Takes a slab off the partial list, frozen. Takes its freelist too if `take` is set; else only
-/// returns what it holds. With slab_lock, slabs that another thread has locked are skipped.
+/// Takes a slab off the partial list, frozen, with its freelist. With slab_lock, slabs that another
+/// thread has locked are skipped.
 #[place(cold)]
 pub(crate) fn freeze_partial(
     list: &NodeList,
     heads: &impl Heads,
     protection: Protection,
-    take: bool,
 ) -> Option<(PageIndex, Chain)> {
     if protection == Protection::Partly {
         return partly::freeze(list, heads);
     }
-    let after = |state: SlabState| if take { state.taken(0).freeze() } else { state.freeze() };
+    let after = |state: SlabState| state.taken(0).freeze();
     let mut list = list.lock();
     let mut page = list.first();
     while page != PageIndex::NONE {
         let head = heads.head(page);
         match protection {
             Protection::Lockless | Protection::Partly => {
-                let mut state = load(head);
-                loop {
-                    match swap(head, state, after(state)) {
-                        Ok(()) => {
-                            list.unlink(heads, page);
-                            return Some((page, Chain { head: state.head(), count: state.linked() }));
-                        }
-                        Err(now) => state = now,
-                    }
-                }
+                let chain = acquire(head, after);
+                list.unlink(heads, page);
+                return Some((page, chain));
             }
             Protection::Lock { atomic } => {
                 if let Some(state) = slab_trylock(head) {
@@ -241,6 +233,81 @@ pub(crate) fn freeze_partial(
         page = head.next();
     }
     None
+}
+
+/// Changes a listed slab to what `after` says, and returns the freelist that it had. The caller
+/// holds list_lock.
+fn acquire(head: &PageHead, after: impl Fn(SlabState) -> SlabState) -> Chain {
+    let mut state = load(head);
+    while let Err(now) = swap(head, state, after(state)) {
+        state = now;
+    }
+    Chain { head: state.head(), count: state.linked() }
+}
+
+/// Takes slabs off the partial list, frozen, under one list_lock. The first comes with its
+/// freelist. The others keep theirs and are linked by `next`; the last result is the first of them.
+/// Goes on until all have more than `enough` free objects, the first one's included.
+#[place(cold)]
+pub(crate) fn freeze_several(
+    list: &NodeList,
+    heads: &impl Heads,
+    enough: usize,
+) -> Option<(PageIndex, Chain, PageIndex)> {
+    let mut list = list.lock();
+    let page = list.first();
+    if page == PageIndex::NONE {
+        return None;
+    }
+    let chain = acquire(heads.head(page), |state| state.taken(0).freeze());
+    list.unlink(heads, page);
+    let (mut available, mut others, mut last) = (usize::from(chain.count), PageIndex::NONE, PageIndex::NONE);
+    while available <= enough && list.first() != PageIndex::NONE {
+        let other = list.first();
+        let head = heads.head(other);
+        available += usize::from(acquire(head, SlabState::freeze).count);
+        list.unlink(heads, other);
+        head.set_next(PageIndex::NONE);
+        if last == PageIndex::NONE {
+            others = other;
+        } else {
+            heads.head(last).set_next(other);
+        }
+        last = other;
+    }
+    Some((page, chain, others))
+}
+
+/// Thaws slabs that a CPU held as partial ones and that the caller owns, under one list_lock, and
+/// lists them at the end. `first` leads to the others by `next`. Stops at the first that is not of
+/// this list. Returns that one, and the first of those to be discarded, which are linked by `next`.
+#[place(cold)]
+pub(crate) fn thaw_several(
+    list: &NodeList,
+    heads: &impl Heads,
+    first: PageIndex,
+    of_list: impl Fn(PageIndex) -> bool,
+    min_partial: usize,
+) -> (PageIndex, PageIndex) {
+    let (mut page, mut discards) = (first, PageIndex::NONE);
+    let mut list = list.lock();
+    while page != PageIndex::NONE && of_list(page) {
+        let head = heads.head(page);
+        let next = head.next();
+        let mut state = load(head);
+        while let Err(now) = swap(head, state, state.thaw()) {
+            state = now;
+        }
+        // The free that froze it left an object, and only its CPU takes any.
+        if state.linked() > 0
+            && settle(&mut list, heads, page, state.inuse() == 0, false, min_partial) == Thawed::Discard
+        {
+            head.set_next(discards);
+            discards = page;
+        }
+        page = next;
+    }
+    (page, discards)
 }
 
 /// Thaws a slab frozen for the caller's CPU and frees the rest of the CPU's freelist to it. A chain
