@@ -197,6 +197,25 @@ pub(crate) unsafe fn is_free(base: usize, space: &Space, start: u16, units: u16)
     Ok(previous.is_some_and(|block| block.end() > start) || next < start + units)
 }
 
+/// True if all units of the page but these are free, and these are not. Visits one block at most:
+/// the free units around form a block before and a block behind, or one of them.
+///
+/// # Safety
+/// As for [`alloc`]. The units are inside the page.
+#[place(cold)]
+pub(crate) unsafe fn is_all_else_free(base: usize, space: &Space, start: u16, units: u16) -> bool {
+    let end = start + units;
+    if space.units + units != UNITS {
+        return false;
+    }
+    // What is free behind the units lies in `end..UNITS`, and is as many units.
+    if start == 0 {
+        return space.units == 0 || space.first == end;
+    }
+    // SAFETY: only the caller accesses the free blocks.
+    space.first == 0 && unsafe { read(base, 0) }.is_ok_and(|block| (block.units, block.next) == (start, end))
+}
+
 /// Frees units and merges them with the free blocks that they touch. Adds the number of blocks
 /// visited to `looked`.
 ///

@@ -4,7 +4,7 @@
 //! ```text
 //!  page:  free blocks in order of address   first fit, coalesced: see `blocks`
 //!  list:  pages with free space             three, by the size asked for; next fit
-//!  zone:  pages                             an empty page is given back at once
+//!  CPU:   free pages                        an empty page is given back at once
 //! ```
 //!
 //! One lock, slob_lock, covers all pages of all caches and nodes. An allocation searches the list
@@ -40,8 +40,8 @@ use crate::base::sync::{Guard, Ordering, SpinLock, Visit};
 use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::engine::{CacheSpec, Counts, EngineState, Object, RawCache, Search, Strategy, Usage, tally};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
-use crate::pages::zone::{PageRun, RunAlign, ZONE};
-use crate::percpu::{self, area::PERCPU};
+use crate::pages::zone::{PageRun, ZONE};
+use crate::percpu::{self, area::PERCPU, pages};
 use crate::slab::counters::SlowPathStats;
 use crate::slab::freelist::key;
 use crate::slab::geometry::Geometry;
@@ -195,7 +195,7 @@ impl Lists {
 
 /// Allocates a page of node `home`, or else of another node.
 fn new_page(home: NodeId) -> Option<(PageRun, NodeId)> {
-    any_node(home, |node| ZONE.alloc(node, 1, RunAlign::Aligned))
+    any_node(home, |node| pages::alloc(node, Order(0)))
 }
 
 /// Calls `take` for `home`, then for the other nodes in turn, until it succeeds.
@@ -254,7 +254,7 @@ fn alloc_units(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> 
 fn alloc_run(cache: &'static RawCache, shape: Shape, wish: Option<NodeId>) -> Option<usize> {
     let order = Order::for_bytes(shape.bytes);
     let home = wish.unwrap_or_else(|| PERCPU.node_of(percpu::this_cpu()));
-    let (run, node) = any_node(home, |node| ZONE.alloc(node, order.pages(), RunAlign::Aligned))?;
+    let (run, node) = any_node(home, |node| pages::alloc(node, order))?;
     let head = MEMMAP.head(run.first);
     head.init(core::ptr::from_ref(cache) as usize, 1, order.0, node.0);
     head.state.store(SlabState::carved_from_fresh(1).0, Ordering::Relaxed);
@@ -396,8 +396,8 @@ pub(crate) fn free_sized(freed: Object, page: PageIndex, size: usize) {
     free_units(cache, page, object, object - HEADER, HEADER + size);
 }
 
-/// Frees `bytes` from `start` on to their page. Gives the page back to the zone if it is empty
-/// then.
+/// Frees `bytes` from `start` on to their page. Gives the page back if it is empty then, and does
+/// not add the units to its blocks before.
 #[place(cold)]
 fn free_units(cache: &'static RawCache, page: PageIndex, object: usize, start: usize, bytes: usize) {
     let head = MEMMAP.head(page);
@@ -409,11 +409,20 @@ fn free_units(cache: &'static RawCache, page: PageIndex, object: usize, start: u
         return;
     }
     let mut space = space_of(page);
-    let was_full = space.units == 0;
+    let (was_full, units) = (space.units == 0, units_for(bytes));
+    // SAFETY: slob_lock is held, and the units are inside the page.
+    if unsafe { blocks::is_all_else_free(MEMMAP.address_of(page), &space, first, units) } {
+        cache.state.tallies[0].count_search(&search);
+        cache.state.tallies[0].count_free();
+        if !was_full {
+            lists.0[usize::from(head.objects())].unlink(&MEMMAP, page);
+        }
+        drop(lists);
+        return give_back(page, Order(0));
+    }
     // SAFETY: slob_lock is held. The units are inside the page, and the caller's unless they are
     // free already.
-    let freed =
-        unsafe { blocks::free(MEMMAP.address_of(page), &mut space, first, units_for(bytes), &mut search.free_blocks) };
+    let freed = unsafe { blocks::free(MEMMAP.address_of(page), &mut space, first, units, &mut search.free_blocks) };
     cache.state.tallies[0].count_search(&search);
     if let Err(bad) = freed {
         if let Bad::Corrupt(_) = bad {
@@ -428,29 +437,24 @@ fn free_units(cache: &'static RawCache, page: PageIndex, object: usize, start: u
     }
     cache.state.tallies[0].count_free();
     set_space(page, space);
-    let empty = space.units == UNITS;
-    if empty && !was_full {
-        lists.0[usize::from(head.objects())].unlink(&MEMMAP, page);
-    } else if !empty && was_full {
+    debug_assert!(space.units < UNITS, "an empty page whose blocks hid it");
+    if was_full {
         lists.enlist(page, bytes);
-    }
-    drop(lists);
-    if empty {
-        give_back(page, 1);
     }
 }
 
 fn free_run(cache: &'static RawCache, page: PageIndex) {
-    let pages = Order(MEMMAP.head(page).order()).pages();
+    let order = Order(MEMMAP.head(page).order());
     let lists = SLOB.lock();
     cache.state.tallies[0].count_free();
     drop(lists);
-    give_back(page, pages);
+    give_back(page, order);
 }
 
-fn give_back(page: PageIndex, pages: usize) {
-    MEMMAP.set_class(page, pages, ClassWord::FREE, |_| ClassWord::FREE);
-    if ZONE.free(page, pages) {
+/// Returns pages to this CPU's list, or to the zone.
+fn give_back(page: PageIndex, order: Order) {
+    MEMMAP.set_class(page, order.pages(), ClassWord::FREE, |_| ClassWord::FREE);
+    if pages::free(page, order) {
         crate::base::background::wake();
     }
     crate::base::background::settle();
@@ -507,6 +511,7 @@ impl Strategy for Slob {
     }
 
     fn open(self, state: &mut EngineState, _spec: &CacheSpec<'_>, _geometry: &mut Geometry) -> Result<(), CreateError> {
+        pages::want();
         tally::open(&mut state.tallies).ok_or(CreateError::OutOfMemory)
     }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!  pool, node:  pages with free objects    one list, one lock
 //!  page:        free objects of one size   a freelist, and uncarved objects
-//!  zone:        pages                      taken if the list is empty; empty pages but one go back
+//!  CPU:         free pages                 taken if the list is empty; empty pages but one go back
 //! ```
 //!
 //! All objects of a page have one size, so any free one will do. An allocation takes the first
@@ -33,11 +33,10 @@ pub(crate) use pools::for_each_lock;
 use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::Ordering;
-use crate::base::units::PAGE_SIZE;
-use crate::base::units::{NodeId, PageIndex};
+use crate::base::units::{NodeId, Order, PAGE_SIZE, PageIndex};
 use crate::engine::{CacheSpec, Counts, EngineState, Object, RawCache, Strategy, Usage, tally};
 use crate::pages::memmap::{MEMMAP, PageKind};
-use crate::pages::zone::{RunAlign, ZONE};
+use crate::pages::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
 use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
@@ -103,8 +102,7 @@ fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Take
 fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Option<usize> {
     let geometry = &pages.slabs.geometry;
     let id = NodeId(node as u8);
-    let take =
-        |order: crate::base::units::Order| ZONE.alloc(id, order.pages(), RunAlign::Aligned).map(|run| (run, order));
+    let take = |order: Order| percpu::pages::alloc(id, order).map(|run| (run, order));
     let (run, order) = take(geometry.order).or_else(|| take(geometry.min_order))?;
     let objects = pages.slabs.open_slab(run.first, order, id, |_| SlabState::carved_from_fresh(1));
     let entry = &pages.slabs.nodes[node];
@@ -201,7 +199,7 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
     match free_to(charged, pages, entry, node, slab, index) {
         Freed::Kept => {}
         Freed::Discard => {
-            crate::slab::discard::discard(entry, &[slab]);
+            crate::slab::discard::discard_one(entry, slab);
             crate::base::background::settle();
         }
         Freed::Twice => report::double_free(reported(cache, pool).name(), object),
@@ -362,6 +360,7 @@ impl Strategy for SlobPools {
     }
 
     fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
+        percpu::pages::want();
         pools::open(state, spec, geometry).ok_or(CreateError::OutOfMemory)
     }
 
