@@ -52,7 +52,7 @@ fn bad_input_is_named_and_exits_with_2() {
 /// Records as `ashlar bench --json` writes them, made up.
 fn record(directory: &Scratch) {
     let mut records = Vec::new();
-    for (at, system) in ["slab", "slub", "slub-emu", "slub+", "slub-o", "slub-ll", "ashlar"].iter().enumerate() {
+    for (at, system) in ["slab24", "slub", "slub-emu", "slub+", "slub-o", "slub-ll", "ashlar"].iter().enumerate() {
         for test in ["A", "B", "C", "D", "D-free", "E", "F"] {
             for size in [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096] {
                 let ticks = (60 - 8 * at + size / 20) as f64;

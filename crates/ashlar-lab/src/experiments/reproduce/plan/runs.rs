@@ -30,7 +30,7 @@ pub(crate) const RUNS: [Run; 13] = [
         full: &[
             "bench",
             "--systems",
-            "slab,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc",
+            "slab24,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc",
             "--sizes",
             "8..32768",
             "--rounds",
@@ -39,7 +39,7 @@ pub(crate) const RUNS: [Run; 13] = [
         quick: &[
             "bench",
             "--systems",
-            "slab,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc",
+            "slab24,slub,slub-emu,slub+,slub-o,slub-ll,ashlar,glibc",
             "--sizes",
             "8,64,1024,4096",
             "--objects",
@@ -60,7 +60,7 @@ pub(crate) const RUNS: [Run; 13] = [
             "--cpus",
             "1",
             "--systems",
-            "slab,slub,slub+,slub-ll,ashlar",
+            "slab24,slub,slub+,slub-ll,ashlar",
             "--sizes",
             "8..1024",
             "--rounds",
@@ -119,7 +119,7 @@ pub(crate) const RUNS: [Run; 13] = [
     Run {
         name: "nodes",
         options: "",
-        full: &["bench", "A", "B", "C", "E", "--nodes", "4", "--systems", "slab,slub,slub+,ashlar", "--rounds", "20"],
+        full: &["bench", "A", "B", "C", "E", "--nodes", "4", "--systems", "slab24,slub,slub+,ashlar", "--rounds", "20"],
         quick: &[
             "bench",
             "A",
@@ -129,7 +129,7 @@ pub(crate) const RUNS: [Run; 13] = [
             "--nodes",
             "4",
             "--systems",
-            "slab,slub",
+            "slab24,slub",
             "--sizes",
             "8,4096",
             "--objects",
@@ -176,7 +176,7 @@ pub(crate) const RUNS: [Run; 13] = [
         full: &[
             "simulate",
             "--systems",
-            "slab,slub,slub+,ashlar",
+            "slab24,slub,slub+,ashlar",
             "--sizes",
             "8..16384",
             "--cpus",
@@ -187,7 +187,7 @@ pub(crate) const RUNS: [Run; 13] = [
         quick: &[
             "simulate",
             "--systems",
-            "slab,slub",
+            "slab24,slub",
             "--sizes",
             "64",
             "--objects",
@@ -307,7 +307,7 @@ pub(crate) const RUNS: [Run; 13] = [
         full: &[
             "simulate",
             "--systems",
-            "slab,slub",
+            "slab24,slub",
             "--sizes",
             "8..4096",
             "--cpus",
@@ -320,7 +320,7 @@ pub(crate) const RUNS: [Run; 13] = [
         quick: &[
             "simulate",
             "--systems",
-            "slab,slub",
+            "slab24,slub",
             "--sizes",
             "64",
             "--objects",

@@ -36,7 +36,7 @@ type Failure = Box<dyn core::error::Error>;
 
 /// Systems of tests A to F in the order of their colours: ours, and what the mail calls them.
 const SYSTEMS: [(&str, &str); 5] =
-    [("slab", "SLAB"), ("slub", "SLUB"), ("slub+", "SLUB+"), ("slub-o", "SLUB-o"), ("ashlar", "")];
+    [("slab24", "SLAB"), ("slub", "SLUB"), ("slub+", "SLUB+"), ("slub-o", "SLUB-o"), ("ashlar", "")];
 
 const TESTS: [(&str, &str); 6] = [
     ("A", "A: kmalloc, one CPU"),

@@ -35,7 +35,7 @@ fn report() -> (Report, Published) {
         let outcome = Outcome { command: format!("ashlar {run} <&>"), records, ..Outcome::default() };
         evidence.insert(run.to_owned(), outcome);
     };
-    let systems = ["slab", "slub", "slub+", "slub-o", "slub-ll", "slub-emu", "ashlar"];
+    let systems = ["slab24", "slub", "slub+", "slub-o", "slub-ll", "slub-emu", "ashlar"];
     let mut tests = Vec::new();
     for (at, system) in systems.iter().enumerate() {
         for test in ["A", "B", "C", "D", "D-free", "E", "F"] {
@@ -52,7 +52,7 @@ fn report() -> (Report, Published) {
         ..cell(test, system, 64, 20.0 * cpus as f64 / nodes as f64)
     };
     let mut machines = Vec::new();
-    for system in ["slab", "slub"] {
+    for system in ["slab24", "slub"] {
         for (cpus, nodes) in [(2, 1), (8, 1), (1024, 1), (8, 4), (1024, 4)] {
             machines.extend(["D", "F"].map(|test| simulated(cpus, nodes, system, test)));
         }

@@ -60,7 +60,7 @@ fn a_row_is_the_same_a_tie_or_opposite() {
     let data = Published::load().unwrap();
     // 000-A at 8 bytes: SLAB 96, SLUB 86, SLUB+ 45.
     let pair = |slab: f64, slub: f64| {
-        let records = vec![cell("A", "slab", 8, slab), cell("A", "slub", 8, slub)];
+        let records = vec![cell("A", "slab24", 8, slab), cell("A", "slub", 8, slub)];
         let evidence = Evidence::from([("tests".to_owned(), Outcome { records, ..Outcome::default() })]);
         let tables = check(&Rows::load().unwrap(), &data, &evidence);
         let row = table(&tables, "000-A").rows[0].clone();
