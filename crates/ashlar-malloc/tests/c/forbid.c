@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static const struct { const char *name; int number; } CALLS[] = {
-    {"membarrier", SYS_membarrier}, {"rseq", 334}, {"mbind", SYS_mbind}, {"getcpu", SYS_getcpu},
+    {"membarrier", SYS_membarrier}, {"memfd_create", SYS_memfd_create}, {"rseq", 334}, {"mbind", SYS_mbind}, {"getcpu", SYS_getcpu},
     {"madvise", SYS_madvise}, {"sched_setaffinity", SYS_sched_setaffinity}, {"sched_getaffinity", SYS_sched_getaffinity},
     {"getrandom", SYS_getrandom}, {"sysinfo", SYS_sysinfo}, {"prlimit64", SYS_prlimit64}, {"mremap", SYS_mremap},
     {"openat", SYS_openat}, {"open", SYS_open}, {"sched_yield", SYS_sched_yield}, {"clock_nanosleep", SYS_clock_nanosleep},

@@ -8,6 +8,7 @@
 //! * [`report`]: lines on standard error, written without allocating.
 //! * [`source`]: `PageSource`, the supplier of address space and memory.
 //! * `os`: the calls to Linux, and its page source.
+//! * [`window`]: what a process shows of its allocator to a reader outside of it.
 //! * [`background`]: periodic work, done by a thread or by calls of the program.
 
 #[cfg(all(feature = "os", not(ashlar_loom)))]
@@ -27,3 +28,5 @@ pub(crate) mod report;
 pub(crate) mod source;
 pub(crate) mod sync;
 pub(crate) mod units;
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+pub mod window;

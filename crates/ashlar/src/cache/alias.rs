@@ -24,6 +24,18 @@ impl core::fmt::Debug for Alias {
     }
 }
 
+#[cfg(feature = "os")]
+impl Alias {
+    /// Where a reader outside of the process finds the fields.
+    pub(super) const LAYOUT: crate::base::window::AliasAt = crate::base::window::AliasAt {
+        name: core::mem::offset_of!(Alias, name) as u32,
+        name_len: core::mem::offset_of!(Alias, name_len) as u32,
+        cache: core::mem::offset_of!(Alias, cache) as u32,
+        object_size: core::mem::offset_of!(Alias, object_size) as u32,
+        next: core::mem::offset_of!(Alias, next) as u32,
+    };
+}
+
 impl Alias {
     pub(super) fn new(name: &str, cache: &'static RawCache, object_size: usize, next: *mut Alias) -> Alias {
         let (name, name_len) = copied_name(name);

@@ -264,6 +264,25 @@ pub(crate) fn slab_of_address(address: usize) -> Option<(&'static RawCache, Page
     Some((unsafe { &*(owner as *const RawCache) }, first))
 }
 
+/// Where a reader outside of the process finds the table, and the records of aliases.
+#[cfg(feature = "os")]
+pub(crate) const LAYOUT: (crate::base::window::RegistryAt, crate::base::window::AliasAt) = {
+    const VALUE: usize = SpinLock::<Registry>::VALUE;
+    let table = crate::base::window::RegistryAt {
+        caches: (VALUE + core::mem::offset_of!(Registry, caches)) as u32,
+        count: (VALUE + core::mem::offset_of!(Registry, count)) as u32,
+        aliases: (VALUE + core::mem::offset_of!(Registry, aliases)) as u32,
+    };
+    (table, Alias::LAYOUT)
+};
+
+/// Returns the address of the registry.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn address() -> usize {
+    (&raw const REGISTRY).addr()
+}
+
 /// Returns the registry lock, for a fork.
 pub(crate) fn lock_word() -> &'static LockWord {
     REGISTRY.word()

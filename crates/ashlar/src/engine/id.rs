@@ -62,6 +62,24 @@ engines! {
     Engine::SlobCache => "slob-cache",
 }
 
+#[cfg(feature = "os")]
+impl Engine {
+    /// The byte that stands for each engine in a cache, in the order of [`Engine::ALL`], for a
+    /// reader outside of the process.
+    #[expect(unsafe_code, reason = "reads the byte that the compiler chose")]
+    pub(crate) const BYTES: [u8; crate::base::window::ENGINES] = {
+        let mut bytes = [u8::MAX; crate::base::window::ENGINES];
+        let mut at = 0;
+        while at < Self::ALL.len() {
+            // SAFETY: the type has the size of a byte, which `transmute` checks, and no padding:
+            // both of its levels of variants are told apart by that byte.
+            bytes[at] = unsafe { core::mem::transmute::<Engine, u8>(Self::ALL[at]) };
+            at += 1;
+        }
+        bytes
+    };
+}
+
 impl Engine {
     /// Returns the name used in options and in the lab.
     pub fn id(self) -> &'static str {

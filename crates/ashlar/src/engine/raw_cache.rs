@@ -47,6 +47,39 @@ impl core::fmt::Debug for RawCache {
     }
 }
 
+#[cfg(feature = "os")]
+impl RawCache {
+    /// Where a reader outside of the process finds the fields.
+    pub(crate) const LAYOUT: crate::base::window::CacheAt = {
+        use core::mem::offset_of;
+        const SLABS: usize = offset_of!(RawCache, slabs);
+        const STATE: usize = offset_of!(RawCache, state);
+        const GEOMETRY: usize = SLABS + offset_of!(CacheSlabs, geometry);
+        crate::base::window::CacheAt {
+            bytes: size_of::<RawCache>() as u32,
+            name: (SLABS + CacheSlabs::NAME) as u32,
+            name_len: (SLABS + CacheSlabs::NAME_LEN) as u32,
+            object_size: (SLABS + CacheSlabs::OBJECT_SIZE) as u32,
+            stride: (GEOMETRY + offset_of!(Geometry, stride)) as u32,
+            align: (GEOMETRY + offset_of!(Geometry, align)) as u32,
+            order: (GEOMETRY + offset_of!(Geometry, order)) as u32,
+            max_objects: (GEOMETRY + offset_of!(Geometry, max_objects)) as u32,
+            min_partial: (SLABS + offset_of!(CacheSlabs, min_partial)) as u32,
+            nodes: (SLABS + offset_of!(CacheSlabs, nodes)) as u32,
+            slot: offset_of!(RawCache, slot) as u32,
+            engine: offset_of!(RawCache, engine) as u32,
+            sheaf_capacity: offset_of!(RawCache, sheaf_capacity) as u32,
+            barn_limit: offset_of!(RawCache, barn_limit) as u32,
+            cpu_partial: offset_of!(RawCache, cpu_partial) as u32,
+            defrag_ratio: offset_of!(RawCache, defrag_ratio) as u32,
+            refcount: offset_of!(RawCache, refcount) as u32,
+            serial: offset_of!(RawCache, serial) as u32,
+            sheaf_nodes: (STATE + offset_of!(EngineState, sheaf_nodes)) as u32,
+            tallies: (STATE + offset_of!(EngineState, tallies)) as u32,
+        }
+    };
+}
+
 impl RawCache {
     /// Builds a cache from its specification. `geometry` is that of its pages, `slot` its offset in
     /// the per-CPU areas, `secret` the key of its free links.

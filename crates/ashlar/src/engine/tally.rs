@@ -23,6 +23,14 @@ fn parts(search: &Search) -> [u64; 5] {
 }
 
 impl Tally {
+    /// Where a reader outside of the process finds the counts.
+    #[cfg(feature = "os")]
+    pub(crate) const LAYOUT: crate::base::window::TallyAt = crate::base::window::TallyAt {
+        bytes: size_of::<Tally>() as u32,
+        allocs: core::mem::offset_of!(Tally, allocs) as u32,
+        frees: core::mem::offset_of!(Tally, frees) as u32,
+    };
+
     /// Counts an allocation; the caller holds the lock.
     #[inline]
     pub(crate) fn count_alloc(&self) {

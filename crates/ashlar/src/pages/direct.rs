@@ -275,6 +275,13 @@ pub(crate) fn total_bytes() -> usize {
     TABLE.lock().bytes
 }
 
+/// Returns the address of the word that holds the bytes, for a reader outside of the process.
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+#[ashlar_macros::place(cold)]
+pub(crate) fn bytes_word() -> usize {
+    (&raw const TABLE).addr() + SpinLock::<Table>::VALUE + core::mem::offset_of!(Table, bytes)
+}
+
 /// Visits the direct lock, for a fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     visit(TABLE.word());

@@ -215,6 +215,13 @@ impl MemMap {
         self.heads.load(Ordering::Relaxed).wrapping_add(page.0 as usize) as usize
     }
 
+    /// Returns the address of the head of page 0, for a reader outside of the process.
+    #[cfg(all(feature = "os", not(ashlar_loom)))]
+    #[place(cold)]
+    pub(crate) fn heads_at(&self) -> usize {
+        self.heads.load(Ordering::Relaxed).addr()
+    }
+
     /// Returns the head entry of the first page of a slab or of a large object.
     #[inline]
     pub(crate) fn head(&self, page: PageIndex) -> &'static PageHead {

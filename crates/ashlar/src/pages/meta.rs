@@ -138,6 +138,16 @@ pub(crate) struct Meta(SpinLock<Range>);
 /// The one metadata arena of the process.
 pub(crate) static META: Meta = Meta(SpinLock::new(Range::NONE));
 
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+impl Meta {
+    /// Where a reader outside of the process finds the figures, from the address of [`META`] on.
+    pub(crate) const LAYOUT: crate::base::window::MetaAt = crate::base::window::MetaAt {
+        start: (SpinLock::<Range>::VALUE + core::mem::offset_of!(Range, start)) as u32,
+        next: (SpinLock::<Range>::VALUE + core::mem::offset_of!(Range, next)) as u32,
+        used_of_lent: (SpinLock::<Range>::VALUE + core::mem::offset_of!(Range, used_of_lent)) as u32,
+    };
+}
+
 impl Meta {
     /// Takes over its addresses, and the function that lends pages if the system refuses more
     /// memory. Start-up calls it once. Commits nothing.

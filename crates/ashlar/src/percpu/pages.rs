@@ -214,6 +214,23 @@ pub(crate) fn held_pages() -> usize {
     entries().iter().map(pages).sum()
 }
 
+/// Where a reader outside of the process finds the numbers of runs.
+#[cfg(feature = "os")]
+pub(crate) const LAYOUT: crate::base::window::PageListsAt = crate::base::window::PageListsAt {
+    bytes: size_of::<PageLists>() as u32,
+    lists: SpinLock::<[List; ORDERS]>::VALUE as u32,
+    list_bytes: size_of::<List>() as u32,
+    orders: ORDERS as u32,
+    count: core::mem::offset_of!(List, count) as u32,
+};
+
+/// Returns the address of the word that holds the address of the lists.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn entries_word() -> usize {
+    (&raw const ENTRIES).addr()
+}
+
 /// Visits the locks of all lists, for a fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     entries().iter().for_each(|lists| visit(lists.0.word()));

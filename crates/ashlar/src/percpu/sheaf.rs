@@ -292,6 +292,10 @@ const CAPACITY_OF_ENTRY: usize = SMALLEST_BYTES - 1;
 const _: () = assert!(MAX_SHEAF_CAPACITY <= CAPACITY_OF_ENTRY);
 
 impl SheafList {
+    /// The offset of the number of sheaves, for a reader outside of the process.
+    #[cfg(all(feature = "os", not(ashlar_loom)))]
+    pub(crate) const COUNT: usize = core::mem::offset_of!(SheafList, count);
+
     pub(crate) const fn new() -> Self {
         SheafList { near: [0; NEAR], nr_near: 0, far: 0, count: 0 }
     }

@@ -50,6 +50,15 @@ pub(crate) enum BadObject {
     Misaligned,
 }
 
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+impl CacheSlabs {
+    /// The offsets of the name, of its length and of the object size, for a reader outside of the
+    /// process.
+    pub(crate) const NAME: usize = core::mem::offset_of!(CacheSlabs, name);
+    pub(crate) const NAME_LEN: usize = core::mem::offset_of!(CacheSlabs, name_len);
+    pub(crate) const OBJECT_SIZE: usize = core::mem::offset_of!(CacheSlabs, object_size);
+}
+
 impl CacheSlabs {
     pub(crate) fn new(
         name: &str,

@@ -25,6 +25,25 @@ pub(super) struct Line {
     objects: AtomicUsize,
 }
 
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+impl Counters {
+    /// Where a reader outside of the process finds the counters of one CPU.
+    pub(crate) const LAYOUT: crate::base::window::LineAt = {
+        use core::mem::offset_of;
+        crate::base::window::LineAt {
+            bytes: size_of::<Line>() as u32,
+            sheaf_refill: offset_of!(Line, sheaf_refill) as u32,
+            sheaf_flush: offset_of!(Line, sheaf_flush) as u32,
+            alloc_slab: offset_of!(Line, alloc_slab) as u32,
+            free_slab: offset_of!(Line, free_slab) as u32,
+            order_fallback: offset_of!(Line, order_fallback) as u32,
+            objects: offset_of!(Line, objects) as u32,
+        }
+    };
+    /// The offset of the slice of lines.
+    pub(super) const LINES: usize = core::mem::offset_of!(Counters, 0);
+}
+
 impl Counters {
     pub(super) const fn new(lines: &'static [Line]) -> Counters {
         Counters(lines)

@@ -36,6 +36,16 @@ pub(crate) struct Node {
     pub(crate) counters: Counters,
 }
 
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+impl Node {
+    /// Where a reader outside of the process finds lists and counters.
+    pub(crate) const LAYOUT: crate::base::window::NodeAt = crate::base::window::NodeAt {
+        bytes: size_of::<Node>() as u32,
+        lists: core::mem::offset_of!(Node, lists) as u32,
+        lines: (core::mem::offset_of!(Node, counters) + Counters::LINES) as u32,
+    };
+}
+
 impl Node {
     /// Returns the one list of a cache whose slabs are not kept by CPU.
     #[inline]

@@ -109,6 +109,19 @@ pub(crate) struct NodeList {
     lock: SpinLock<Partial>,
 }
 
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+impl NodeList {
+    /// Where a reader outside of the process finds the figures.
+    pub(crate) const LAYOUT: crate::base::window::ListAt = {
+        const LOCK: usize = core::mem::offset_of!(NodeList, lock);
+        crate::base::window::ListAt {
+            bytes: size_of::<NodeList>() as u32,
+            taken: (LOCK + SpinLock::<Partial>::TAKEN) as u32,
+            count: (LOCK + SpinLock::<Partial>::VALUE + core::mem::offset_of!(Partial, count)) as u32,
+        }
+    };
+}
+
 impl NodeList {
     #[cfg(not(ashlar_loom))]
     pub(crate) fn new() -> Self {

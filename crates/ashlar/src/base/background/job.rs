@@ -19,6 +19,12 @@ static JOB: AtomicUsize = AtomicUsize::new(0);
 /// Nonzero while there is work; see [`wake`].
 pub(super) static WANTED: AtomicU32 = AtomicU32::new(0);
 
+/// Returns the address of `WANTED`, for a reader outside of the process.
+#[ashlar_macros::place(cold)]
+pub(crate) fn wanted_word() -> usize {
+    (&raw const WANTED).addr()
+}
+
 /// Registers the job.
 pub(crate) fn enable(job: &'static Job) {
     JOB.store(core::ptr::from_ref(job) as usize, Ordering::Release);

@@ -25,8 +25,8 @@ mod calls;
 mod job;
 mod thread;
 
-pub(crate) use job::{Job, TICK_MS, enable, wake};
-pub(crate) use thread::{start, stop};
+pub(crate) use job::{Job, TICK_MS, enable, wake, wanted_word};
+pub(crate) use thread::{start, stop, words};
 
 use crate::base::sync::Ordering;
 use job::WANTED;

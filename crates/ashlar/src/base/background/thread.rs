@@ -32,6 +32,13 @@ static ASLEEP: AtomicU32 = AtomicU32::new(0);
 /// Kernel thread id of the thread; 0 until it has made the system calls of its beginning.
 static TID: AtomicU32 = AtomicU32::new(0);
 
+/// Returns the addresses of `STATE` and of `TID`, for a reader outside of the process.
+#[ashlar_macros::place(cold)]
+pub(crate) fn words() -> [usize; 2] {
+    [(&raw const STATE).addr(), (&raw const TID).addr()]
+}
+const _: () = assert!(RUNNING == crate::base::window::RUNNING);
+
 #[inline]
 pub(super) fn is_running() -> bool {
     STATE.load(Ordering::Relaxed) == RUNNING

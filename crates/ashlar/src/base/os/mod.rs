@@ -26,11 +26,13 @@ pub(crate) mod thread_id;
 mod topology;
 #[cfg(target_arch = "x86_64")]
 mod weak;
+mod window;
 
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
 pub(crate) use loader::stay_loaded;
 pub(crate) use mem::LinuxSource;
 pub(crate) use topology::{SYSTEM, read_topology};
+pub(crate) use window::show;
 
 use syscalls::{Sysno, syscall};
 

@@ -145,6 +145,13 @@ pub(crate) struct SpinLock<T> {
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
+    /// The offset of the value, for a reader outside of the process.
+    #[cfg(feature = "os")]
+    pub(crate) const VALUE: usize = core::mem::offset_of!(SpinLock<T>, value);
+    /// The offset of the count of acquisitions.
+    #[cfg(feature = "os")]
+    pub(crate) const TAKEN: usize = core::mem::offset_of!(SpinLock<T>, taken);
+
     pub(crate) const fn new(value: T) -> Self {
         SpinLock { word: LockWord::new(), taken: AtomicUsize::new(0), value: UnsafeCell::new(value) }
     }

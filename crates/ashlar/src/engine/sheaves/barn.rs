@@ -90,6 +90,30 @@ pub(crate) struct Barn {
     free_slow: crate::base::sync::AtomicUsize,
 }
 
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+impl Barn {
+    /// Where a reader outside of the process finds the figures.
+    pub(crate) const LAYOUT: crate::base::window::BarnAt = {
+        use core::mem::offset_of;
+        const INNER: usize = offset_of!(Barn, inner) + SpinLock::<Inner>::VALUE;
+        const STATS: usize = INNER + offset_of!(Inner, stats);
+        crate::base::window::BarnAt {
+            bytes: size_of::<Barn>() as u32,
+            taken: (offset_of!(Barn, inner) + SpinLock::<Inner>::TAKEN) as u32,
+            objects: (INNER + offset_of!(Inner, objects)) as u32,
+            full: (INNER + offset_of!(Inner, full) + SheafList::COUNT) as u32,
+            empty: (INNER + offset_of!(Inner, empty) + SheafList::COUNT) as u32,
+            get: (STATS + offset_of!(BarnStats, get)) as u32,
+            get_fail: (STATS + offset_of!(BarnStats, get_fail)) as u32,
+            put: (STATS + offset_of!(BarnStats, put)) as u32,
+            put_fail: (STATS + offset_of!(BarnStats, put_fail)) as u32,
+            robbed: (STATS + offset_of!(BarnStats, robbed)) as u32,
+            alloc_slow: offset_of!(Barn, alloc_slow) as u32,
+            free_slow: offset_of!(Barn, free_slow) as u32,
+        }
+    };
+}
+
 impl Barn {
     #[cfg(not(ashlar_loom))]
     pub(crate) const fn new() -> Self {

@@ -22,6 +22,10 @@ pub(crate) struct Evicted {
 }
 
 impl Evicted {
+    /// The offset of the number of objects, for a reader outside of the process.
+    #[cfg(feature = "os")]
+    pub(super) const OBJECTS: usize = core::mem::offset_of!(Evicted, objects);
+
     pub(super) const fn new() -> Self {
         let stock = Stock { sheaves: SheafList::new(), looked_at: SheafList::new() };
         Evicted { stock: SpinLock::new(stock), objects: AtomicUsize::new(0) }

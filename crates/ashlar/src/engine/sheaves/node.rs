@@ -26,6 +26,14 @@ pub(crate) struct SheafNode {
 }
 
 impl SheafNode {
+    /// Where a reader outside of the process finds the barns.
+    #[cfg(feature = "os")]
+    pub(crate) const LAYOUT: crate::base::window::SheafNodeAt = crate::base::window::SheafNodeAt {
+        bytes: size_of::<SheafNode>() as u32,
+        barns: core::mem::offset_of!(SheafNode, barns) as u32,
+        evicted: (core::mem::offset_of!(SheafNode, evicted) + Evicted::OBJECTS) as u32,
+    };
+
     /// Returns the barn of a CPU.
     #[inline]
     pub(super) fn barn(&self, cpu: CpuId) -> &Barn {

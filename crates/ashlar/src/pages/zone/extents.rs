@@ -34,6 +34,9 @@ pub(super) struct Extents {
 const LEAST: usize = 8;
 
 impl Extents {
+    /// The offset of the number of blocks, for a reader outside of the process.
+    #[cfg(all(feature = "os", not(ashlar_loom)))]
+    pub(super) const BLOCKS: usize = core::mem::offset_of!(Extents, blocks);
     pub(super) const NONE: Extents = Extents { room: None, count: 0, blocks: 0 };
 
     /// Returns the number of blocks.

@@ -28,8 +28,8 @@
 //! ## Files
 //! [`grow`]: commits new blocks; [`frontier`]: the end of the zone; [`lists`]: blocks by fullness;
 //! [`fit`]: places for long runs; [`empties`]: blocks that are wholly free; [`purge`]: returns
-//! memory to the system; [`shadow`]: a table beside the zone for a layer above. This file allocates
-//! and frees runs.
+//! memory to the system; [`shadow`]: a table beside the zone for a layer above; `outside`: where a
+//! reader of another process finds the figures. This file allocates and frees runs.
 #![allow(unsafe_code, reason = "blocks live in memory of the page source")]
 
 mod empties;
@@ -38,6 +38,8 @@ mod fit;
 mod frontier;
 mod grow;
 mod lists;
+#[cfg(all(feature = "os", not(ashlar_loom)))]
+mod outside;
 mod purge;
 mod shadow;
 

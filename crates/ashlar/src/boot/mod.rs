@@ -12,6 +12,9 @@
 //! of the other steps tries that step again.
 #![allow(unsafe_code, reason = "calls back by a stored address")]
 
+#[cfg(feature = "os")]
+mod window;
+
 use crate::base::source::PageSource;
 use crate::base::sync::{AtomicUsize, Once, Ordering};
 #[cfg(feature = "os")]
@@ -103,7 +106,7 @@ pub fn when_up(then: fn()) {
 #[place(cold)]
 fn ensure_base_slow() -> bool {
     #[cfg(feature = "os")]
-    return BASE.ensure(|| lay_out_for_linux() && connect());
+    return BASE.ensure(|| lay_out_for_linux() && connect() && window::open());
     #[cfg(not(feature = "os"))]
     BASE.is_up()
 }
