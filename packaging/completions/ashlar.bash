@@ -22,6 +22,9 @@ _ashlar() {
             ashlar,compare)
                 cmd="ashlar__subcmd__compare"
                 ;;
+            ashlar,diff)
+                cmd="ashlar__subcmd__diff"
+                ;;
             ashlar,forward)
                 cmd="ashlar__subcmd__forward"
                 ;;
@@ -30,6 +33,12 @@ _ashlar() {
                 ;;
             ashlar,help)
                 cmd="ashlar__subcmd__help"
+                ;;
+            ashlar,info)
+                cmd="ashlar__subcmd__info"
+                ;;
+            ashlar,ps)
+                cmd="ashlar__subcmd__ps"
                 ;;
             ashlar,reproduce)
                 cmd="ashlar__subcmd__reproduce"
@@ -82,6 +91,9 @@ _ashlar() {
             ashlar__subcmd__help,compare)
                 cmd="ashlar__subcmd__help__subcmd__compare"
                 ;;
+            ashlar__subcmd__help,diff)
+                cmd="ashlar__subcmd__help__subcmd__diff"
+                ;;
             ashlar__subcmd__help,forward)
                 cmd="ashlar__subcmd__help__subcmd__forward"
                 ;;
@@ -90,6 +102,12 @@ _ashlar() {
                 ;;
             ashlar__subcmd__help,help)
                 cmd="ashlar__subcmd__help__subcmd__help"
+                ;;
+            ashlar__subcmd__help,info)
+                cmd="ashlar__subcmd__help__subcmd__info"
+                ;;
+            ashlar__subcmd__help,ps)
+                cmd="ashlar__subcmd__help__subcmd__ps"
                 ;;
             ashlar__subcmd__help,reproduce)
                 cmd="ashlar__subcmd__help__subcmd__reproduce"
@@ -122,7 +140,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version run compare bench forward hackbench simulate reproduce help"
+            opts="-h -V --help --version run compare ps info diff bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -535,6 +553,20 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__diff)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__forward)
             opts="-h --veth --systems --modes --bulk --completions --size --routes --flows --bad --others --packets --rounds --max-seconds --confidence --json --check-targets --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -676,7 +708,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="run compare bench forward hackbench simulate reproduce help"
+            opts="run compare ps info diff bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -787,6 +819,20 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__diff)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help__subcmd__forward)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -816,6 +862,34 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__info)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__ps)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -860,6 +934,38 @@ _ashlar() {
         ashlar__subcmd__help__subcmd__simulate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__info)
+            opts="-h --events --json --prometheus --save --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --save)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__ps)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -35,6 +35,71 @@ pub(crate) enum Command {
         2 bad input, or a program that cannot be compared so; 127 no such program; 128 and the number of the signal."
     )]
     Compare(CompareArgs),
+    /// List the processes on ashlar
+    #[command(after_help = "Exit code: 0, also where there is none.")]
+    Ps(PsArgs),
+    /// Show the caches and the memory of a process on ashlar, while it runs
+    #[command(
+        after_help = "The process does nothing meanwhile, and may be stopped. Reading needs the rights of a debugger: \
+        the same user, or root.\n\
+        Exit code: 0 done; 2 bad input, or a process that cannot be read."
+    )]
+    Info(InfoArgs),
+    /// Show what changed between two files of `ashlar info --save`
+    #[command(after_help = "Exit code: 0 done; 2 bad input.")]
+    Diff(DiffArgs),
+}
+
+/// Options of `ashlar ps`.
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Write all figures of each process as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `ashlar info`.
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// The number of the process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+
+    /// Show all figures of these caches alone
+    #[arg(value_name = "CACHE")]
+    pub(crate) caches: Vec<String>,
+
+    /// Also show how often slow paths were taken
+    #[arg(long)]
+    pub(crate) events: bool,
+
+    /// Write the figures as JSON
+    #[arg(long, conflicts_with_all = ["prometheus", "save"])]
+    pub(crate) json: bool,
+
+    /// Write the figures in the text format of Prometheus
+    #[arg(long, conflicts_with = "save")]
+    pub(crate) prometheus: bool,
+
+    /// Write the figures to a file, for `ashlar diff`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+}
+
+/// Options of `ashlar diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The file that was saved first
+    #[arg(value_name = "A")]
+    pub(crate) before: PathBuf,
+
+    /// The file that was saved later
+    #[arg(value_name = "B")]
+    pub(crate) after: PathBuf,
+
+    /// Write the changes as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Options of `ashlar compare`.

@@ -1,8 +1,9 @@
 //! What the tool `ashlar` is made of, and what the lab shares with it.
 //!
-//! The tool has two commands of its own. `ashlar run` becomes a program whose malloc is ashlar;
-//! `ashlar compare` runs a program on several mallocs by turns and says which differences it saw.
-//! Every other command is the lab's: the tool becomes the program `ashlar-lab`, if it finds one.
+//! `ashlar run` becomes a program whose malloc is ashlar. `ashlar compare` runs a program on
+//! several mallocs by turns and says which differences it saw. `ashlar ps`, `info` and `diff` show
+//! what the memory of running programs is used for. Every other command is the lab's: the tool
+//! becomes the program `ashlar-lab`, if it finds one.
 //!
 //! The modules that are public are those that the lab uses. They are no stable interface for
 //! others.
@@ -16,6 +17,7 @@ mod host;
 pub mod interval;
 mod lab;
 pub mod library;
+mod observe;
 pub mod output;
 pub mod preload;
 pub mod program;
@@ -43,6 +45,9 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         None => parse(args).and_then(|cli| match cli.command {
             Command::Run(args) => Err(run::become_program(&args)),
             Command::Compare(args) => compare::run(&args),
+            Command::Ps(args) => observe::ps::run(&args),
+            Command::Info(args) => observe::info::run(&args),
+            Command::Diff(args) => observe::diff::run(&args),
         }),
     };
     match outcome {

@@ -48,7 +48,7 @@ pub fn check_preload(path: &Path) -> Result<(), ToolError> {
 }
 
 #[expect(unsafe_code, reason = "a call of the C library")]
-fn effective_user() -> u32 {
+pub(crate) fn effective_user() -> u32 {
     // SAFETY: geteuid has no preconditions and cannot fail.
     unsafe { libc::geteuid() }
 }

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Documents whose names of code are checked.
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 12] = [
     "README.md",
     "docs/design.md",
     "docs/tuning.md",
+    "docs/observe.md",
     "SAFETY.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
