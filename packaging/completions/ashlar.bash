@@ -49,6 +49,9 @@ _ashlar() {
             ashlar,simulate)
                 cmd="ashlar__subcmd__simulate"
                 ;;
+            ashlar,top)
+                cmd="ashlar__subcmd__top"
+                ;;
             ashlar__subcmd__bench,bulk)
                 cmd="ashlar__subcmd__bench__subcmd__bulk"
                 ;;
@@ -118,6 +121,9 @@ _ashlar() {
             ashlar__subcmd__help,simulate)
                 cmd="ashlar__subcmd__help__subcmd__simulate"
                 ;;
+            ashlar__subcmd__help,top)
+                cmd="ashlar__subcmd__help__subcmd__top"
+                ;;
             ashlar__subcmd__help__subcmd__bench,bulk)
                 cmd="ashlar__subcmd__help__subcmd__bench__subcmd__bulk"
                 ;;
@@ -140,7 +146,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version run compare ps info diff bench forward hackbench simulate reproduce help"
+            opts="-h -V --help --version run compare ps info diff top bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -708,7 +714,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="run compare ps info diff bench forward hackbench simulate reproduce help"
+            opts="run compare ps info diff top bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -945,6 +951,20 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__top)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__info)
             opts="-h --events --json --prometheus --save --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1073,6 +1093,32 @@ _ashlar() {
                     return 0
                     ;;
                 --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__top)
+            opts="-h --interval --sort --filter --once --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sort)
+                    COMPREPLY=($(compgen -W "name active cached memory pinned growth alloc free" -- "${cur}"))
+                    return 0
+                    ;;
+                --filter)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

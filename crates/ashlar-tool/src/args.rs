@@ -48,6 +48,56 @@ pub(crate) enum Command {
     /// Show what changed between two files of `ashlar info --save`
     #[command(after_help = "Exit code: 0 done; 2 bad input.")]
     Diff(DiffArgs),
+    /// Watch the caches of a process, or all processes on ashlar
+    #[command(after_help = "Exit code: 0 done; 2 bad input, or a process that cannot be read.")]
+    Top(TopArgs),
+}
+
+/// Options of `ashlar top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// The number of the process [default: all]
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+
+    /// Seconds between two looks, 0.1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub(crate) interval: f64,
+
+    /// The column by which rows are sorted
+    #[arg(long, value_enum, value_name = "COLUMN", default_value = "memory")]
+    pub(crate) sort: Column,
+
+    /// Show rows whose name has this text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Option<String>,
+
+    /// Print one table after one interval, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// The same as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A column of `ashlar top`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Column {
+    Name,
+    Active,
+    Cached,
+    Memory,
+    Pinned,
+    Growth,
+    Alloc,
+    Free,
+}
+
+/// Reads the seconds between two looks.
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected 0.1 to 3600".to_owned())
 }
 
 /// Options of `ashlar ps`.

@@ -1,9 +1,9 @@
 //! What the tool `ashlar` is made of, and what the lab shares with it.
 //!
 //! `ashlar run` becomes a program whose malloc is ashlar. `ashlar compare` runs a program on
-//! several mallocs by turns and says which differences it saw. `ashlar ps`, `info` and `diff` show
-//! what the memory of running programs is used for. Every other command is the lab's: the tool
-//! becomes the program `ashlar-lab`, if it finds one.
+//! several mallocs by turns and says which differences it saw. `ashlar ps`, `info`, `top` and
+//! `diff` show what the memory of running programs is used for. Every other command is the lab's:
+//! the tool becomes the program `ashlar-lab`, if it finds one.
 //!
 //! The modules that are public are those that the lab uses. They are no stable interface for
 //! others.
@@ -48,6 +48,7 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Ps(args) => observe::ps::run(&args),
             Command::Info(args) => observe::info::run(&args),
             Command::Diff(args) => observe::diff::run(&args),
+            Command::Top(args) => observe::top::run(&args),
         }),
     };
     match outcome {

@@ -299,3 +299,32 @@ fn a_process_in_other_namespaces_is_read() {
     assert!(inner.is_some_and(|report| report["allocators"][0]["ashlar"] == env!("CARGO_PKG_VERSION")), "{json}");
     drop(child);
 }
+
+#[test]
+fn top_prints_one_table_for_scripts() {
+    let code = "import threading,time\nprint('ready', flush=True)\na=[]\nwhile True:\n \
+                a.append([bytes(1000) for _ in range(500)])\n time.sleep(0.01)";
+    let Some(child) = python(code) else { return };
+    let out = ashlar(&["top", "--once", "--interval", "0.5", "--sort", "growth", &child.pid]);
+    let shown = text(&out.stdout);
+    assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()));
+    assert!(shown.contains(&format!("(PID {})", child.pid)), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let json = |args: &[&str]| {
+        let out = ashlar(&[&["top", "--json", "--interval", "0.5"], args].concat());
+        serde_json::from_slice::<Value>(&out.stdout).expect("JSON")
+    };
+    let rows = json(&["--sort", "growth", &child.pid]);
+    assert!(rows[0]["growth_bytes"].as_i64().unwrap() > 0, "{rows}");
+    assert_eq!(json(&["--filter", "nothing-like-it", &child.pid]), Value::Array(Vec::new()));
+    let all = json(&[]);
+    let names = all.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned());
+    assert!(names.into_iter().any(|name| name.starts_with(&format!("{} ", child.pid))), "{all}");
+    let cases: &[(&[&str], &str)] = &[
+        (&[&child.pid], "top: standard output is not a terminal"),
+        (&["--interval", "0", &child.pid], "--interval"),
+        (&["--sort", "colour", &child.pid], "--sort"),
+        (&["--once", "999999999"], "no such process"),
+    ];
+    refused(&["top"], cases);
+}

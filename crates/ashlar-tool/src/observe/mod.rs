@@ -1,4 +1,4 @@
-//! `ashlar ps`, `ashlar info` and `ashlar diff`: looks at processes that run on ashlar.
+//! `ashlar ps`, `info`, `diff` and `top`: looks at processes that run on ashlar.
 //!
 //! A process on ashlar has a window, which says where its counters lie (`ashlar::window`). The
 //! tool finds it in `/proc/PID/maps` and reads the counters from `/proc/PID/mem`. The process does
@@ -8,7 +8,7 @@
 //! * [`process`]: finds processes and their windows. [`memory`]: bounded reads.
 //! * [`caches`], [`slabs`], [`pages`]: walk the structures of the allocator.
 //! * [`report`]: the figures. [`text`], [`prometheus`], [`diff`]: what is printed of them.
-//! * [`ps`], [`info`]: the commands.
+//! * [`ps`], [`info`], [`top`]: the commands.
 
 mod caches;
 pub(crate) mod diff;
@@ -24,3 +24,4 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 mod text;
+pub(crate) mod top;

@@ -41,6 +41,11 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, ToolError
     serde_json::to_string(value).map_err(|error| ToolError::Failed(format!("--json: {error}")))
 }
 
+/// Returns the processes that can be read.
+pub(super) fn readable() -> Result<Vec<Report>, ToolError> {
+    Ok(look()?.reports)
+}
+
 /// Looks at all processes, in the order of their numbers.
 fn look() -> Result<Seen, ToolError> {
     let all = procfs::process::all_processes().map_err(|error| ToolError::Failed(format!("/proc: {error}")))?;

@@ -30,6 +30,21 @@ pub(super) fn process(report: &Report, events: bool) -> String {
     text
 }
 
+/// The two lines that say most of a process.
+pub(super) fn summary(report: &Report) -> Vec<String> {
+    let sum = |figure: fn(&Allocator) -> u64| report.allocators.iter().map(figure).fold(0, u64::saturating_add);
+    let kib = |figure: fn(&Allocator) -> u64| sum(figure).div_ceil(1024);
+    vec![
+        format!("{} (PID {}){}: resident {} KiB", report.name, report.pid, state(report.state), report.rss_kib),
+        format!(
+            "in use {} KiB, held {} KiB, pinned {} KiB",
+            kib(|a| a.used_bytes),
+            kib(|a| a.held_bytes),
+            kib(|a| a.pinned_bytes)
+        ),
+    ]
+}
+
 /// What is true of the process and of the allocator as a whole.
 fn head(report: &Report, allocator: &Allocator) -> String {
     let mut text = String::new();
