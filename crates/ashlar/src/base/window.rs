@@ -316,7 +316,7 @@ offsets! {
     }
     /// Offsets in the metadata memory, each a word.
     MetaAt {
-        /// The first address.
+        /// An address so far before `next` as bytes were handed out.
         start,
         /// The first address that was not handed out.
         next,

@@ -19,12 +19,12 @@ use ashlar_macros::place;
 const COMMIT_STEP: usize = 64 << 10;
 
 struct Range {
+    /// As far before `next` as bytes were handed out: the first address, moved by what was left
+    /// out.
     start: usize,
     next: usize,
     committed: usize,
     end: usize,
-    /// Bytes of addresses before `next` that were left out.
-    passed: usize,
     /// The longest stretch that an alignment left unused.
     gap: core::ops::Range<usize>,
     /// The unused part of the last pages of the zone that became metadata.
@@ -41,7 +41,6 @@ impl Range {
         next: 0,
         committed: 0,
         end: 0,
-        passed: 0,
         gap: 0..0,
         lent: 0..0,
         used_of_lent: 0,
@@ -106,7 +105,7 @@ impl Range {
             self.gap = self.next..self.committed;
         }
         let behind = self.committed.saturating_add(bytes).min(self.end);
-        self.passed += behind - self.committed;
+        self.start += behind - self.committed;
         (self.next, self.committed) = (behind, behind);
     }
 
@@ -188,7 +187,7 @@ impl Meta {
     /// Returns the bytes handed out.
     pub(crate) fn used(&self) -> usize {
         let range = self.0.lock();
-        range.next - range.start - range.passed + range.used_of_lent
+        range.next - range.start + range.used_of_lent
     }
 
     /// Visits the meta lock, for a fork.
