@@ -47,7 +47,9 @@ fn gdb_steps_over_and_into_allocation() {
     if told.contains("not permitted") || text(&out.stderr).contains("not permitted") {
         return skipped("gdb may not trace here");
     }
-    assert!(told.contains("\nwell\n") && told.contains("exited normally"), "{told}\n{}", text(&out.stderr));
+    // Where the last step ends in a function without its source, gdb leaves the line open.
+    let ended = told.lines().any(|line| line.ends_with("well")) && told.contains("exited normally");
+    assert!(ended, "{told}\n{}", text(&out.stderr));
 }
 
 /// The function lies among the pages that start-up drops.
