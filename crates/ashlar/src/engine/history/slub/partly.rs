@@ -4,7 +4,7 @@
 //!
 //! | the kernel's page | here | changes |
 //! |---|---|---|
-//! | `freelist` | the state word | a free's compare-and-swap; an exchange of the slab_lock's holder |
+//! | `freelist` | the state word | a free's compare-and-swap; an exchange under slab_lock |
 //! | `inuse` | the page head's own half word | loads and stores of any thread, so it may be wrong |
 //! | frozen | a bit of the state word | the slab_lock's holder |
 //! | `PG_locked` | a bit of the page head's shape | compare-and-swap; released by a plain store |
