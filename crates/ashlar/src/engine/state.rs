@@ -43,7 +43,7 @@ impl EngineState {
     #[place(cold)]
     /// For engines that take one slab at a time: their CPUs keep lists of pages.
     pub(crate) fn open_nodes_and_page_lists(&mut self) -> Result<(), CreateError> {
-        crate::percpu::pages::want();
+        crate::percpu::pages::want(crate::percpu::pages::Batch::Half);
         self.open_nodes()
     }
 

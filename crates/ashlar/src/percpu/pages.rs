@@ -18,13 +18,13 @@
 //!
 //! | a run | from | to |
 //! |---|---|---|
-//! | arrives | the zone, a batch at a time | this CPU's list; the first run goes to the caller |
+//! | arrives | the zone, a [`Batch`] at a time | this CPU's list; the first run goes to the caller |
 //! | arrives | a caller that frees it | the list of this CPU, if the run is of its node |
-//! | leaves | a full list: the older half | the zone, under one lock |
+//! | leaves | a full list: the older half, or the oldest run | the zone, under one lock |
 //! | leaves | all lists, before the zone grows, when idle or out of memory | the zone |
 
 use super::area::PERCPU;
-use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering, SpinLock, Visit};
+use crate::base::sync::{AtomicBool, AtomicPtr, AtomicUsize, Guard, Ordering, SpinLock, Visit};
 use crate::base::units::{CpuId, NodeId, Order, PageIndex};
 use crate::pages::meta::META;
 use crate::pages::zone::{PageRun, RunAlign, ZONE};
@@ -33,8 +33,17 @@ use crate::pages::zone::{PageRun, RunAlign, ZONE};
 const ORDERS: usize = 4;
 /// Most pages on a list.
 const HIGH_PAGES: usize = 64;
-/// Pages that move between a list and the zone at once.
+/// Most pages that move between a list and the zone at once.
 const BATCH_PAGES: usize = HIGH_PAGES / 2;
+
+/// How many pages move between a list and the zone at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    /// Half a list.
+    Half,
+    /// One run, for engines that bound the instructions of every call.
+    Single,
+}
 
 /// The lists of one CPU.
 #[repr(align(128))]
@@ -80,9 +89,15 @@ impl List {
 static ENTRIES: AtomicPtr<PageLists> = AtomicPtr::new(core::ptr::null_mut());
 static NR_ENTRIES: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether runs move one by one: from the first cache that asked for that on, for all caches.
+static SINGLE: AtomicBool = AtomicBool::new(false);
+
 /// Makes the lists. The caller holds the registry lock, so one thread runs this, and never during a
 /// fork. If there is no memory for the lists, all callers go to the zone.
-pub(crate) fn want() {
+pub(crate) fn want(batch: Batch) {
+    if batch == Batch::Single {
+        SINGLE.store(true, Ordering::Relaxed);
+    }
     if !entries().is_empty() {
         return;
     }
@@ -111,7 +126,7 @@ fn entries() -> &'static [PageLists] {
 
 /// Returns the lists of the CPU that this thread runs on, and the CPU's node.
 fn here() -> Option<(&'static PageLists, NodeId)> {
-    let cpu: CpuId = super::this_cpu();
+    let cpu: CpuId = super::this_cpu_quick();
     Some((entries().get(cpu.0 as usize)?, PERCPU.node_of(cpu)))
 }
 
@@ -136,15 +151,25 @@ pub(crate) fn alloc(node: NodeId, order: Order) -> Option<PageRun> {
         }
         None => return ZONE.alloc(node, order.pages(), RunAlign::Aligned),
     }
-    // The list's lock is not held here, because the zone may drain all lists, including this one,
-    // to find memory.
+    if SINGLE.load(Ordering::Relaxed) {
+        return ZONE.alloc(node, order.pages(), RunAlign::Aligned);
+    }
+    alloc_batch(lists, node, order)
+}
+
+/// Takes a batch of runs from the zone, and puts all but the first on a list, which is not locked:
+/// the zone may drain all lists, including this one, to find memory.
+#[inline(never)]
+#[place(cold)]
+fn alloc_batch(lists: &PageLists, node: NodeId, order: Order) -> Option<PageRun> {
     let mut runs = [NO_RUN; BATCH_PAGES];
     let got = ZONE.alloc_many(node, order, BATCH_PAGES >> order.0, &mut runs);
     let (&first, rest) = runs[..got].split_first()?;
     // Push from the end, so that the runs are handed out in the order of their addresses.
     let mut kept = 0;
     if let Some(mut lists) = lists.0.try_lock() {
-        kept = rest.iter().rev().take_while(|&&run| lists[list].push(run, most(order))).count();
+        let list = &mut lists[usize::from(order.0)];
+        kept = rest.iter().rev().take_while(|&&run| list.push(run, most(order))).count();
     }
     // Return the runs that do not fit, because another thread has filled the list meanwhile.
     to_zone(order, &rest[..rest.len() - kept]);
@@ -159,9 +184,20 @@ pub(crate) fn free(page: PageIndex, order: Order) -> bool {
         return ZONE.free(page, order.pages());
     };
     let run = PageRun { first: page, zeroed: false };
+    if lists[usize::from(order.0)].push(run, most(order)) { false } else { make_room(lists, run, order) }
+}
+
+/// Puts a run on a full list, whose oldest runs go to the zone. The result is that of [`free`].
+#[inline(never)]
+#[place(cold)]
+fn make_room(mut lists: Guard<'_, [List; ORDERS]>, run: PageRun, order: Order) -> bool {
     let list = &mut lists[usize::from(order.0)];
-    if list.push(run, most(order)) {
-        return false;
+    if SINGLE.load(Ordering::Relaxed) {
+        let mut oldest = [NO_RUN];
+        list.take_oldest(&mut oldest);
+        list.push(run, most(order));
+        drop(lists);
+        return ZONE.free(oldest[0].first, order.pages());
     }
     let mut oldest = [NO_RUN; BATCH_PAGES];
     let taken = list.take_oldest(&mut oldest[..BATCH_PAGES >> order.0]);

@@ -511,7 +511,7 @@ impl Strategy for Slob {
     }
 
     fn open(self, state: &mut EngineState, _spec: &CacheSpec<'_>, _geometry: &mut Geometry) -> Result<(), CreateError> {
-        pages::want();
+        pages::want(pages::Batch::Half);
         tally::open(&mut state.tallies).ok_or(CreateError::OutOfMemory)
     }
 

@@ -360,7 +360,7 @@ impl Strategy for SlobPools {
     }
 
     fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut Geometry) -> Result<(), CreateError> {
-        percpu::pages::want();
+        percpu::pages::want(percpu::pages::Batch::Single);
         pools::open(state, spec, geometry).ok_or(CreateError::OutOfMemory)
     }
 
