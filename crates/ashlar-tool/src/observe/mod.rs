@@ -15,6 +15,7 @@ pub(crate) mod diff;
 pub(crate) mod info;
 mod memory;
 mod pages;
+mod proc;
 mod process;
 mod prometheus;
 pub(crate) mod ps;

@@ -1,14 +1,13 @@
 //! Finds processes on ashlar, and says why one cannot be read.
 
 use core::ops::Range;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ashlar::window::NAME;
-use procfs::ProcError;
-use procfs::process::Process;
 
 use super::memory::{ReadError, printable};
+use super::proc::Process;
 use super::report::{Allocator, FORM, Report};
 use super::snapshot::{self, NoSnapshot};
 use crate::error::ToolError;
@@ -87,11 +86,10 @@ impl Refusal {
         })
     }
 
-    fn of(error: &ProcError) -> Refusal {
-        match error {
-            ProcError::NotFound(_) => Refusal::Gone,
-            ProcError::Io(error, _) if error.raw_os_error() == Some(libc::ESRCH) => Refusal::Gone,
-            error => Refusal::System(error.to_string()),
+    fn of(error: &io::Error) -> Refusal {
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => Refusal::Gone,
+            _ => Refusal::System(error.to_string()),
         }
     }
 }
@@ -99,19 +97,15 @@ impl Refusal {
 impl Target {
     /// Opens a process. The name is that of the process as far as it is known.
     pub(super) fn open(pid: i32) -> Result<Target, (Refusal, String)> {
-        let process = Process::new(pid).map_err(|error| (Refusal::of(&error), String::new()))?;
-        Self::of(process)
-    }
-
-    pub(super) fn of(process: Process) -> Result<Target, (Refusal, String)> {
+        let process = Process::open(pid).map_err(|error| (Refusal::of(&error), String::new()))?;
         let stat = process.stat().map_err(|error| (Refusal::of(&error), String::new()))?;
-        let name = printable(stat.comm.as_bytes());
+        let name = printable(&stat.name);
         let fail = |refusal| (refusal, name.clone());
         if stat.state == 'Z' {
             return Err(fail(Refusal::Zombie));
         }
         let mappings = mappings(&process).map_err(fail)?;
-        Ok(Target { pid: process.pid(), process, state: stat.state, started: stat.starttime, mappings, name })
+        Ok(Target { pid, process, state: stat.state, started: stat.started, mappings, name })
     }
 
     /// Returns the addresses of its windows.
@@ -131,12 +125,11 @@ impl Target {
     pub(super) fn report(&self) -> Result<Report, Refusal> {
         let windows = self.windows()?;
         let status = self.process.status().map_err(|error| Refusal::of(&error))?;
-        let memory = self.process.mem().map_err(|error| match error {
-            ProcError::PermissionDenied(_) => not_allowed(),
-            error => Refusal::of(&error),
+        let memory = self.process.file(c"mem").map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => not_allowed(),
+            _ => Refusal::of(&error),
         })?;
-        let peak_kib = status.vmhwm.unwrap_or(0);
-        let budget = BUDGET.saturating_add(peak_kib.saturating_mul(1024) / SHARE);
+        let budget = BUDGET.saturating_add(status.peak_kib.saturating_mul(1024) / SHARE);
         let mut allocators = Vec::new();
         let mut failed = None;
         for at in windows {
@@ -151,7 +144,7 @@ impl Target {
         }
         let options = self.options();
         allocators.iter_mut().for_each(|allocator| allocator.options.clone_from(&options));
-        let inner_pid = status.nspid.and_then(|pids| pids.last().copied()).filter(|&inner| inner != self.pid);
+        let inner_pid = status.pids.last().copied().filter(|&inner| inner != self.pid);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
         Ok(Report {
             form: FORM,
@@ -161,8 +154,8 @@ impl Target {
             state: self.state,
             time,
             started: self.started,
-            rss_kib: status.vmrss.unwrap_or(0),
-            peak_kib,
+            rss_kib: status.rss_kib,
+            peak_kib: status.peak_kib,
             allocators,
         })
     }
@@ -179,9 +172,7 @@ impl Target {
 
     /// Returns `ASHLAR_OPTIONS` as the process was started with.
     fn options(&self) -> String {
-        let environment = self.process.environ().unwrap_or_default();
-        let options = environment.get(std::ffi::OsStr::new("ASHLAR_OPTIONS"));
-        options.map_or_else(String::new, |options| printable(options.as_encoded_bytes()))
+        self.process.variable("ASHLAR_OPTIONS").map_or_else(String::new, |options| printable(&options))
     }
 }
 
@@ -200,14 +191,14 @@ fn refusal(error: NoSnapshot) -> Refusal {
 
 /// Returns the mappings that have a path.
 fn mappings(process: &Process) -> Result<Vec<Mapping>, Refusal> {
-    let denied = || match process.uid() {
+    let denied = || match process.user() {
         Ok(user) if user == program::effective_user() => not_allowed(),
         Ok(user) => Refusal::OtherUser(user),
         Err(_) => Refusal::Gone,
     };
-    let file = process.open_relative("maps").map_err(|error| match error {
-        ProcError::PermissionDenied(_) => denied(),
-        error => Refusal::of(&error),
+    let file = process.file(c"maps").map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => denied(),
+        _ => Refusal::of(&error),
     })?;
     let mut bytes = Vec::new();
     file.take(MAX_MAPS).read_to_end(&mut bytes).map_err(|error| match error.raw_os_error() {

@@ -3,6 +3,7 @@
 use core::fmt::Write;
 use std::process::ExitCode;
 
+use super::proc;
 use super::process::{Refusal, Target};
 use super::report::Report;
 use super::text::{short, shortened};
@@ -48,11 +49,10 @@ pub(super) fn readable() -> Result<Vec<Report>, ToolError> {
 
 /// Looks at all processes, in the order of their numbers.
 fn look() -> Result<Seen, ToolError> {
-    let all = procfs::process::all_processes().map_err(|error| ToolError::Failed(format!("/proc: {error}")))?;
+    let all = proc::all().map_err(|error| ToolError::Failed(format!("/proc: {error}")))?;
     let mut seen = Seen { reports: Vec::new(), unread: Vec::new(), hidden: 0 };
-    for process in all.flatten() {
-        let pid = process.pid();
-        let target = match Target::of(process) {
+    for pid in all {
+        let target = match Target::open(pid) {
             Ok(target) => target,
             Err((Refusal::OtherUser(_), _)) => {
                 seen.hidden += 1;
@@ -66,7 +66,6 @@ fn look() -> Result<Seen, ToolError> {
             Err(refusal) => seen.unread.push(refusal.error(pid, &target.name)),
         }
     }
-    seen.reports.sort_by_key(|report| report.pid);
     Ok(seen)
 }
 
