@@ -96,10 +96,10 @@ fn what_few_programs_use_lies_apart() {
     ] {
         lies(path, &text);
     }
-    // 81 KiB when this was written.
+    // 79.8 KiB when this was written.
     let bytes = text.end - text.start;
     assert!(
-        cfg!(debug_assertions) || bytes <= 82 << 10,
+        cfg!(debug_assertions) || bytes <= 80 << 10,
         "{bytes} bytes of code lie where every program has them resident"
     );
 }

@@ -64,10 +64,27 @@ pub(super) unsafe fn commit_up_to(supply: Supply, start: usize, done: &mut usize
     if need <= *done {
         return Ok(());
     }
+    // SAFETY: the caller keeps the same contract.
+    if unsafe { supply.commit(*done, good) }.is_ok() {
+        *done = good;
+        return Ok(());
+    }
     // Only what is in the way of the table is left out.
     let behind = (*done).max((start + part.from) & !(page - 1));
+    // SAFETY: the caller keeps the same contract.
+    unsafe { commit_less(supply, done, [(*done, need), (behind, good), (behind, need)]) }
+}
+
+/// Commits the first of several ranges that the system gives.
+///
+/// # Safety
+/// As for [`Supply::commit`], for each range.
+#[cold]
+#[inline(never)]
+#[place(background)]
+unsafe fn commit_less(supply: Supply, done: &mut usize, ranges: [(usize, usize); 3]) -> Result<(), Refusal> {
     let mut refusal = Ok(());
-    for (from, end) in [(*done, good), (*done, need), (behind, good), (behind, need)] {
+    for (from, end) in ranges {
         // SAFETY: the caller keeps the same contract.
         refusal = unsafe { supply.commit(from, end) };
         if refusal.is_ok() {
