@@ -167,7 +167,8 @@ shared=\t''
 merge=\t''
 noaliencache=\t''
 on_error=\t''
-deepbind=\t''"
+deepbind=\t''
+control=\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l json -d 'Write machine and figures as JSON' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l by -d 'Statistic over the rounds that ratios and targets use' -r -f -a "min\t''
 median\t''"
@@ -301,7 +302,8 @@ shared=\t''
 merge=\t''
 noaliencache=\t''
 on_error=\t''
-deepbind=\t''"
+deepbind=\t''
+control=\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l rounds -d 'Measured rounds; each starts a process for every system' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l json -d 'Write host and records as JSON' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -s h -l help -d 'Print help (see more with \'--help\')'

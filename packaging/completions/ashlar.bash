@@ -40,17 +40,29 @@ _ashlar() {
             ashlar,ps)
                 cmd="ashlar__subcmd__ps"
                 ;;
+            ashlar,reap)
+                cmd="ashlar__subcmd__reap"
+                ;;
             ashlar,reproduce)
                 cmd="ashlar__subcmd__reproduce"
                 ;;
             ashlar,run)
                 cmd="ashlar__subcmd__run"
                 ;;
+            ashlar,shrink)
+                cmd="ashlar__subcmd__shrink"
+                ;;
             ashlar,simulate)
                 cmd="ashlar__subcmd__simulate"
                 ;;
             ashlar,top)
                 cmd="ashlar__subcmd__top"
+                ;;
+            ashlar,tune)
+                cmd="ashlar__subcmd__tune"
+                ;;
+            ashlar,validate)
+                cmd="ashlar__subcmd__validate"
                 ;;
             ashlar__subcmd__bench,bulk)
                 cmd="ashlar__subcmd__bench__subcmd__bulk"
@@ -112,17 +124,29 @@ _ashlar() {
             ashlar__subcmd__help,ps)
                 cmd="ashlar__subcmd__help__subcmd__ps"
                 ;;
+            ashlar__subcmd__help,reap)
+                cmd="ashlar__subcmd__help__subcmd__reap"
+                ;;
             ashlar__subcmd__help,reproduce)
                 cmd="ashlar__subcmd__help__subcmd__reproduce"
                 ;;
             ashlar__subcmd__help,run)
                 cmd="ashlar__subcmd__help__subcmd__run"
                 ;;
+            ashlar__subcmd__help,shrink)
+                cmd="ashlar__subcmd__help__subcmd__shrink"
+                ;;
             ashlar__subcmd__help,simulate)
                 cmd="ashlar__subcmd__help__subcmd__simulate"
                 ;;
             ashlar__subcmd__help,top)
                 cmd="ashlar__subcmd__help__subcmd__top"
+                ;;
+            ashlar__subcmd__help,tune)
+                cmd="ashlar__subcmd__help__subcmd__tune"
+                ;;
+            ashlar__subcmd__help,validate)
+                cmd="ashlar__subcmd__help__subcmd__validate"
                 ;;
             ashlar__subcmd__help__subcmd__bench,bulk)
                 cmd="ashlar__subcmd__help__subcmd__bench__subcmd__bulk"
@@ -146,7 +170,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version run compare ps info diff top bench forward hackbench simulate reproduce help"
+            opts="-h -V --help --version run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -419,7 +443,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control=" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -461,7 +485,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control=" -- "${cur}"))
                     return 0
                     ;;
                 --json)
@@ -545,7 +569,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control=" -- "${cur}"))
                     return 0
                     ;;
                 --json)
@@ -714,7 +738,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="run compare ps info diff top bench forward hackbench simulate reproduce help"
+            opts="run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -909,6 +933,20 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__reap)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help__subcmd__reproduce)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -924,6 +962,20 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__shrink)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -965,6 +1017,34 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__tune)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__validate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__info)
             opts="-h --events --json --prometheus --save --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -990,6 +1070,24 @@ _ashlar() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__reap)
+            opts="-h --timeout --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1039,11 +1137,29 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control=" -- "${cur}"))
                     return 0
                     ;;
                 --stats)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__shrink)
+            opts="-h --timeout --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1119,6 +1235,42 @@ _ashlar() {
                     return 0
                     ;;
                 --filter)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__tune)
+            opts="-h --timeout --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__validate)
+            opts="-h --timeout --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

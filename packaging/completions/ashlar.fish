@@ -32,6 +32,10 @@ complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "ps" -d 'List the proc
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "info" -d 'Show the caches and the memory of a process on ashlar, while it runs'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "diff" -d 'Show what changed between two files of `ashlar info --save`'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "top" -d 'Watch the caches of a process, or all processes on ashlar'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "tune" -d 'Change a tunable of a cache of a running process'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "shrink" -d 'Have a running process return the free slabs of a cache, or of all'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "reap" -d 'Have a running process return all free memory to the system'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "validate" -d 'Have a running process check the free objects of a cache, or of all'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
@@ -74,7 +78,8 @@ shared=\t''
 merge=\t''
 noaliencache=\t''
 on_error=\t''
-deepbind=\t''"
+deepbind=\t''
+control=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l stats -d 'Print the caches, resident memory and the mode on standard error when the program ends' -r -f -a "text\t''
 json\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -s h -l help -d 'Print help'
@@ -103,7 +108,8 @@ shared=\t''
 merge=\t''
 noaliencache=\t''
 on_error=\t''
-deepbind=\t''"
+deepbind=\t''
+control=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l json -d 'Write machine, runs, ratios and intervals as JSON; `-` for standard output' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l no-check -d 'Do not compare outputs and exit codes, for a program that differs from run to run'
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -s h -l help -d 'Print help'
@@ -129,6 +135,14 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand top" -l filter -d 'Show ro
 complete -c ashlar -n "__fish_ashlar_using_subcommand top" -l once -d 'Print one table after one interval, and end'
 complete -c ashlar -n "__fish_ashlar_using_subcommand top" -l json -d 'The same as JSON'
 complete -c ashlar -n "__fish_ashlar_using_subcommand top" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand tune" -l timeout -d 'Seconds to wait for the process, 0.1 to 3600' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand tune" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand shrink" -l timeout -d 'Seconds to wait for the process, 0.1 to 3600' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand shrink" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand reap" -l timeout -d 'Seconds to wait for the process, 0.1 to 3600' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand reap" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand validate" -l timeout -d 'Seconds to wait for the process, 0.1 to 3600' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand validate" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
 ashlar\t''
 ashlar-sized\t''
@@ -264,7 +278,8 @@ shared=\t''
 merge=\t''
 noaliencache=\t''
 on_error=\t''
-deepbind=\t''"
+deepbind=\t''
+control=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l json -d 'Write machine and figures as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l by -d 'Statistic over the rounds that ratios and targets use' -r -f -a "min\t''
 median\t''"
@@ -398,7 +413,8 @@ shared=\t''
 merge=\t''
 noaliencache=\t''
 on_error=\t''
-deepbind=\t''"
+deepbind=\t''
+control=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l rounds -d 'Measured rounds; each starts a process for every system' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l json -d 'Write host and records as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -549,18 +565,22 @@ simulate-far\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l from -d 'Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l quick -d 'Measure a little of everything, to see that all of it works: the figures are worth nothing'
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "compare" -d 'Say what a program gains: run it by turns on the system\'s malloc and on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "ps" -d 'List the processes on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "info" -d 'Show the caches and the memory of a process on ashlar, while it runs'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "diff" -d 'Show what changed between two files of `ashlar info --save`'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "top" -d 'Watch the caches of a process, or all processes on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top bench forward hackbench simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "compare" -d 'Say what a program gains: run it by turns on the system\'s malloc and on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "ps" -d 'List the processes on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "info" -d 'Show the caches and the memory of a process on ashlar, while it runs'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "diff" -d 'Show what changed between two files of `ashlar info --save`'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "top" -d 'Watch the caches of a process, or all processes on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "tune" -d 'Change a tunable of a cache of a running process'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "shrink" -d 'Have a running process return the free slabs of a cache, or of all'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "reap" -d 'Have a running process return all free memory to the system'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "validate" -d 'Have a running process check the free objects of a cache, or of all'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'

@@ -51,6 +51,94 @@ pub(crate) enum Command {
     /// Watch the caches of a process, or all processes on ashlar
     #[command(after_help = "Exit code: 0 done; 2 bad input, or a process that cannot be read.")]
     Top(TopArgs),
+    /// Change a tunable of a cache of a running process
+    #[command(after_help = HANDS)]
+    Tune(TuneArgs),
+    /// Have a running process return the free slabs of a cache, or of all
+    #[command(after_help = HANDS)]
+    Shrink(ShrinkArgs),
+    /// Have a running process return all free memory to the system
+    #[command(after_help = HANDS)]
+    Reap(ReapArgs),
+    /// Have a running process check the free objects of a cache, or of all
+    #[command(
+        after_help = "Objects on partial slabs are checked, as the kernel's `validate` does. Threads that need the same \
+        slabs wait meanwhile.\n\
+        Exit code: 0 sound; 1 a slab is corrupt, or the process took nothing up within the time; 2 bad input, or a \
+        process that does not allow it."
+    )]
+    Validate(ValidateArgs),
+}
+
+/// What is true of all commands that ask a process for something.
+const HANDS: &str = "The process is not interrupted: it takes the request up in its next slow call of the allocator, or \
+    in its background thread. Asking needs the rights of a debugger: the same user, or root.\n\
+    Exit code: 0 done; 1 the process took nothing up within the time, and nothing was changed; 2 bad input, or a \
+    process that does not allow it.";
+
+/// How long a process is waited for.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// Seconds to wait for the process, 0.1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = interval)]
+    pub(crate) timeout: f64,
+}
+
+/// Options of `ashlar tune`.
+#[derive(Debug, Args)]
+pub(crate) struct TuneArgs {
+    /// The number of the process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+
+    /// `cache.NAME.KEY=VALUE`, as in `ASHLAR_OPTIONS`; a NAME that ends in `*` stands for all that
+    /// begin so
+    #[arg(required = true, value_name = "SETTING")]
+    pub(crate) settings: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) wait: Wait,
+}
+
+/// Options of `ashlar shrink`.
+#[derive(Debug, Args)]
+pub(crate) struct ShrinkArgs {
+    /// The number of the process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+
+    /// The cache [default: all]
+    #[arg(value_name = "CACHE")]
+    pub(crate) cache: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) wait: Wait,
+}
+
+/// Options of `ashlar reap`.
+#[derive(Debug, Args)]
+pub(crate) struct ReapArgs {
+    /// The number of the process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+
+    #[command(flatten)]
+    pub(crate) wait: Wait,
+}
+
+/// Options of `ashlar validate`.
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// The number of the process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+
+    /// The cache [default: all]
+    #[arg(value_name = "CACHE")]
+    pub(crate) cache: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) wait: Wait,
 }
 
 /// Options of `ashlar top`.

@@ -49,6 +49,10 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Info(args) => observe::info::run(&args),
             Command::Diff(args) => observe::diff::run(&args),
             Command::Top(args) => observe::top::run(&args),
+            Command::Tune(args) => observe::hands::tune(&args),
+            Command::Shrink(args) => observe::hands::shrink(&args),
+            Command::Reap(args) => observe::hands::reap(&args),
+            Command::Validate(args) => observe::hands::validate(&args),
         }),
     };
     match outcome {

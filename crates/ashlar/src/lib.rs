@@ -119,11 +119,11 @@ mod api {
     #[doc(hidden)]
     pub use crate::base::report::panicked;
     pub use crate::base::source::{PageSource, Refusal};
-    // For the tool, which reads the window of other processes.
     pub use crate::base::units::NodeId;
+    // For the tool, which reads the window of other processes, and writes to their mailbox.
     #[cfg(feature = "os")]
     #[doc(hidden)]
-    pub use crate::base::window;
+    pub use crate::base::{mailbox, window};
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::settings::{OptionError, check_options};
     pub use crate::cache::{

@@ -41,6 +41,11 @@ impl Process {
         Ok(File::from(openat(&self.directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
     }
 
+    /// Opens one of its files for reading and writing.
+    pub(super) fn file_to_write(&self, name: &CStr) -> io::Result<File> {
+        Ok(File::from(openat(&self.directory, name, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
     fn bytes(&self, name: &CStr) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file(name)?.read_to_end(&mut bytes)?;

@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::io::{self, ErrorKind, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ashlar::window::NAME;
+use ashlar::window::{NAME, Window};
 
 use super::memory::{ReadError, printable};
 use super::proc::Process;
@@ -119,6 +119,21 @@ impl Target {
             () if on_library() => Err(Refusal::NoWindow),
             () => Err(Refusal::Foreign),
         }
+    }
+
+    /// Returns its windows.
+    pub(super) fn every_window(&self) -> Result<Vec<Window>, Refusal> {
+        let memory = self.process.file(c"mem").map_err(|error| Refusal::of(&error))?;
+        let reader = super::memory::Reader::new(&memory, BUDGET);
+        self.windows()?.into_iter().map(|at| snapshot::window(&reader, at).map_err(refusal)).collect()
+    }
+
+    /// Opens its memory for letters.
+    pub(super) fn writable(&self) -> Result<std::fs::File, Refusal> {
+        self.process.file_to_write(c"mem").map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => not_allowed(),
+            _ => Refusal::of(&error),
+        })
     }
 
     /// Reads all of its allocators.

@@ -62,6 +62,13 @@ impl Running {
         self.stdout.as_mut().expect("a pipe").read_line(&mut answer).expect("it answers");
     }
 
+    /// Waits for the next line.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.as_mut().expect("a pipe").read_line(&mut line).expect("it prints");
+        line
+    }
+
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the number is that of a child that was not waited for.
         unsafe { libc::kill(self.child.id() as i32, signal) };

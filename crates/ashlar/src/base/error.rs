@@ -110,6 +110,7 @@ pub enum TuneError {
     OutOfMemory,
 }
 
+#[place(cold)]
 impl fmt::Display for TuneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

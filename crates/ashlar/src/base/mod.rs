@@ -9,6 +9,7 @@
 //! * [`source`]: `PageSource`, the supplier of address space and memory.
 //! * `os`: the calls to Linux, and its page source.
 //! * [`window`]: what a process shows of its allocator to a reader outside of it.
+//! * [`mailbox`]: how a tool asks this process for something.
 //! * [`background`]: periodic work, done by a thread or by calls of the program.
 
 #[cfg(all(feature = "os", not(ashlar_loom)))]
@@ -21,6 +22,8 @@ pub(crate) mod background {
     pub(crate) fn after_fork_in_child() {}
 }
 pub(crate) mod error;
+#[cfg(any(feature = "os", ashlar_loom))]
+pub mod mailbox;
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 pub(crate) mod os;
 #[cfg(not(ashlar_loom))]

@@ -4,7 +4,8 @@
 //! The window states where the allocator's own counters lie in the memory of the process, and how
 //! they are laid out. A reader finds the mapping in `/proc/PID/maps` and reads everything else from
 //! the memory of the process, so the process itself does nothing. The window never changes. The
-//! child of a fork inherits it, and the addresses are right there too.
+//! child of a fork inherits it, and the addresses are right there too. Nothing can be written
+//! through it: for that there is a [`mailbox`](super::mailbox), whose address it states.
 //!
 //! Each `*At` structure has the offsets of the fields of one structure, in bytes; `bytes` is the
 //! size of that structure in an array. A slice is two words: the address of its first element, and
@@ -15,7 +16,7 @@
 /// The first bytes of a window.
 pub const SIGNATURE: [u8; 8] = *b"ashlar\nW";
 /// The number of the format that this file describes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// The name of the mapping, behind `/memfd:`.
 pub const NAME: &str = "ashlar";
 /// The number of engines that a window has room for.
@@ -103,6 +104,8 @@ pub struct Places {
     pub background_tid: u64,
     /// Whether there is work for the background: 4 bytes.
     pub wanted: u64,
+    /// The mailbox ([`super::mailbox`]); 0 if the options closed it.
+    pub mailbox: u64,
 }
 
 /// The state of a background thread that exists.

@@ -172,9 +172,23 @@ fn connect() -> bool {
     crate::engine::history::slab_queues::set_walk(reaper::visit);
     #[cfg(feature = "os")]
     if settings::options().reaper != settings::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {
-        crate::base::background::enable(&reaper::JOB);
+        crate::base::background::enable(&JOB);
     }
+    #[cfg(feature = "os")]
+    crate::base::background::enable_without_job(crate::cache::hands::take_up);
     true
+}
+
+/// The work that [`crate::base::background`] runs.
+#[cfg(feature = "os")]
+static JOB: crate::base::background::Job = crate::base::background::Job { tick, trim: reaper::trim };
+
+/// Does the work of one tick: first what a tool asked for. Returns true if more is left.
+#[cfg(feature = "os")]
+#[place(background)]
+fn tick() -> bool {
+    crate::cache::hands::take_up();
+    reaper::tick()
 }
 
 /// Starts the allocator on the caller's page source, for one CPU, in programs without an operating

@@ -8,8 +8,8 @@ use crate::base::background::{self, TICK_MS};
 use crate::base::os;
 use crate::base::sync::Ordering;
 use crate::base::window::{Constants, FORMAT, Places, SIGNATURE, Window};
-use crate::cache::registry;
 use crate::cache::settings;
+use crate::cache::{hands, registry};
 use crate::engine::sheaves::{barn::Barn, node::SheafNode};
 use crate::engine::{Engine, RawCache, tally::Tally};
 use crate::pages::direct;
@@ -57,6 +57,7 @@ const EMPTY: Window = Window {
         background: 0,
         background_tid: 0,
         wanted: 0,
+        mailbox: 0,
     },
     constants: Constants {
         mode: 0,
@@ -121,5 +122,6 @@ fn places() -> Places {
         background: background as u64,
         background_tid: background_tid as u64,
         wanted: background::wanted_word() as u64,
+        mailbox: hands::mailbox() as u64,
     }
 }

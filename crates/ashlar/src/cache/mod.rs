@@ -8,6 +8,7 @@
 //! | [`registry`] | all caches, and the memory of destroyed ones |
 //! | [`alias`], [`merge`] | caches of like objects that are one, and their names |
 //! | [`info`] | what a cache looks like from outside |
+//! | [`hands`] | what a tool may ask of a running process |
 //! | [`tune`] | what can be changed at run time |
 //! | [`reaper`] | gives memory back in the background |
 //!
@@ -17,6 +18,8 @@ mod alias;
 mod args;
 mod constructor;
 mod create;
+#[cfg(feature = "os")]
+pub(crate) mod hands;
 pub(crate) mod info;
 mod merge;
 pub(crate) mod reaper;

@@ -226,6 +226,24 @@ pub(crate) fn for_each(each: impl FnMut(&'static RawCache)) {
     REGISTRY.lock().live().for_each(each);
 }
 
+/// Calls `each` for every cache that has this name, or whose name begins as a `name` that ends in
+/// `*`, under the registry lock. Merged names count. Returns the number of caches.
+#[cfg(feature = "os")]
+#[place(background)]
+pub(crate) fn for_each_named(name: &str, mut each: impl FnMut(&'static RawCache)) -> usize {
+    let fits = |of: &str| name.strip_suffix('*').map_or(of == name, |start| of.starts_with(start));
+    let registry = REGISTRY.lock();
+    let mut found = 0;
+    for cache in registry.live() {
+        let merged = || registry.aliases().any(|alias| core::ptr::eq(alias.cache, cache) && fits(alias.name()));
+        if fits(cache.name()) || merged() {
+            found += 1;
+            each(cache);
+        }
+    }
+    found
+}
+
 /// Calls `look` under the lock. The reaper and a destroying thread hold it while they empty a
 /// cache, because the objects that they carry would be counted as live.
 pub(crate) fn with_lock<R>(look: impl FnOnce() -> R) -> R {

@@ -22,6 +22,7 @@ use crate::engine::history::slab_queues::{self, QueueTunables};
 use crate::engine::{self, RawCache, Tunable, sheaves};
 
 /// Returns the value of a tunable; `None` if the cache's engine does not have it.
+#[place(cold)]
 pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
     let queues = || slab_queues::queue_info(raw).tunables;
     which.is_of(raw.engine).then(|| match which {
@@ -40,7 +41,19 @@ pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
 ///
 /// # Errors
 /// See [`TuneError`]: nothing has changed then.
+#[place(cold)]
 pub(crate) fn set_tunable(raw: &'static RawCache, which: Tunable, value: usize) -> Result<(), TuneError> {
+    set_tunable_locked(raw, which, value)?;
+    crate::base::background::settle();
+    Ok(())
+}
+
+/// As [`set_tunable`], for a caller that holds the registry lock.
+///
+/// # Errors
+/// See [`TuneError`]: nothing has changed then.
+#[place(cold)]
+pub(crate) fn set_tunable_locked(raw: &'static RawCache, which: Tunable, value: usize) -> Result<(), TuneError> {
     if !which.is_of(raw.engine) {
         return Err(TuneError::Engine(which.engines()));
     }
@@ -73,10 +86,10 @@ pub(crate) fn set_tunable(raw: &'static RawCache, which: Tunable, value: usize) 
             slab_queues::tune(raw, &queues)?;
         }
     }
-    crate::base::background::settle();
     Ok(())
 }
 
+#[place(cold)]
 fn set_min_partial(raw: &'static RawCache, value: usize) {
     let store = |cell: &AtomicUsize| cell.swap(value, Ordering::Relaxed);
     let before = store(&raw.slabs.min_partial);
@@ -90,6 +103,7 @@ fn set_min_partial(raw: &'static RawCache, value: usize) {
 ///
 /// # Errors
 /// See [`TuneError`]: nothing has changed then.
+#[place(cold)]
 pub(crate) fn set_queue_tunables(raw: &'static RawCache, tunables: &QueueTunables) -> Result<(), TuneError> {
     if !raw.engine.has_queues() {
         return Err(TuneError::Engine(Tunable::Limit.engines()));

@@ -4,6 +4,8 @@
 //! their `match` stands decides how many instructions an engine without sheaves pays:
 //! `tests/fastpath.rs` counts them.
 
+#[cfg(feature = "os")]
+use super::Validated;
 use super::history::{slab_queues, slob, slob_pools, slub};
 use super::sheaves::barn::BarnStats;
 use super::{CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, sheaves};
@@ -229,6 +231,13 @@ pub(crate) fn open(state: &mut EngineState, spec: &CacheSpec<'_>, geometry: &mut
 pub(crate) fn shrink(cache: &'static RawCache) -> usize {
     drain_cpus(cache);
     trim(cache)
+}
+
+/// Checks the free objects of a cache; `None` if its engine has no such check.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn validate(cache: &'static RawCache) -> Option<Validated> {
+    (cache.engine == Engine::Sheaves).then(|| sheaves::validate(cache))
 }
 
 /// What happened at the barns of a cache, if its engine has some.

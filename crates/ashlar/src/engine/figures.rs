@@ -112,3 +112,29 @@ impl Counts {
         self.search.add_to(&mut sum.search);
     }
 }
+
+/// What a check of the partial slabs of caches found.
+#[cfg(feature = "os")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Validated {
+    /// Slabs that were checked.
+    pub(crate) slabs: u64,
+    /// Free objects in those that are sound.
+    pub(crate) objects: u64,
+    /// Slabs that are not.
+    pub(crate) corrupt: u64,
+    /// The address of the first of these.
+    pub(crate) first_corrupt: Option<usize>,
+}
+
+#[cfg(feature = "os")]
+#[place(cold)]
+impl Validated {
+    /// Adds what was found in another cache.
+    pub(crate) fn add(&mut self, other: Validated) {
+        self.slabs += other.slabs;
+        self.objects += other.objects;
+        self.corrupt += other.corrupt;
+        self.first_corrupt = self.first_corrupt.or(other.first_corrupt);
+    }
+}

@@ -59,6 +59,8 @@ mod tunables;
 pub(crate) use common::{after_all, defrags_now, process_secret, tunable};
 pub(crate) use contract::Strategy;
 pub(crate) use dispatch::*;
+#[cfg(feature = "os")]
+pub(crate) use figures::Validated;
 pub use figures::{Counts, Search, Usage};
 pub use history::slub::stage::Stage;
 pub use id::Engine;

@@ -142,6 +142,8 @@ pub unsafe fn after_in_child() {
 fn end_in_child() {
     GATE.after_fork_in_child(thread_id());
     crate::base::background::after_fork_in_child();
+    #[cfg(feature = "os")]
+    crate::cache::hands::after_fork_in_child();
     reaper::after_fork_in_child();
     ZONE.after_fork_in_child();
     drain::after_fork_in_child();

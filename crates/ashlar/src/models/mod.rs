@@ -26,6 +26,7 @@
 //! * [`barn`]: the exchange of sheaves.
 //! * [`bound`]: the two copies of a fast path's bound.
 //! * [`gate`]: the gate that a fork closes.
+//! * [`mailbox`]: letters of tools, taken by one thread and whole.
 //! * [`stop`]: the stop protocol of a drain, in the abstract.
 
 mod barn;
@@ -36,6 +37,7 @@ mod frozen;
 mod full_partial;
 mod gate;
 mod give_back;
+mod mailbox;
 mod partly;
 mod quarantine;
 mod queues;

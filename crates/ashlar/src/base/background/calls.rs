@@ -1,7 +1,7 @@
 //! Reclaim in a process without the background thread: any call of the program does the work that
 //! is due.
 
-use super::job::{TICK_MS, WANTED, job};
+use super::job::{TICK_MS, WANTED, job, work_without_job};
 use crate::base::sync::{AtomicU32, Ordering};
 
 /// Time of the last tick in milliseconds; wraps around. 0 until [`wake`](super::wake) first notes
@@ -9,7 +9,7 @@ use crate::base::sync::{AtomicU32, Ordering};
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 pub(super) fn work() {
-    let Some(job) = job() else { return };
+    let Some(job) = job() else { return work_without_job() };
     let (now, last) = (crate::base::os::now_ms() as u32, LAST.load(Ordering::Relaxed));
     let mut due = now.wrapping_sub(last) >= TICK_MS;
     if last == 0 {

@@ -15,8 +15,10 @@ pub(crate) struct Job {
 }
 
 static JOB: AtomicUsize = AtomicUsize::new(0);
+/// What a slow path does where there is no job: a function, or 0.
+static WITHOUT_JOB: AtomicUsize = AtomicUsize::new(0);
 
-/// Nonzero while there is work; see [`wake`].
+/// Nonzero while there is work; see [`wake`]. A tool that wrote to the mailbox sets it, too.
 pub(super) static WANTED: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the address of `WANTED`, for a reader outside of the process.
@@ -28,6 +30,26 @@ pub(crate) fn wanted_word() -> usize {
 /// Registers the job.
 pub(crate) fn enable(job: &'static Job) {
     JOB.store(core::ptr::from_ref(job) as usize, Ordering::Release);
+}
+
+/// Registers what a slow path does where there is no job, if a tool has noted that there is work.
+#[ashlar_macros::place(cold)]
+pub(crate) fn enable_without_job(work: fn()) {
+    WITHOUT_JOB.store(work as usize, Ordering::Release);
+}
+
+/// Does the work that a tool noted where there is no job.
+#[inline(never)]
+#[ashlar_macros::place(background)]
+#[expect(unsafe_code, reason = "calls back by a stored address")]
+pub(super) fn work_without_job() {
+    WANTED.store(0, Ordering::SeqCst);
+    let work = WITHOUT_JOB.load(Ordering::Acquire);
+    if work != 0 {
+        // SAFETY: only `enable_without_job` stores here, and only values of this function type.
+        let work = unsafe { core::mem::transmute::<*const (), fn()>(core::ptr::with_exposed_provenance(work)) };
+        work();
+    }
 }
 
 #[expect(unsafe_code, reason = "turns the stored address back into a reference")]

@@ -1,6 +1,6 @@
 //! Returns unused memory on time, by a background thread or by calls of the program.
 //!
-//! The cache layer registers a [`Job`]. [`wake`] notes that there is work for it; its callers may
+//! Start-up registers a [`Job`]. [`wake`] notes that there is work for it; its callers may
 //! hold locks. [`settle`], called without a lock at the end of slow operations, gets the work done:
 //!
 //! | the process has | the work is done |
@@ -25,7 +25,7 @@ mod calls;
 mod job;
 mod thread;
 
-pub(crate) use job::{Job, TICK_MS, enable, wake, wanted_word};
+pub(crate) use job::{Job, TICK_MS, enable, enable_without_job, wake, wanted_word};
 pub(crate) use thread::{start, stop, words};
 
 use crate::base::sync::Ordering;

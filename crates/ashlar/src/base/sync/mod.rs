@@ -9,7 +9,7 @@ pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(ashlar_loom)]
-pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(not(ashlar_loom))]
 pub(crate) use lock::{Guard, Held, LockWord, SpinLock, Visit};

@@ -17,10 +17,12 @@ mod trim;
 
 use growth::empty;
 pub(crate) use growth::{after_fork_in_child, before_growth};
+#[cfg(feature = "os")]
+pub(crate) use trim::trim;
 
 use super::registry;
 #[cfg(feature = "os")]
-use crate::base::background::{Job, TICK_MS};
+use crate::base::background::TICK_MS;
 #[cfg(feature = "os")]
 use crate::base::sync::{AtomicU32, Ordering};
 use crate::base::units::PAGE_SIZE;
@@ -42,14 +44,10 @@ static DRAINED: AtomicU32 = AtomicU32::new(0);
 #[cfg(feature = "os")]
 static FRUITLESS: AtomicU32 = AtomicU32::new(0);
 
-/// The work that [`crate::base::background`] runs.
-#[cfg(feature = "os")]
-pub(crate) static JOB: Job = Job { tick, trim: trim::trim };
-
 /// Does the work of one tick. Returns true if more is left.
 #[cfg(feature = "os")]
 #[place(background)]
-fn tick() -> bool {
+pub(crate) fn tick() -> bool {
     let now = ZONE.tick.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     let mut given = 0;
     if now.is_multiple_of(BARN_TICKS) {

@@ -36,7 +36,7 @@ static TRIMMED: AtomicUsize = AtomicUsize::new(0);
 static COLD_THEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns all free memory to the system if it exceeds the bound. `now_ms` is the time.
-pub(super) fn trim(now_ms: u32) {
+pub(crate) fn trim(now_ms: u32) {
     bump(&CALLS);
     let look_at_barns = CALLS.load(Ordering::Relaxed).is_multiple_of(BARNS_EVERY);
     let bound = BOUND.load(Ordering::Relaxed);

@@ -14,7 +14,7 @@ mod values;
 
 pub(crate) use options::Options;
 #[cfg(feature = "os")]
-pub(crate) use options::Reaper;
+pub(crate) use options::{Control, Reaper};
 pub use options::{DeepBind, OptionError, check_options};
 pub(crate) use own::{Candidate, Own};
 #[cfg(feature = "os")]

@@ -20,6 +20,17 @@ pub(crate) enum Reaper {
     Nothing,
 }
 
+/// Whether tools may change this process through its mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Those that may debug it.
+    On,
+    /// The same, and a line on standard error says what was done.
+    Audit,
+    /// None.
+    Off,
+}
+
 /// What becomes of `RTLD_DEEPBIND` in calls of `dlopen`, where the malloc library stands before the
 /// C library's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +83,7 @@ pub(crate) struct Options {
     pub(crate) on_error: OnError,
     /// For the malloc library alone.
     pub(crate) deepbind: DeepBind,
+    pub(crate) control: Control,
 }
 
 impl Options {
@@ -97,6 +109,7 @@ impl Options {
         noaliencache: false,
         on_error: OnError::Abort,
         deepbind: DeepBind::Drop,
+        control: Control::On,
     };
 }
 
@@ -125,7 +138,7 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind, control; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -230,6 +243,14 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 _ => return Err("deepbind=drop, deepbind=warn or deepbind=keep"),
             }
         }
+        "control" => {
+            options.control = match value {
+                "on" => Control::On,
+                "audit" => Control::Audit,
+                "off" => Control::Off,
+                _ => return Err("control=on, control=audit or control=off"),
+            }
+        }
         _ => return Err(KEYS),
     }
     Ok(())
@@ -296,6 +317,7 @@ mod tests {
             ("sheaf_capacity=255", "sheaf_capacity=0 to 254"),
             ("nomerge=on", "nomerge without a value"),
             ("deepbind=on", "deepbind=drop"),
+            ("control=yes", "control=on, control=audit"),
             ("cache", "cache.NAME.KEY"),
             ("min_order=5", "min_order"),
         ] {

@@ -44,9 +44,13 @@ pub(crate) mod node;
 mod refill;
 mod remote_free;
 mod sparse;
+#[cfg(feature = "os")]
+mod validate;
 
 pub(crate) use drain::set_sheaf_capacity;
 pub(crate) use free::free_remote;
+#[cfg(feature = "os")]
+pub(crate) use validate::validate;
 
 use crate::base::error::CreateError;
 use crate::base::sync::Ordering;
