@@ -37,6 +37,12 @@ _ashlar() {
             ashlar,info)
                 cmd="ashlar__subcmd__info"
                 ;;
+            ashlar,pins)
+                cmd="ashlar__subcmd__pins"
+                ;;
+            ashlar,profile)
+                cmd="ashlar__subcmd__profile"
+                ;;
             ashlar,ps)
                 cmd="ashlar__subcmd__ps"
                 ;;
@@ -121,6 +127,12 @@ _ashlar() {
             ashlar__subcmd__help,info)
                 cmd="ashlar__subcmd__help__subcmd__info"
                 ;;
+            ashlar__subcmd__help,pins)
+                cmd="ashlar__subcmd__help__subcmd__pins"
+                ;;
+            ashlar__subcmd__help,profile)
+                cmd="ashlar__subcmd__help__subcmd__profile"
+                ;;
             ashlar__subcmd__help,ps)
                 cmd="ashlar__subcmd__help__subcmd__ps"
                 ;;
@@ -170,7 +182,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help"
+            opts="-h -V --help --version run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -443,7 +455,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -485,7 +497,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --json)
@@ -569,7 +581,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --json)
@@ -738,7 +750,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help"
+            opts="run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -919,6 +931,34 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__pins)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__help__subcmd__profile)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help__subcmd__ps)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1063,6 +1103,46 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__pins)
+            opts="-h --all --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__profile)
+            opts="-h --top --by --limit --allocated --folded --pprof --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --by)
+                    COMPREPLY=($(compgen -W "function site cache thread" -- "${cur}"))
+                    return 0
+                    ;;
+                --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pprof)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__ps)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1126,7 +1206,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__run)
-            opts="-h --engine --option --stats --help"
+            opts="-h --engine --option --stats --profile --profile-rate --leaks --suppressions --leak-exit-code --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1137,11 +1217,27 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --stats)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --profile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profile-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --suppressions)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --leak-exit-code)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -36,6 +36,8 @@ complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "tune" -d 'Change a tu
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "shrink" -d 'Have a running process return the free slabs of a cache, or of all'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "reap" -d 'Have a running process return all free memory to the system'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "validate" -d 'Have a running process check the free objects of a cache, or of all'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "profile" -d 'Show where the memory of a program was allocated'
+complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "pins" -d 'Show which caches have pages that cannot go back, and which objects hold them'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
 complete -c ashlar -n "__fish_ashlar_needs_command" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
@@ -79,9 +81,15 @@ merge=\t''
 noaliencache=\t''
 on_error=\t''
 deepbind=\t''
-control=\t''"
+control=\t''
+profile=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l stats -d 'Print the caches, resident memory and the mode on standard error when the program ends' -r -f -a "text\t''
 json\t''"
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l profile -d 'Sample where memory is allocated, and write that to a file when the program ends; `%p` is the number of the process' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l profile-rate -d 'Bytes between two samples, on average: 1 to 16M [default: 512K]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l suppressions -d 'Leave out what fits a line `leak:PATTERN` of this file' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l leak-exit-code -d 'The exit code if something is left' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l leaks -d 'Print what lives when the program ends, by the place where it was allocated'
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l rounds -d 'Rounds, each of one run on every malloc [default: what fits into 20 seconds, 6 to 30]' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l warmup -d 'Rounds before them that do not count' -r
@@ -109,7 +117,8 @@ merge=\t''
 noaliencache=\t''
 on_error=\t''
 deepbind=\t''
-control=\t''"
+control=\t''
+profile=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l json -d 'Write machine, runs, ratios and intervals as JSON; `-` for standard output' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l no-check -d 'Do not compare outputs and exit codes, for a program that differs from run to run'
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -s h -l help -d 'Print help'
@@ -143,6 +152,19 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand reap" -l timeout -d 'Secon
 complete -c ashlar -n "__fish_ashlar_using_subcommand reap" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand validate" -l timeout -d 'Seconds to wait for the process, 0.1 to 3600' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand validate" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l by -d 'The rows of the table; `site` prints backtraces' -r -f -a "function\t''
+site\t''
+cache\t''
+thread\t''"
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l limit -d 'The most rows' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l pprof -d 'Write a file for pprof, such as heap.pb.gz' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l top -d 'Print a table of the places that hold most memory [default]'
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l allocated -d 'Sort by, or print, all that was allocated instead of what is live'
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l folded -d 'Print a line for each backtrace with its bytes, for flame graphs'
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand pins" -l all -d 'Also show sites that hold less than a hundredth'
+complete -c ashlar -n "__fish_ashlar_using_subcommand pins" -l json -d 'Write the same as JSON'
+complete -c ashlar -n "__fish_ashlar_using_subcommand pins" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
 ashlar\t''
 ashlar-sized\t''
@@ -279,7 +301,8 @@ merge=\t''
 noaliencache=\t''
 on_error=\t''
 deepbind=\t''
-control=\t''"
+control=\t''
+profile=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l json -d 'Write machine and figures as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l by -d 'Statistic over the rounds that ratios and targets use' -r -f -a "min\t''
 median\t''"
@@ -414,7 +437,8 @@ merge=\t''
 noaliencache=\t''
 on_error=\t''
 deepbind=\t''
-control=\t''"
+control=\t''
+profile=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l rounds -d 'Measured rounds; each starts a process for every system' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l json -d 'Write host and records as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -565,22 +589,24 @@ simulate-far\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l from -d 'Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l quick -d 'Measure a little of everything, to see that all of it works: the figures are worth nothing'
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -s h -l help -d 'Print help'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "compare" -d 'Say what a program gains: run it by turns on the system\'s malloc and on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "ps" -d 'List the processes on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "info" -d 'Show the caches and the memory of a process on ashlar, while it runs'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "diff" -d 'Show what changed between two files of `ashlar info --save`'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "top" -d 'Watch the caches of a process, or all processes on ashlar'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "tune" -d 'Change a tunable of a cache of a running process'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "shrink" -d 'Have a running process return the free slabs of a cache, or of all'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "reap" -d 'Have a running process return all free memory to the system'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "validate" -d 'Have a running process check the free objects of a cache, or of all'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
-complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate bench forward hackbench simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "run" -d 'Run a program with its malloc on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "compare" -d 'Say what a program gains: run it by turns on the system\'s malloc and on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "ps" -d 'List the processes on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "info" -d 'Show the caches and the memory of a process on ashlar, while it runs'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "diff" -d 'Show what changed between two files of `ashlar info --save`'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "top" -d 'Watch the caches of a process, or all processes on ashlar'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "tune" -d 'Change a tunable of a cache of a running process'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "shrink" -d 'Have a running process return the free slabs of a cache, or of all'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "reap" -d 'Have a running process return all free memory to the system'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "validate" -d 'Have a running process check the free objects of a cache, or of all'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "profile" -d 'Show where the memory of a program was allocated'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "pins" -d 'Show which caches have pages that cannot go back, and which objects hold them'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
+complete -c ashlar -n "__fish_ashlar_using_subcommand help; and not __fish_seen_subcommand_from run compare ps info diff top tune shrink reap validate profile pins bench forward hackbench simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
 complete -c ashlar -n "__fish_ashlar_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'

@@ -17,6 +17,7 @@
 //! * `process`: the work at load, fork and exit; `vfork`: the C library's, made safe for rseq
 //!   critical sections.
 //! * `apart`: drops the pages of code and tables that only start-up used (x86-64).
+//! * [`mod@profile`]: the heap profile, as `ASHLAR_PROFILE` and C programs ask for it.
 //! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`, and the table of `ASHLAR_STATS`.
 //!
 //! ## Where it works
@@ -64,6 +65,7 @@ pub mod figures;
 mod fork_handlers;
 pub mod mallopt;
 mod process;
+pub mod profile;
 mod text;
 #[cfg(target_arch = "x86_64")]
 mod thread_count;

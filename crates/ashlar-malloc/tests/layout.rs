@@ -71,9 +71,14 @@ fn what_few_programs_use_lies_apart() {
     for engine in ["7history4slub", "7history11slab_queues", "7history4slob", "7history10slob_pools"] {
         lies(&format!("6ashlar6engine{engine}"), &apart);
     }
-    for module in
-        ["6ashlar5cache8settings", "6ashlar4base6report", "13ashlar_malloc7figures", "6ashlar4boot17lay_out_for_linux"]
-    {
+    for module in [
+        "6ashlar5sizes7profile7samples",
+        "7counted14malloc_counted",
+        "6ashlar5cache8settings",
+        "6ashlar4base6report",
+        "13ashlar_malloc7figures",
+        "6ashlar4boot17lay_out_for_linux",
+    ] {
         lies(module, &apart);
     }
     for function in [
@@ -90,7 +95,8 @@ fn what_few_programs_use_lies_apart() {
         "6ashlar6engine7sheaves6refill6refill",
         "6ashlar6engine7sheaves6refill9from_list",
         "6ashlar6engine7sheaves6refill14from_new_slabs",
-        "6ashlar5faces6malloc4slow11malloc_slow",
+        "6ashlar5faces6malloc7counted11malloc_slow",
+        "6ashlar5faces6malloc4slow16malloc_uncounted",
         "6ashlar5faces6malloc4slow9free_slow",
         "7process7at_load",
     ] {

@@ -68,6 +68,17 @@ pub(crate) enum Command {
         process that does not allow it."
     )]
     Validate(ValidateArgs),
+    /// Show where the memory of a program was allocated
+    #[command(
+        after_help = "The file is written by `ashlar run --profile FILE -- PROGRAM`. A process is read while it runs, \
+        and does nothing meanwhile.\n\
+        Exit code: 0 done; 2 bad input, or a process that cannot be read."
+    )]
+    Profile(ProfileArgs),
+    /// Show which caches have pages that cannot go back, and which objects hold them
+    #[command(after_help = "The objects are known where a heap profile was started: `ashlar run --profile`.\n\
+        Exit code: 0 done; 2 bad input, or a process that cannot be read.")]
+    Pins(PinsArgs),
 }
 
 /// What is true of all commands that ask a process for something.
@@ -139,6 +150,67 @@ pub(crate) struct ValidateArgs {
 
     #[command(flatten)]
     pub(crate) wait: Wait,
+}
+
+/// Options of `ashlar pins`.
+#[derive(Debug, Args)]
+pub(crate) struct PinsArgs {
+    /// The number of the process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+
+    /// Show these caches alone
+    #[arg(value_name = "CACHE")]
+    pub(crate) caches: Vec<String>,
+
+    /// Also show sites that hold less than a hundredth
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Write the same as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `ashlar profile`.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    /// The profile, or the number of a process in which one was started
+    #[arg(value_name = "FILE|PID")]
+    pub(crate) file: PathBuf,
+
+    /// Print a table of the places that hold most memory [default]
+    #[arg(long)]
+    pub(crate) top: bool,
+
+    /// The rows of the table; `site` prints backtraces
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "function", conflicts_with = "folded")]
+    pub(crate) by: ProfileBy,
+
+    /// The most rows
+    #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "folded")]
+    pub(crate) limit: usize,
+
+    /// Sort by, or print, all that was allocated instead of what is live
+    #[arg(long)]
+    pub(crate) allocated: bool,
+
+    /// Print a line for each backtrace with its bytes, for flame graphs
+    #[arg(long, conflicts_with = "top")]
+    pub(crate) folded: bool,
+
+    /// Write a file for pprof, such as heap.pb.gz
+    #[arg(long, value_name = "OUT")]
+    pub(crate) pprof: Option<PathBuf>,
+}
+
+/// The rows of the table of `ashlar profile`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileBy {
+    Function,
+    Site,
+    Cache,
+    Thread,
 }
 
 /// Options of `ashlar top`.
@@ -287,6 +359,27 @@ pub(crate) struct RunArgs {
     /// Print the caches, resident memory and the mode on standard error when the program ends
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     pub(crate) stats: Option<StatsForm>,
+
+    /// Sample where memory is allocated, and write that to a file when the program ends; `%p` is
+    /// the number of the process
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+
+    /// Bytes between two samples, on average: 1 to 16M [default: 512K]
+    #[arg(long, value_name = "BYTES", requires = "profile")]
+    pub(crate) profile_rate: Option<String>,
+
+    /// Print what lives when the program ends, by the place where it was allocated
+    #[arg(long, conflicts_with = "profile")]
+    pub(crate) leaks: bool,
+
+    /// Leave out what fits a line `leak:PATTERN` of this file
+    #[arg(long, value_name = "FILE", requires = "leaks")]
+    pub(crate) suppressions: Option<PathBuf>,
+
+    /// The exit code if something is left
+    #[arg(long, value_name = "N", requires = "leaks")]
+    pub(crate) leak_exit_code: Option<u8>,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]

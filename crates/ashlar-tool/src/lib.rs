@@ -2,8 +2,9 @@
 //!
 //! `ashlar run` becomes a program whose malloc is ashlar. `ashlar compare` runs a program on
 //! several mallocs by turns and says which differences it saw. `ashlar ps`, `info`, `top` and
-//! `diff` show what the memory of running programs is used for. Every other command is the lab's:
-//! the tool becomes the program `ashlar-lab`, if it finds one.
+//! `diff` show what the memory of running programs is used for, and `ashlar profile` where it was
+//! allocated. Every other command is the lab's: the tool becomes the program `ashlar-lab`, if it
+//! finds one.
 //!
 //! The modules that are public are those that the lab uses. They are no stable interface for
 //! others.
@@ -20,6 +21,7 @@ pub mod library;
 mod observe;
 pub mod output;
 pub mod preload;
+mod profile;
 pub mod program;
 pub mod resources;
 mod run;
@@ -43,7 +45,7 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match lab::forwarded(&args) {
         Some(words) => Err(lab::become_lab(&words)),
         None => parse(args).and_then(|cli| match cli.command {
-            Command::Run(args) => Err(run::become_program(&args)),
+            Command::Run(args) => run::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Ps(args) => observe::ps::run(&args),
             Command::Info(args) => observe::info::run(&args),
@@ -53,6 +55,8 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Shrink(args) => observe::hands::shrink(&args),
             Command::Reap(args) => observe::hands::reap(&args),
             Command::Validate(args) => observe::hands::validate(&args),
+            Command::Profile(args) => profile::run(&args),
+            Command::Pins(args) => observe::pins::run(&args),
         }),
     };
     match outcome {

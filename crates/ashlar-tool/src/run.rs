@@ -5,26 +5,35 @@
 
 use std::env;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use crate::args::RunArgs;
 use crate::error::ToolError;
+use crate::profile::leaks::{self, Wish};
 use crate::{library, preload, program};
 
-/// Becomes the program; returns the error that prevents it.
-pub(crate) fn become_program(args: &RunArgs) -> ToolError {
-    match prepared(args) {
-        Ok(mut command) => {
-            let path = command.get_program().display().to_string();
-            ToolError::Usage(format!("{path}: {}", command.exec()))
-        }
-        Err(error) => error,
+/// The rate of a profile for which none is given.
+const USUAL_RATE: &str = "512K";
+
+/// Becomes the program; returns only with the error that prevents it, or with `--leaks`.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, ToolError> {
+    let mut command = prepared(args)?;
+    if args.leaks {
+        let wish = Wish { suppressions: args.suppressions.as_deref(), exit_code: args.leak_exit_code };
+        return leaks::run(command, &wish);
     }
+    let path = command.get_program().display().to_string();
+    Err(ToolError::Usage(format!("{path}: {}", command.exec())))
 }
 
 /// Returns the program with its environment.
 fn prepared(args: &RunArgs) -> Result<Command, ToolError> {
-    let options = options(args.engine.as_deref(), &args.options)?;
+    let mut others = args.options.clone();
+    if let Some(rate) = rate(args)? {
+        others.push(format!("profile={rate}"));
+    }
+    let options = options(args.engine.as_deref(), &others)?;
     let library = library::find()?;
     let [name, arguments @ ..] = args.program.as_slice() else {
         return Err(ToolError::option("PROGRAM", "expected a program"));
@@ -41,7 +50,42 @@ fn prepared(args: &RunArgs) -> Result<Command, ToolError> {
         Some(form) => command.env("ASHLAR_STATS", form.name()),
         None => command.env_remove("ASHLAR_STATS"),
     };
+    match &args.profile {
+        Some(file) => {
+            check_file(file)?;
+            command.env("ASHLAR_PROFILE", file);
+        }
+        None if args.leaks => {}
+        None => _ = command.env_remove("ASHLAR_PROFILE"),
+    }
     Ok(command)
+}
+
+/// Returns the rate of the profile that is asked for.
+fn rate(args: &RunArgs) -> Result<Option<String>, ToolError> {
+    if args.leaks {
+        return Ok(Some("1".to_owned()));
+    }
+    let Some(rate) = &args.profile_rate else {
+        return Ok(args.profile.is_some().then(|| USUAL_RATE.to_owned()));
+    };
+    let bad = rate.contains(',') || rate.trim() == "0" || ashlar::check_options(&format!("profile={rate}")).is_err();
+    if bad || rate.trim().is_empty() || rate.contains(char::is_alphabetic) && !rate.ends_with(['K', 'k', 'M', 'm']) {
+        return Err(ToolError::option("--profile-rate", "expected 1 to 16M bytes, as 4096 or 512K"));
+    }
+    Ok(Some(rate.clone()))
+}
+
+/// Refuses a file that the program could not write at its end.
+fn check_file(file: &Path) -> Result<(), ToolError> {
+    let bad =
+        |message: &dyn core::fmt::Display| ToolError::option("--profile", format!("{}: {message}", file.display()));
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match std::fs::metadata(folder) {
+        Ok(folder) if folder.is_dir() && !file.is_dir() => Ok(()),
+        Ok(_) => Err(bad(&"expected a file")),
+        Err(error) => Err(bad(&error)),
+    }
 }
 
 /// Returns the options in force: those of the environment, then those of the command line, which

@@ -40,7 +40,7 @@ pub(crate) fn read(pid: i32) -> Result<Report, ToolError> {
 }
 
 /// Leaves only the caches of these names.
-fn keep_caches(report: &mut Report, names: &[String]) -> Result<(), ToolError> {
+pub(super) fn keep_caches(report: &mut Report, names: &[String]) -> Result<(), ToolError> {
     for name in names {
         let known = report.allocators.iter().any(|allocator| {
             let merged = allocator.aliases.iter().map(|alias| &alias.name);

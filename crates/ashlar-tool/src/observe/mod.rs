@@ -9,7 +9,8 @@
 //! * [`process`]: finds processes and their windows. [`memory`]: bounded reads.
 //! * [`caches`], [`slabs`], [`pages`]: walk the structures of the allocator.
 //! * [`report`]: the figures. [`text`], [`prometheus`], [`diff`]: what is printed of them.
-//! * [`ps`], [`info`], [`top`]: the commands that look.
+//! * [`samples`]: the heap profile of a running process.
+//! * [`ps`], [`info`], [`top`], [`pins`]: the commands that look.
 //! * [`hands`]: the commands that change something; [`mail`] carries them to the process.
 
 mod caches;
@@ -19,14 +20,35 @@ pub(crate) mod info;
 mod mail;
 mod memory;
 mod pages;
+pub(crate) mod pins;
 mod proc;
 mod process;
 mod prometheus;
 pub(crate) mod ps;
 mod report;
+mod samples;
 mod slabs;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod text;
 pub(crate) mod top;
+
+use crate::error::ToolError;
+use crate::profile::read::Profile;
+
+/// Returns the heap profile of a process.
+pub(crate) fn heap_profile(pid: i32) -> Result<Profile, ToolError> {
+    let target = process::Target::open(pid).map_err(|(refusal, name)| refusal.error(pid, &name))?;
+    // This says why a process cannot be read.
+    target.report().map_err(|refusal| refusal.error(pid, &target.name))?;
+    let snapshot = target.snapshot().map_err(|refusal| refusal.error(pid, &target.name))?;
+    let none = || {
+        ToolError::Usage(format!(
+            "PID: {pid} ({}): no heap profile was started there; ASHLAR_OPTIONS=profile=512K starts one with the program",
+            target.name
+        ))
+    };
+    let profiles = snapshot.profiles().map_err(|refusal| refusal.error(pid, &target.name))?;
+    profiles.into_iter().next().map(|(_, profile)| profile).ok_or_else(none)
+}

@@ -2,20 +2,25 @@
 
 use core::ops::Range;
 use std::io::{self, ErrorKind, Read};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ashlar::window::{NAME, Window};
 
-use super::memory::{ReadError, printable};
+use super::memory::{ReadError, Reader, printable};
 use super::proc::Process;
 use super::report::{Allocator, FORM, Report};
+use super::samples;
 use super::snapshot::{self, NoSnapshot};
 use crate::error::ToolError;
+use crate::profile::read::{self, Map, Profile};
 use crate::program;
 
 /// The most bytes that are read of a process, beside a share of what it ever had resident.
 const BUDGET: u64 = 256 << 20;
 const SHARE: u64 = 32;
+/// The most bytes that are read for a heap profile: all samples that there is room for.
+const PROFILE_BUDGET: u64 = 1 << 30;
 /// The most bytes of the list of mappings.
 const MAX_MAPS: u64 = 64 << 20;
 /// The most windows of a process.
@@ -175,6 +180,24 @@ impl Target {
         })
     }
 
+    /// Opens its memory to read heap profiles.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, Refusal> {
+        let windows = self.windows()?;
+        let memory = self.process.file(c"mem").map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => not_allowed(),
+            _ => Refusal::of(&error),
+        })?;
+        let mut maps = Vec::new();
+        let file = self.process.file(c"maps").map_err(|error| Refusal::of(&error))?;
+        file.take(MAX_MAPS).read_to_end(&mut maps).map_err(|error| Refusal::of(&error))?;
+        let mut maps = read::maps(String::from_utf8_lossy(&maps).lines());
+        // A process with another root has other files.
+        for map in maps.iter_mut().filter(|map| map.path.starts_with('/') && !Path::new(&map.path).exists()) {
+            map.path = format!("/proc/{}/root{}", self.pid, map.path);
+        }
+        Ok(Snapshot { memory, windows, maps, pid: self.pid })
+    }
+
     /// Names the file that contains the allocator: that in which its registry lies.
     fn located(&self, mut allocator: Allocator, memory: &std::fs::File, at: u64) -> Allocator {
         let reader = super::memory::Reader::new(memory, BUDGET);
@@ -188,6 +211,37 @@ impl Target {
     /// Returns `ASHLAR_OPTIONS` as the process was started with.
     fn options(&self) -> String {
         self.process.variable("ASHLAR_OPTIONS").map_or_else(String::new, |options| printable(&options))
+    }
+}
+
+/// The memory of a process, to read heap profiles.
+pub(super) struct Snapshot {
+    memory: std::fs::File,
+    windows: Vec<u64>,
+    maps: Vec<Map>,
+    pid: i32,
+}
+
+impl Snapshot {
+    /// Returns a reader of the memory.
+    pub(super) fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.memory, PROFILE_BUDGET)
+    }
+
+    /// Returns the heap profiles of the process, which are those of its allocators, and the window
+    /// of each.
+    pub(super) fn profiles(&self) -> Result<Vec<(Window, Profile)>, Refusal> {
+        let now = samples::now_ms();
+        let mut found = Vec::new();
+        for &at in &self.windows {
+            let reader = self.reader();
+            let window = snapshot::window(&reader, at).map_err(refusal)?;
+            if let Some(mut profile) = samples::read(&reader, &window, now).map_err(Refusal::Unreadable)? {
+                (profile.pid, profile.maps) = (self.pid as u64, self.maps.clone());
+                found.push((window, profile));
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -122,6 +122,9 @@ pub(super) struct Cache {
     pub(super) full: u64,
     pub(super) partial: u64,
     pub(super) empty: u64,
+    /// Partial slabs of which at most a quarter is in use.
+    #[serde(default)]
+    pub(super) sparse: u64,
     pub(super) bytes: u64,
     /// Free objects in partial slabs.
     pub(super) pinned_bytes: u64,

@@ -88,6 +88,7 @@ fn count_slab(head: &[u8], found: &mut Found) -> Result<(), ReadError> {
         (_, 0) => cache.empty += 1,
         _ => {
             cache.partial += 1;
+            cache.sparse += u64::from(in_use * 4 <= objects);
             cache.pinned_bytes = cache.pinned_bytes.saturating_add(free.saturating_mul(cache.stride));
         }
     }

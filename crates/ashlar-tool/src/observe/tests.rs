@@ -3,8 +3,9 @@
 use ashlar::window::{FORMAT, SIGNATURE, Window};
 use proptest::prelude::*;
 
-use super::memory::{Memory, ReadError, printable};
-use super::snapshot::{NoSnapshot, take};
+use super::memory::{Memory, ReadError, Reader, printable};
+use super::samples;
+use super::snapshot::{NoSnapshot, take, window};
 use super::text::short;
 
 /// A process whose every address holds something: a window at [`AT`], and elsewhere bytes that
@@ -63,6 +64,23 @@ proptest! {
         bytes in words(), seed: u64, wild in prop_oneof![Just(2u64), Just(16), Just(1 << 40)], end in prop_oneof![Just(1u64 << 20), Just(u64::MAX)],
     ) {
         let _ = take(&Liar { window: signed(bytes), seed, wild, end }, AT, BUDGET);
+    }
+
+    #[test]
+    fn samples_of_a_process_that_lies_are_read_to_an_end(
+        bytes in words(), seed: u64, wild in prop_oneof![Just(2u64), Just(16), Just(1 << 40)], end in prop_oneof![Just(1u64 << 20), Just(u64::MAX)],
+    ) {
+        let liar = Liar { window: signed(bytes), seed, wild, end };
+        let reader = Reader::new(&liar, BUDGET);
+        let mut window = window(&reader, AT).expect("a window");
+        // Sizes and offsets as they are, so that samples are read.
+        if seed & 1 == 0 {
+            window.profile.sample_bytes = 56;
+            window.profile.site_head = 7;
+        }
+        if let Ok(Some(profile)) = samples::read(&reader, &window, 0) {
+            prop_assert!(profile.live.iter().all(|live| live.site < profile.sites.len()));
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@
 /// The first bytes of a window.
 pub const SIGNATURE: [u8; 8] = *b"ashlar\nW";
 /// The number of the format that this file describes.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// The name of the mapping, behind `/memfd:`.
 pub const NAME: &str = "ashlar";
 /// The number of engines that a window has room for.
@@ -66,6 +66,8 @@ pub struct Window {
     pub meta: MetaAt,
     /// The lists of free pages of one CPU.
     pub page_lists: PageListsAt,
+    /// The table of samples of the heap profile.
+    pub profile: ProfileAt,
 }
 
 /// Addresses in the process.
@@ -106,6 +108,12 @@ pub struct Places {
     pub wanted: u64,
     /// The mailbox ([`super::mailbox`]); 0 if the options closed it.
     pub mailbox: u64,
+    /// The table of samples.
+    pub profile: u64,
+    /// Bytes between samples: a word, 0 while no profile runs.
+    pub profile_rate: u64,
+    /// When the profile started: a word, milliseconds of the monotonic clock.
+    pub profile_started: u64,
 }
 
 /// The state of a background thread that exists.
@@ -339,6 +347,37 @@ offsets! {
         /// The number of runs on a list: a word.
         count,
     }
+    /// Offsets in the table of samples, and in a sample.
+    ProfileAt {
+        /// The slice of samples.
+        live,
+        /// The number of places that were ever in use: a word.
+        live_used,
+        /// The slice of words of sites.
+        words,
+        /// The number of words in use: a word.
+        words_used,
+        /// Samples taken, freed, lost, truncated and nested, a word each.
+        counts,
+        /// The size of a sample.
+        sample_bytes,
+        /// The address of the object: a word, 0 in a free place.
+        address,
+        /// The bytes that were asked for: a word.
+        size,
+        /// When it was allocated: a word.
+        born_ms,
+        /// The place of its site in the words: 4 bytes.
+        site,
+        /// Bytes between samples at that time: 4 bytes.
+        rate,
+        /// The number of the thread: 4 bytes.
+        thread,
+        /// The name of the thread, 16 bytes, padded with zeros.
+        name,
+        /// The number of words of a site before its frames.
+        site_head,
+    }
 }
 
 const SIZE: usize = size_of::<Window>();
@@ -346,7 +385,7 @@ const _: () = {
     let offsets = size_of::<RegistryAt>() + size_of::<AliasAt>() + size_of::<CacheAt>() + size_of::<NodeAt>();
     let offsets = offsets + size_of::<ListAt>() + size_of::<LineAt>() + size_of::<SheafNodeAt>() + size_of::<BarnAt>();
     let offsets = offsets + size_of::<TallyAt>() + size_of::<ZoneNodeAt>() + size_of::<BlockAt>();
-    let offsets = offsets + size_of::<MetaAt>() + size_of::<PageListsAt>();
+    let offsets = offsets + size_of::<MetaAt>() + size_of::<PageListsAt>() + size_of::<ProfileAt>();
     let head = 8 + 4 + 4 + 16 + ENGINES;
     assert!(SIZE == head + size_of::<Places>() + size_of::<Constants>() + offsets, "there is padding");
     assert!(SIZE <= 4096, "a window lies in one page");

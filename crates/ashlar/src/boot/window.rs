@@ -19,6 +19,7 @@ use crate::pages::meta::{META, Meta};
 use crate::pages::zone::{ZONE, Zone};
 use crate::percpu::area::{AREA_SHIFT, MAX_CACHES, PERCPU, null_top};
 use crate::percpu::{self, pages};
+use crate::sizes::profile;
 use crate::slab::counters::Counters;
 use crate::slab::node::Node;
 use crate::slab::partial::NodeList;
@@ -58,6 +59,9 @@ const EMPTY: Window = Window {
         background_tid: 0,
         wanted: 0,
         mailbox: 0,
+        profile: 0,
+        profile_rate: 0,
+        profile_started: 0,
     },
     constants: Constants {
         mode: 0,
@@ -82,6 +86,7 @@ const EMPTY: Window = Window {
     block: Zone::BLOCK_LAYOUT,
     meta: Meta::LAYOUT,
     page_lists: pages::LAYOUT,
+    profile: profile::LAYOUT,
 };
 
 /// Opens the window, if the system allows it. Returns true: the allocator needs none.
@@ -105,6 +110,7 @@ pub(super) fn open() -> bool {
 #[place(cold)]
 fn places() -> Places {
     let [background, background_tid] = background::words();
+    let [profile, profile_rate, profile_started] = profile::words();
     Places {
         registry: registry::address() as u64,
         percpu: PERCPU.base.load(Ordering::Relaxed) as u64,
@@ -123,5 +129,8 @@ fn places() -> Places {
         background_tid: background_tid as u64,
         wanted: background::wanted_word() as u64,
         mailbox: hands::mailbox() as u64,
+        profile: profile as u64,
+        profile_rate: profile_rate as u64,
+        profile_started: profile_started as u64,
     }
 }

@@ -37,6 +37,8 @@ use crate::engine::{self, history::slab_queues::pool};
 use crate::pages::{direct, meta::META, zone::ZONE};
 use crate::percpu::{drain, pages, sheaf};
 use crate::sizes::beside_fork::{self, GATE};
+#[cfg(feature = "os")]
+use crate::sizes::profile;
 
 /// The number of the thread that forks; 0 for none.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
@@ -55,6 +57,8 @@ fn for_each_other_lock(visit: Visit<'_>) {
     direct::for_each_lock(visit);
     META.for_each_lock(visit);
     settings::for_each_lock(visit);
+    #[cfg(feature = "os")]
+    profile::for_each_lock(visit);
 }
 
 /// Runs `f` with signals blocked; see the module.
@@ -148,6 +152,8 @@ fn end_in_child() {
     ZONE.after_fork_in_child();
     drain::after_fork_in_child();
     boot::after_fork_in_child();
+    #[cfg(feature = "os")]
+    profile::after_fork_in_child();
     end();
 }
 

@@ -10,6 +10,7 @@
 //! | [`prefill`], [`numa`] | reserves of objects, and memory of a given node |
 //! | [`reaper`] | the background thread, started and stopped |
 //! | [`fork`], [`load`] | the C library: what is done around a fork, and when the library is loaded |
+//! | [`mod@profile`] | programs and `ashlar-malloc`: the heap profile of malloc |
 //! | [`probe`] | the lab: how long locks are held |
 
 #[cfg(feature = "os")]
@@ -28,6 +29,8 @@ pub mod malloc;
 pub(crate) mod numa;
 pub(crate) mod prefill;
 pub(crate) mod probe;
+#[cfg(feature = "os")]
+pub mod profile;
 #[cfg(feature = "os")]
 pub(crate) mod reaper;
 pub(crate) mod typed;

@@ -52,6 +52,9 @@ pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Offset of the number of the CPU's node, a byte: the second half of slot 1.
 pub(crate) const NODE_OFFSET: usize = LOCK_OFFSET + SLOT_BYTES / 2;
 const _: () = assert!(size_of::<crate::base::sync::LockWord>() <= SLOT_BYTES / 2);
+/// Offset of the bytes that a CPU hands out before the next sample of a profile, 4 bytes: the end
+/// of slot 1.
+pub(crate) const BUDGET_OFFSET: usize = NODE_OFFSET + 4;
 /// Number of caches whose slots are sided.
 pub(crate) const SIDED_CACHES: usize = 70;
 /// Offset of the slot that entry 0 of the object map leads to: slot 2.
@@ -182,6 +185,18 @@ impl PerCpu {
     #[inline]
     pub(crate) fn side_of(cpu: CpuId) -> u8 {
         (cpu.0 & 1) as u8
+    }
+
+    /// Returns the bytes that `cpu` hands out before the next sample of a profile, as a signed
+    /// number. A critical section of the faces subtracts from them.
+    #[cfg(feature = "os")]
+    #[place(cold)]
+    pub(crate) fn sample_budget(&self, cpu: CpuId) -> &'static AtomicU32 {
+        let at = self.slot(cpu, BUDGET_OFFSET as u16).cast::<u32>();
+        // SAFETY: the word is aligned, lies in the committed area of the CPU, which is never
+        // unmapped, and belongs to the profile alone. The section that also writes it stores the
+        // whole word by one instruction.
+        unsafe { AtomicU32::from_ptr(at) }
     }
 
     /// Returns the slot of `cpu` at `offset`.

@@ -7,6 +7,7 @@
 //! | [`object_map`] | which live object of [`malloc`]'s caches starts at an address |
 //! | [`large`] | objects too large for any cache: runs of pages |
 //! | [`beside_fork`] | blocks that are allocated and freed while another thread forks |
+//! | [`mod@profile`] | samples of malloc's objects, with backtraces |
 //! | [`owner`] | the look-up "what lies at this address", over all of these |
 //!
 //! This layer does not start the allocator; the faces do, by `boot`.
@@ -17,3 +18,5 @@ pub(crate) mod large;
 pub(crate) mod malloc;
 pub(crate) mod object_map;
 pub(crate) mod owner;
+#[cfg(feature = "os")]
+pub(crate) mod profile;

@@ -16,6 +16,8 @@ use super::large::{self, LargeObject};
 use super::malloc;
 use super::malloc::classes::{Code, size_of_class, size_of_entry};
 use super::object_map::OBJECTS;
+#[cfg(feature = "os")]
+use super::profile;
 use crate::base::report;
 use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
@@ -62,8 +64,12 @@ impl Owner {
     /// [`identify`] returned this for `ptr`, and the caller gives the allocation up.
     pub(crate) unsafe fn free(self, function: &str, ptr: *mut u8) {
         match self {
-            Owner::Large(large) => large.free(),
+            Owner::Large(large) => {
+                note_free(ptr);
+                large.free();
+            }
             Owner::Direct(_) => {
+                note_free(ptr);
                 if let Some(at) = NonNull::new(ptr) {
                     // SAFETY: the caller gives the mapping up. The table of mappings has its size.
                     unsafe { direct::unmap(at) };
@@ -87,7 +93,7 @@ impl Owner {
         let (cache, sized) = match self {
             Owner::Tracked(code) => {
                 let cache = malloc::cache_of(code);
-                if OBJECTS.take(address) == 0 {
+                if take(address) == 0 {
                     // Another thread has freed it since the look-up.
                     return report::freed_twice(function, address, cache.name());
                 }
@@ -118,8 +124,43 @@ impl Owner {
     }
 }
 
+/// Tells the profile of a free of a large object, which may be a sample.
+#[inline]
+fn note_free(ptr: *mut u8) {
+    #[cfg(feature = "os")]
+    if profile::ever_on() {
+        profile::freed(ptr as usize);
+    }
+    #[cfg(not(feature = "os"))]
+    let _ = ptr;
+}
+
+/// Returns the entry of the live object of a tracked cache that starts at `address`; 0 if there is
+/// none.
+fn entry_at(address: usize) -> u8 {
+    match OBJECTS.code_at(address) {
+        #[cfg(feature = "os")]
+        profile::SAMPLED => profile::entry_of_sample(address),
+        entry => entry,
+    }
+}
+
+/// Removes the live object of a tracked cache that starts at `address` from the map. Returns its
+/// entry; 0 if there is none.
+#[inline]
+pub(crate) fn take(address: usize) -> u8 {
+    match OBJECTS.take(address) {
+        #[cfg(feature = "os")]
+        profile::SAMPLED => {
+            profile::freed(address);
+            profile::entry_of_sample(address)
+        }
+        entry => entry,
+    }
+}
+
 /// Returns the bytes of the live object of a tracked cache that starts at `address`; 0 if there is
-/// none. Then the caller uses [`identify`].
+/// none, or if it is a sample of a profile. Then the caller uses [`identify`].
 #[inline]
 pub(crate) fn tracked_bytes(address: usize) -> usize {
     size_of_entry(OBJECTS.code_at(address))
@@ -129,7 +170,7 @@ pub(crate) fn tracked_bytes(address: usize) -> usize {
 #[cold]
 #[inline(never)]
 pub(crate) fn identify(address: usize) -> Result<Owner, Misuse> {
-    if let Some(code) = Code::from_map(OBJECTS.code_at(address)) {
+    if let Some(code) = Code::from_map(entry_at(address)) {
         return Ok(Owner::Tracked(code));
     }
     let Some(page) = MEMMAP.page_of(address) else {
@@ -177,7 +218,7 @@ fn identify_in_slab(address: usize, page: PageIndex) -> Result<Owner, Misuse> {
 #[cold]
 #[place(background)]
 pub(crate) fn bytes_without_locks(address: usize) -> Option<usize> {
-    if let Some(code) = Code::from_map(OBJECTS.code_at(address)) {
+    if let Some(code) = Code::from_map(entry_at(address)) {
         return Some(size_of_class(code.class()));
     }
     match MEMMAP.page_of(address) {

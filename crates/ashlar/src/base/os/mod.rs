@@ -21,9 +21,11 @@
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
 mod loader;
 mod mem;
+mod table;
 pub(crate) mod thread;
 pub(crate) mod thread_id;
 mod topology;
+mod unwind;
 #[cfg(target_arch = "x86_64")]
 mod weak;
 mod window;
@@ -31,10 +33,12 @@ mod window;
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
 pub(crate) use loader::stay_loaded;
 pub(crate) use mem::LinuxSource;
+pub(crate) use table::{map_table, unmap_table};
 pub(crate) use topology::{SYSTEM, read_topology};
+pub(crate) use unwind::{Extent, after_fork_in_child as forget_other_backtraces, capture, load as load_unwinder};
 pub(crate) use window::show;
 
-use syscalls::{Sysno, syscall};
+use syscalls::{Errno, Sysno, syscall};
 
 /// Backs off from a contended lock by one step. Yields at first, then sleeps, so that a lock holder
 /// of lower real-time priority can run. The sleeps grow from 50 microseconds to 1.6 milliseconds.
@@ -90,6 +94,57 @@ pub(crate) fn random_u64() -> u64 {
 pub(crate) fn write_stderr(bytes: &[u8]) {
     // SAFETY: the buffer is readable for its length.
     let _ = unsafe { syscall!(Sysno::write, 2, bytes.as_ptr(), bytes.len()) };
+}
+
+/// Writes bytes to a descriptor. Returns how many it took; `None` on failure.
+#[place(cold)]
+pub(crate) fn write(file: i32, bytes: &[u8]) -> Option<usize> {
+    loop {
+        // SAFETY: the buffer is readable for its length.
+        match unsafe { syscall!(Sysno::write, file, bytes.as_ptr(), bytes.len()) } {
+            Err(Errno::EINTR) => {}
+            written => return written.ok(),
+        }
+    }
+}
+
+/// Copies a file to a descriptor. Returns false on failure.
+#[place(cold)]
+pub(crate) fn copy_file(path: &core::ffi::CStr, to: i32) -> bool {
+    let mut bytes = [0u8; 4096];
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated, and the buffer is writable for its length. The descriptor
+    // comes from the first call.
+    unsafe {
+        let Ok(file) = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) else { return false };
+        let good = loop {
+            let got = match syscall!(Sysno::read, file, bytes.as_mut_ptr(), bytes.len()) {
+                Ok(0) => break true,
+                Ok(got) => got,
+                Err(Errno::EINTR) => continue,
+                Err(_) => break false,
+            };
+            let mut rest = bytes.get(..got).unwrap_or(&[]);
+            while !rest.is_empty() {
+                match write(to, rest) {
+                    Some(written) if written > 0 => rest = rest.get(written..).unwrap_or(&[]),
+                    _ => break,
+                }
+            }
+            if !rest.is_empty() {
+                break false;
+            }
+        };
+        let _ = syscall!(Sysno::close, file);
+        good
+    }
+}
+
+/// Returns the number of the process.
+#[place(cold)]
+pub(crate) fn process_id() -> u32 {
+    // SAFETY: the call takes no arguments.
+    unsafe { syscall!(Sysno::getpid) }.unwrap_or(0) as u32
 }
 
 /// Reads a file from its start into `buf`. Returns the number of bytes read, 0 on any failure.

@@ -75,6 +75,15 @@ pub(crate) fn begin(name: &CStr) {
     }
 }
 
+/// Returns the name of the calling thread, padded with zeros.
+#[place(cold)]
+pub(crate) fn name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: the kernel writes at most 16 bytes.
+    let _ = unsafe { syscall!(Sysno::prctl, libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
 /// Returns the kernel's id of the calling thread.
 pub(crate) fn current() -> u32 {
     // SAFETY: the call takes no arguments.

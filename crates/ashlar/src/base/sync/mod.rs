@@ -254,6 +254,14 @@ impl Bound {
         }
     }
 
+    /// Sets the bound to 0, until it is raised again.
+    #[cfg(feature = "os")]
+    #[place(cold)]
+    pub(crate) fn close(&self) {
+        self.own.store(0, Ordering::Release);
+        self.derived.store(0, Ordering::Release);
+    }
+
     /// Lets derived functions do the work themselves, from now on and after each raise of the
     /// bound.
     pub(crate) fn open_derived(&self) {

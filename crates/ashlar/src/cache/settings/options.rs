@@ -84,6 +84,8 @@ pub(crate) struct Options {
     /// For the malloc library alone.
     pub(crate) deepbind: DeepBind,
     pub(crate) control: Control,
+    /// For the malloc library alone: bytes between samples of the heap profile; 0 for none.
+    pub(crate) profile: usize,
 }
 
 impl Options {
@@ -110,6 +112,7 @@ impl Options {
         on_error: OnError::Abort,
         deepbind: DeepBind::Drop,
         control: Control::On,
+        profile: 0,
     };
 }
 
@@ -138,7 +141,7 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind, control; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind, control, profile; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -165,6 +168,10 @@ pub(crate) fn parse<'a>(
     if options.order.min_order > options.order.max_order {
         bad(OptionError { part: "min_order", expected: "a value of at most max_order" });
         options.order = OrderRule::DEFAULT;
+    }
+    if options.profile != 0 && options.engine != Engine::Sheaves {
+        bad(OptionError { part: "profile", expected: "engine=ashlar: other engines have no profile" });
+        options.profile = 0;
     }
 }
 
@@ -251,6 +258,12 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 _ => return Err("control=on, control=audit or control=off"),
             }
         }
+        "profile" => {
+            options.profile = match switch(value) {
+                Some(false) => 0,
+                _ => number(value, 1, 16 << 20).ok_or("profile=BYTES, 1 to 16M, or profile=off")?,
+            }
+        }
         _ => return Err(KEYS),
     }
     Ok(())
@@ -318,6 +331,10 @@ mod tests {
             ("nomerge=on", "nomerge without a value"),
             ("deepbind=on", "deepbind=drop"),
             ("control=yes", "control=on, control=audit"),
+            ("profile=17M", "1 to 16M"),
+            ("profile=-1", "profile=off"),
+            ("profile=on", "profile=BYTES"),
+            ("profile", "profile=BYTES"),
             ("cache", "cache.NAME.KEY"),
             ("min_order=5", "min_order"),
         ] {

@@ -186,7 +186,8 @@ pub mod parts {
     pub use super::on_nodes::free_on_nodes;
     use crate::base::sync::Bound;
     pub use crate::faces::kmalloc::entry::parts::*;
-    pub use crate::faces::malloc::slow::{free_slow, malloc_slow};
+    pub use crate::faces::malloc::counted::malloc_slow;
+    pub use crate::faces::malloc::slow::free_slow;
     pub use crate::sizes::malloc::LIMIT;
     pub use crate::sizes::object_map::OBJECTS;
     use crate::sizes::object_map::ObjectMap;
@@ -276,7 +277,7 @@ pub extern "C" fn malloc(size: usize) -> *mut u8 {
 /// Memory of at least `size` bytes; see the x86-64 version.
 #[cfg(not(all(target_arch = "x86_64", feature = "os")))]
 pub extern "C" fn malloc(size: usize) -> *mut u8 {
-    super::slow::malloc_slow(size)
+    super::malloc_slow(size)
 }
 
 /// Frees memory. Null is ignored. An address that is not a live object's is reported and ends the

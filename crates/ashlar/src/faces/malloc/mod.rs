@@ -6,12 +6,15 @@
 //! * `entry`: `malloc` and `free` with their fast paths.
 //! * `resize`: `realloc`.
 //! * `slow`: what lies behind the fast paths.
+//! * `counted`: the fast path of `malloc` while a profile runs.
 //! * this file: the functions built on them.
 //!
 //! These are Rust functions. The C names, with their exact argument rules, are in the crate
 //! `ashlar-malloc`.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+mod counted;
 pub(crate) mod entry;
 mod errno;
 mod resize;
@@ -19,20 +22,21 @@ mod slow;
 #[cfg(test)]
 mod tests;
 
-use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
+use crate::base::units::PAGE_SIZE;
 use crate::boot;
 #[doc(hidden)]
 pub use crate::boot::when_up;
 #[doc(hidden)]
 pub use crate::cache::settings::DeepBind;
-use crate::pages::direct::{self, Fill};
+use crate::pages::direct::Fill;
 use crate::percpu;
 use crate::sizes::beside_fork;
-use crate::sizes::large;
 use crate::sizes::malloc::LIMIT;
 pub use crate::sizes::malloc::classes::MALLOC_MAX_CACHE_SIZE;
 use crate::sizes::malloc::classes::{STEP, aligned_class, size_of_class};
 use crate::sizes::owner;
+#[cfg(all(target_arch = "x86_64", feature = "os"))]
+pub use counted::malloc_slow;
 #[cfg(all(target_arch = "x86_64", feature = "os"))]
 #[doc(hidden)]
 pub use entry::parts;
@@ -41,7 +45,9 @@ pub use entry::{free, malloc};
 #[doc(hidden)]
 pub use entry::{open_derived_allocs, open_derived_frees};
 pub use resize::realloc;
-pub use slow::{free_slow, malloc_slow};
+pub use slow::free_slow;
+#[cfg(not(all(target_arch = "x86_64", feature = "os")))]
+pub use slow::malloc_uncounted as malloc_slow;
 
 /// Returns how CPU-local sections are protected. Starts what malloc needs if it is not up, and no
 /// more.
@@ -81,7 +87,7 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
         }
         return ptr;
     }
-    slow::allocate(bytes, STEP, || large::alloc(bytes, PAGE_SIZE, Fill::Zeros))
+    slow::allocate_large(bytes, STEP, Fill::Zeros)
 }
 
 /// Allocates at least `size` bytes at a multiple of `align`, a power of two. Fails with `EINVAL`
@@ -99,16 +105,7 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
     {
         return malloc(size_of_class(class));
     }
-    slow::allocate(size, align, || {
-        if align > BLOCK_SIZE {
-            // The zone aligns at most to its blocks.
-            size.checked_add(align)
-                .filter(|&sum| sum <= isize::MAX as usize)
-                .and_then(|_| direct::map(size.max(1), align, Fill::Any))
-        } else {
-            large::alloc(size.max(1), align, Fill::Any)
-        }
-    })
+    slow::allocate_large(size, align, Fill::Any)
 }
 
 /// Returns the usable bytes at `ptr`, at least the requested size; 0 for null.

@@ -16,6 +16,8 @@ use crate::pages::zone::DIRECT_BYTES;
 use crate::sizes::beside_fork;
 use crate::sizes::malloc::classes::MALLOC_MAX_CACHE_SIZE;
 use crate::sizes::owner::{self, Owner};
+#[cfg(feature = "os")]
+use crate::sizes::profile;
 
 /// Changes the size of an allocation, and moves it if needed. Null allocates. A size of 0 frees and
 /// returns null. On failure, returns null with `errno` `ENOMEM`, and the allocation is unchanged.
@@ -138,6 +140,10 @@ unsafe fn resize(ptr: *mut u8, size: usize) -> Resized {
                 // SAFETY: a direct mapping starts there, and the caller expects it to move.
                 && let Some(moved) = unsafe { direct::remap(at, size) }
             {
+                #[cfg(feature = "os")]
+                if profile::ever_on() {
+                    profile::relocated(ptr as usize, moved.as_ptr() as usize);
+                }
                 return Resized::At(moved.as_ptr());
             }
         }

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 
 use super::errno;
 use crate::base::report;
-use crate::base::units::PAGE_SIZE;
+use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
 use crate::boot;
 use crate::engine::{self, Object};
 use crate::pages::direct::{self, Fill};
@@ -18,27 +18,50 @@ use crate::sizes::beside_fork;
 use crate::sizes::large;
 use crate::sizes::malloc::classes::{Code, MALLOC_MAX_CACHE_SIZE, STEP, class_of};
 use crate::sizes::malloc::{alloc, cache_of};
-use crate::sizes::object_map::OBJECTS;
 use crate::sizes::owner::{self, Misuse};
+#[cfg(feature = "os")]
+use crate::sizes::profile;
 
 /// Allocates `size` bytes at a multiple of `align` behind the fast path, by `allocate` or, beside a
 /// fork, without the allocator. Sets errno to `ENOMEM` on failure, and leaves it as it was
 /// otherwise.
-pub(super) fn allocate(size: usize, align: usize, allocate: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
+fn allocate(size: usize, align: usize, allocate: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
     let before = errno::get();
-    let usual = || if boot::ensure_malloc() { allocate() } else { None };
+    let usual = || {
+        let object = if boot::ensure_malloc() { allocate() } else { None };
+        #[cfg(feature = "os")]
+        if profile::is_on()
+            && let Some(object) = object
+        {
+            profile::count(object, size);
+        }
+        object
+    };
     let found = beside_fork::pass(usual, || beside_fork::alloc(size, align));
     errno::set(if found.is_none() { errno::ENOMEM } else { before });
     found.map_or(core::ptr::null_mut(), NonNull::as_ptr)
 }
 
-/// `malloc` when the fast path found no object.
-pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
-    allocate(size, STEP, || {
-        if size > MALLOC_MAX_CACHE_SIZE {
-            return large::alloc(size, PAGE_SIZE, Fill::Any);
+/// `malloc` when no fast path found an object.
+pub(super) extern "C" fn malloc_uncounted(size: usize) -> *mut u8 {
+    if size > MALLOC_MAX_CACHE_SIZE {
+        return allocate_large(size, STEP, Fill::Any);
+    }
+    allocate(size, STEP, || alloc(class_of(size)))
+}
+
+/// Allocates `size` bytes that no cache has, or not at a multiple of `align`.
+#[inline(never)]
+pub(super) fn allocate_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
+    allocate(size, align, || {
+        if align > BLOCK_SIZE {
+            // The zone aligns at most to its blocks.
+            size.checked_add(align)
+                .filter(|&sum| sum <= isize::MAX as usize)
+                .and_then(|_| direct::map(size.max(1), align, fill))
+        } else {
+            large::alloc(size.max(1), align.max(PAGE_SIZE), fill)
         }
-        alloc(class_of(size))
     })
 }
 
@@ -60,7 +83,7 @@ pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
 /// # Safety
 /// As for [`free`](super::free).
 unsafe fn free_found(ptr: *mut u8) {
-    let entry = OBJECTS.take(ptr as usize);
+    let entry = owner::take(ptr as usize);
     let Some(code) = Code::from_map(entry) else {
         // SAFETY: passed on.
         return unsafe { release("free", ptr) };

@@ -42,6 +42,13 @@ impl Limit {
         self.0.raise(most + 1);
     }
 
+    /// Closes the fast path, while a profile counts the calls.
+    #[cfg(feature = "os")]
+    #[place(cold)]
+    pub(crate) fn close(&self) {
+        self.0.close();
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.0.get() != 0
     }
@@ -115,7 +122,7 @@ pub(crate) fn start() -> bool {
     }
     // The entry points serve sheaves, and assume the place of the map. Without both, every call
     // must take the slow path, and does so at once.
-    let fast = crate::cache::settings::options().engine.has_sheaves() && OBJECTS.is_in_place();
+    let fast = has_fast_path();
     let frees = if fast { MEMMAP.fast_frees() } else { FastFrees::None };
     OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, frees);
     if fast {
@@ -123,6 +130,22 @@ pub(crate) fn start() -> bool {
         LIMIT.open(MALLOC_MAX_CACHE_SIZE);
     }
     true
+}
+
+/// Returns whether the entry points serve malloc by sheaves: the engine has some, and the map lies
+/// at the place that they assume.
+#[place(cold)]
+fn has_fast_path() -> bool {
+    crate::cache::settings::options().engine.has_sheaves() && OBJECTS.is_in_place()
+}
+
+/// Opens the fast path of malloc again, which a profile has closed.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn open_fast_path() {
+    if has_fast_path() {
+        LIMIT.open(MALLOC_MAX_CACHE_SIZE);
+    }
 }
 
 /// Returns the cache of a class, which is created when the class is first used: most programs use

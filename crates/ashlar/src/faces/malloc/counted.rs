@@ -1,0 +1,72 @@
+//! The fast path of `malloc` while a profile runs: that of [`entry`](super::entry), which also
+//! counts the bytes that this CPU hands out (see [`crate::sizes::profile`]).
+//!
+//! The count is stored before the commit. An abort between the two leaves it, and the bytes are
+//! counted once more. An object with which the count would fall below zero is left to the slow
+//! path, which counts it.
+#![allow(unsafe_code, reason = "naked functions")]
+
+use super::entry::parts::{AREA_SHIFT, GATE, GRAIN, OBJECTS, PERCPU, RSEQ, SIZE_ENTRIES, SLOTS, STEP, TURN};
+use super::slow::malloc_uncounted;
+use crate::percpu::area::BUDGET_OFFSET;
+use crate::sizes::malloc::SLOT_OF_CODE_0;
+use crate::sizes::profile::COUNTED;
+use ashlar_macros::place;
+
+/// `malloc` when the fast path found no object, or is closed for a profile.
+#[unsafe(naked)]
+pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "cmp rdi, [rip + {counted}]",
+        "jb {fast}",
+        "jmp {slow}",
+        ".cfi_endproc",
+        counted = sym COUNTED,
+        fast = sym malloc_counted,
+        slow = sym malloc_uncounted,
+    )
+}
+
+#[unsafe(naked)]
+#[place(cold)]
+extern "C" fn malloc_counted(size: usize) -> *mut u8 {
+    // The registers are those of `malloc_fast_path`. r8: the count.
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "lea esi, [rdi + {step} - 1]",
+        "shr esi, {steps}",
+        "mov rdx, [rip + {percpu} + {rseq}]",
+        crate::percpu::sections::section_open!("rcx", "rdx"),
+        crate::percpu::sections::section_cpu!("ecx", "rdx", "dword ptr [rip + {percpu} + {gate}]", "{slow}"),
+        "shl rcx, {shift}",
+        "add rcx, [rip + {objects} + {slots}]",
+        "movzx esi, byte ptr [rcx + rsi + {size_entries}]",
+        "mov rax, [rcx + rsi*8]",
+        "mov rax, [rax]",
+        "test rax, rax",
+        "jz {slow}",
+        "mov r8d, [rcx + {budget}]",
+        "sub r8d, edi",
+        "js {slow}",
+        "mov [rcx + {budget}], r8d",
+        "add qword ptr [rcx + rsi*8], 8",
+        crate::percpu::sections::section_close!("{slow}"),
+        crate::enter_object!(),
+        "ret",
+        ".cfi_endproc",
+        step = const STEP,
+        steps = const STEP.ilog2(),
+        percpu = sym PERCPU,
+        rseq = const RSEQ,
+        gate = const GATE,
+        shift = const AREA_SHIFT,
+        objects = sym OBJECTS,
+        slots = const SLOTS,
+        size_entries = const SIZE_ENTRIES,
+        budget = const BUDGET_OFFSET as isize - SLOT_OF_CODE_0 as isize,
+        grain = const GRAIN,
+        turn = const TURN,
+        slow = sym malloc_uncounted,
+    )
+}

@@ -1,0 +1,232 @@
+//! The sampled heap profile of malloc: where the memory of a program was allocated.
+//!
+//! # Sampling
+//! While a profile runs, each CPU counts down the bytes that malloc hands out there. The object
+//! with which the count falls below zero is a *sample*, and the next count is drawn at random, with
+//! an exponential distribution (`random`). So each byte is as likely to be met as any other,
+//! whatever came before, and an object of `size` bytes is a sample with the probability
+//! `1 - exp(-size / rate)`. A sample stands for the inverse of that in objects, which makes sums
+//! unbiased. The rate 1 is an exception: then each object is a sample.
+//!
+//! The fast path of `malloc` does not count. While a profile runs, its bound is 0, so each call
+//! jumps to the slow path, which starts with a copy of the fast path that counts
+//! (`faces::malloc::counted`). Without a profile, no path has an instruction for it but the slow
+//! path: two.
+//!
+//! # Frees
+//! The object map holds [`SAMPLED`] for a sample in place of its code. That entry leads `free` to a
+//! slot that never has room, and so to the slow path, which takes the sample out of the table.
+//! Other objects are freed as usual. Large objects have no entry. Their frees take a slow path
+//! anyway, and look into the table once a profile has run.
+//!
+//! # What it needs
+//! Backtraces come from the unwinder of the C compiler's library (`base::os::unwind`), and are made
+//! while no lock is held. Samples are in a table of their own
+//! (`samples`). The child of a fork goes on with its copy of the table.
+#![allow(unsafe_code, reason = "counts in the areas of CPUs")]
+
+mod dump;
+mod probes;
+mod random;
+mod samples;
+
+use core::ptr::NonNull;
+
+use crate::base::os;
+use crate::base::sync::{AtomicUsize, Ordering};
+use crate::cache::registry;
+use crate::cache::settings;
+use crate::engine::Engine;
+use crate::percpu;
+use crate::percpu::area::PERCPU;
+use crate::sizes::malloc::classes::{self, Code, MALLOC_MAX_CACHE_SIZE, class_of};
+use crate::sizes::malloc::{self, LIMIT};
+use crate::sizes::object_map::OBJECTS;
+pub(crate) use dump::dump;
+use samples::DEPTH;
+pub(crate) use samples::{LAYOUT, for_each_lock};
+
+/// The largest rate, in bytes.
+pub(crate) const MOST_RATE: usize = 16 << 20;
+/// What is counted for one object at most, so that counts do not wrap.
+const MOST_COUNTED: usize = 1 << 30;
+/// The entry of a sample in the object map: one of no class. Its slot has no room for ever.
+pub(crate) const SAMPLED: u8 = 1;
+
+/// Bytes between samples on average; 0 while no profile runs.
+static RATE: AtomicUsize = AtomicUsize::new(0);
+/// 1 once a profile has run.
+static EVER: AtomicUsize = AtomicUsize::new(0);
+/// When the profile started.
+static STARTED_MS: AtomicUsize = AtomicUsize::new(0);
+/// The bound of sizes that the fast path with a count serves; 0 while no profile runs.
+pub(crate) static COUNTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Why a profile cannot start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The rate is 0, or above 16 MiB.
+    Rate,
+    /// The engine of malloc's caches is another than `ashlar`.
+    Engine,
+    /// There is no unwinder: `libgcc_s.so.1` cannot be loaded.
+    Unwinder,
+    /// The system refuses memory for the table, or the allocator cannot start.
+    Memory,
+}
+
+#[place(cold)]
+impl core::fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Rate => "profile: expected a rate of 1 to 16M bytes",
+            Self::Engine => "profile: expected engine=ashlar: other engines have no profile",
+            Self::Unwinder => "profile: no unwinder for backtraces: libgcc_s.so.1 cannot be loaded",
+            Self::Memory => "profile: no memory for the table of samples",
+        })
+    }
+}
+
+impl core::error::Error for ProfileError {}
+
+/// Starts a profile: a sample about each `rate` bytes. A profile that runs starts anew. The caller
+/// is a function of the program, never an allocation, and the allocator has started.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn start(rate: usize) -> Result<(), ProfileError> {
+    if !(1..=MOST_RATE).contains(&rate) {
+        return Err(ProfileError::Rate);
+    }
+    if settings::options().engine != Engine::Sheaves {
+        return Err(ProfileError::Engine);
+    }
+    if !os::load_unwinder() {
+        return Err(ProfileError::Unwinder);
+    }
+    stop();
+    if !samples::open() {
+        return Err(ProfileError::Memory);
+    }
+    random::seed(os::random_u64());
+    for cpu in percpu::all_cpus() {
+        PERCPU.sample_budget(cpu).store(random::gap(rate) as u32, Ordering::Relaxed);
+    }
+    STARTED_MS.store(os::now_ms() as usize, Ordering::Relaxed);
+    EVER.store(1, Ordering::Relaxed);
+    RATE.store(rate, Ordering::Release);
+    // At the rate 1 the slow path takes each object, also those of 0 bytes.
+    if LIMIT.is_open() && rate > 1 {
+        COUNTED.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
+    }
+    LIMIT.close();
+    Ok(())
+}
+
+/// Stops the profile. What was sampled stays, and frees of samples are still noticed.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn stop() {
+    if RATE.swap(0, Ordering::AcqRel) != 0 {
+        COUNTED.store(0, Ordering::Relaxed);
+        malloc::open_fast_path();
+    }
+}
+
+/// Returns the addresses of the table of samples, of the rate and of the start, for the window.
+#[place(cold)]
+pub(crate) fn words() -> [usize; 3] {
+    [samples::address(), (&raw const RATE).addr(), (&raw const STARTED_MS).addr()]
+}
+
+/// Returns whether a profile runs.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    RATE.load(Ordering::Relaxed) != 0
+}
+
+/// Returns whether a profile has run.
+#[inline]
+pub(crate) fn ever_on() -> bool {
+    EVER.load(Ordering::Relaxed) != 0
+}
+
+/// Counts an object of `size` bytes that was just allocated, and enters it if it is a sample.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn count(object: NonNull<u8>, size: usize) {
+    let rate = RATE.load(Ordering::Acquire);
+    if is_due(size, rate) {
+        enter(object.as_ptr() as usize, size, rate);
+    }
+}
+
+/// Counts `size` bytes. Returns whether their object is a sample.
+#[place(cold)]
+fn is_due(size: usize, rate: usize) -> bool {
+    if rate <= 1 {
+        return rate == 1;
+    }
+    let counted = size.clamp(1, MOST_COUNTED) as i32;
+    let budget = PERCPU.sample_budget(percpu::this_cpu());
+    if budget.fetch_sub(counted as u32, Ordering::Relaxed) as i32 >= counted {
+        return false;
+    }
+    budget.store(random::gap(rate) as u32, Ordering::Relaxed);
+    true
+}
+
+/// Enters a sample.
+#[place(cold)]
+#[inline(never)]
+fn enter(address: usize, size: usize, rate: usize) {
+    let mut frames = [0; DEPTH];
+    let (depth, extent) = os::capture(&mut frames);
+    let class_size = classes::size_of_entry(OBJECTS.code_at(address));
+    let sample = samples::Sample {
+        address,
+        size,
+        class_size,
+        rate,
+        born_ms: os::now_ms(),
+        thread: os::thread::current(),
+        name: os::thread::name(),
+        frames: frames.get(..depth).unwrap_or(&[]),
+        extent,
+    };
+    if let Some(weight) = samples::add(&sample) {
+        if class_size != 0 {
+            OBJECTS.enter(address, SAMPLED);
+        }
+        probes::alloc(address, size, weight as u64);
+    }
+}
+
+/// Takes the sample at `address`, which is freed, out of the table.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn freed(address: usize) {
+    if samples::remove(address) {
+        probes::free(address);
+    }
+}
+
+/// The object of the sample at `old` lies at `new` now.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn relocated(old: usize, new: usize) {
+    samples::relocate(old, new);
+}
+
+/// Returns the entry of the object map that an object would have if it were no sample.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn entry_of_sample(address: usize) -> u8 {
+    registry::cache_of_address(address).map_or(0, |cache| Code::of_class(class_of(cache.object_size())).entry())
+}
+
+/// Forgets what other threads were doing at the fork.
+#[place(background)]
+pub(crate) fn after_fork_in_child() {
+    os::forget_other_backtraces();
+}
