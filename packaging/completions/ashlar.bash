@@ -1118,7 +1118,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__profile)
-            opts="-h --top --by --limit --allocated --folded --pprof --help"
+            opts="-o -h --top --by --limit --allocated --folded --pprof --seconds --start --stop --rate --timeout --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1133,6 +1133,22 @@ _ashlar() {
                     return 0
                     ;;
                 --pprof)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -157,10 +157,15 @@ site\t''
 cache\t''
 thread\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l limit -d 'The most rows' -r
-complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l pprof -d 'Write a file for pprof, such as heap.pb.gz' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -s o -l pprof -d 'Write a file for pprof, such as heap.pb.gz' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l seconds -d 'Have the process profile itself for so long, 0.1 to 3600, then show that' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l rate -d 'Bytes between two samples of a profile that is started: 1 to 16M' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l timeout -d 'Seconds to wait for the process, 0.1 to 3600' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l top -d 'Print a table of the places that hold most memory [default]'
 complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l allocated -d 'Sort by, or print, all that was allocated instead of what is live'
 complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l folded -d 'Print a line for each backtrace with its bytes, for flame graphs'
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l start -d 'Have the process start a profile, and end'
+complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -l stop -d 'Have the process stop its profile, and end'
 complete -c ashlar -n "__fish_ashlar_using_subcommand profile" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand pins" -l all -d 'Also show sites that hold less than a hundredth'
 complete -c ashlar -n "__fish_ashlar_using_subcommand pins" -l json -d 'Write the same as JSON'

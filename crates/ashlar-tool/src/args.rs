@@ -200,8 +200,27 @@ pub(crate) struct ProfileArgs {
     pub(crate) folded: bool,
 
     /// Write a file for pprof, such as heap.pb.gz
-    #[arg(long, value_name = "OUT")]
+    #[arg(short = 'o', long, value_name = "OUT")]
     pub(crate) pprof: Option<PathBuf>,
+
+    /// Have the process profile itself for so long, 0.1 to 3600, then show that
+    #[arg(long, value_name = "SECONDS", value_parser = interval)]
+    pub(crate) seconds: Option<f64>,
+
+    /// Have the process start a profile, and end
+    #[arg(long, conflicts_with_all = ["seconds", "stop", "top", "folded", "pprof"])]
+    pub(crate) start: bool,
+
+    /// Have the process stop its profile, and end
+    #[arg(long, conflicts_with_all = ["seconds", "top", "folded", "pprof"])]
+    pub(crate) stop: bool,
+
+    /// Bytes between two samples of a profile that is started: 1 to 16M
+    #[arg(long, value_name = "BYTES", default_value = "512K")]
+    pub(crate) rate: String,
+
+    #[command(flatten)]
+    pub(crate) wait: Wait,
 }
 
 /// The rows of the table of `ashlar profile`.

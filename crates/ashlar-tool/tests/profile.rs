@@ -13,8 +13,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use common::{ashlar, command, refused, scratch, text};
-use running::{Running, build, library, skipped, started};
-use serde_json::Value;
+use running::{build, library, skipped};
 
 /// The programs with known sites.
 fn program() -> &'static str {
@@ -437,89 +436,4 @@ fn the_library_says_why_there_is_no_profile() {
     assert_eq!(said, "ashlar: profile: no backtraces: libgcc_s.so.1 cannot be loaded\n");
     assert_eq!(run("profile=off", &file, ""), "", "a file alone asks for the usual rate");
     assert!(shown(Path::new(&file), &[]).contains(": a sample each 512 KiB, "));
-}
-
-/// Starts the program whose long-lived objects each hold a slab.
-fn pinned(options: &str) -> Running {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let program = BUILT.get_or_init(|| build("pinned.c", &["-O1", "-g"]));
-    // The options of a program that is started are taken out of its environment.
-    let mut run = command("env");
-    run.arg(format!("ASHLAR_OPTIONS={options}")).arg(program).env("LD_PRELOAD", library());
-    started(run)
-}
-
-#[test]
-fn pages_are_pinned_by_the_site_whose_objects_stayed() {
-    for (rate, least) in [("1", 0.7), ("16K", 0.4)] {
-        let process = pinned(&format!("profile={rate}"));
-        let out = ashlar(&["pins", &process.pid, "--json", "--all"]);
-        assert!(out.status.success(), "{}", text(&out.stderr));
-        let pins: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-        let cache = &pins["caches"][0];
-        assert_eq!((&cache["name"], &cache["active"]), (&"malloc-208".into(), &5000.into()), "{pins}");
-        let bytes = pins["pinned_bytes"].as_f64().unwrap();
-        assert!(bytes > 10e6 && cache["pinned_bytes"].as_f64().unwrap() > bytes * 0.98, "{pins}");
-        assert!(cache["sparse"].as_u64().unwrap() > 4000, "{cache}");
-        let sites = pins["sites"].as_array().unwrap();
-        let held = |site: &Value| site["pinned_bytes"].as_f64().unwrap();
-        let (all, keeper): (f64, f64) = sites.iter().fold((0.0, 0.0), |(all, keeper), site| {
-            let is_keeper = site["functions"][0] == "site_keeps";
-            (all + held(site), keeper + if is_keeper { held(site) } else { 0.0 })
-        });
-        assert!(keeper > all * 0.9 && keeper > bytes * least, "{rate}: {keeper} of {all} by samples, of {bytes}");
-    }
-}
-
-#[test]
-fn pins_are_told_apart_from_what_is_not_due() {
-    let process = pinned("");
-    let out = ashlar(&["pins", &process.pid]);
-    let table = text(&out.stdout);
-    for part in
-        ["pinned:  ", "not due yet: ", " free pages; ", "empty slabs that caches keep", "No heap profile was started"]
-    {
-        assert!(table.contains(part), "{part}: {table}");
-    }
-    let one = text(&ashlar(&["pins", &process.pid, "malloc-640"]).stdout);
-    assert!(one.contains("malloc-640") && !one.contains("malloc-208"), "{one}");
-    refused(
-        &["pins"],
-        &[
-            (&[], "PID"),
-            (&[&process.pid, "no-such-cache"], "CACHE: no-such-cache: PID"),
-            (&["0"], "PID"),
-            (&["999999999"], "no such process"),
-            (&["1"], "PID: 1"),
-        ],
-    );
-    refused(
-        &["profile"],
-        &[(&[&process.pid], "no heap profile was started there"), (&["999999999"], "no such process")],
-    );
-}
-
-#[test]
-fn the_profile_of_a_running_process_is_read_from_outside() {
-    let process = pinned("profile=1");
-    process.signal(libc::SIGSTOP);
-    let out = ashlar(&["profile", &process.pid, "--folded"]);
-    process.signal(libc::SIGCONT);
-    assert!(out.status.success(), "{}", text(&out.stderr));
-    let stacks = text(&out.stdout);
-    let bytes = |site: &str| {
-        stacks
-            .lines()
-            .filter(|line| line.contains(site))
-            .map(|line| line.rsplit_once(' ').unwrap().1)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        (bytes(";site_keeps ")[..] == ["1000000"], bytes(";site_fills ")[..] == ["12800000"]),
-        (true, true),
-        "{stacks}"
-    );
-    assert!(bytes(";site_passes ").is_empty(), "{stacks}");
-    let table = text(&ashlar(&["profile", &process.pid]).stdout);
-    assert!(table.starts_with(&format!("heap profile of PID {}: every object, ", process.pid)), "{table}");
 }

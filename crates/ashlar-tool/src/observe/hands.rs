@@ -130,6 +130,16 @@ impl Setting<'_> {
     }
 }
 
+/// Has a process start a heap profile.
+pub(crate) fn start_profile(pid: i32, rate: u64, wait: &Wait) -> Result<(), ToolError> {
+    Asked::open(pid, wait)?.send(ask::PROFILE_START, &rate.to_string()).map(|_| ())
+}
+
+/// Has a process stop its heap profile.
+pub(crate) fn stop_profile(pid: i32, wait: &Wait) -> Result<(), ToolError> {
+    Asked::open(pid, wait)?.send(ask::PROFILE_STOP, "").map(|_| ())
+}
+
 /// Runs `ashlar shrink`.
 pub(crate) fn shrink(args: &ShrinkArgs) -> Result<ExitCode, ToolError> {
     let process = Asked::open(args.pid, &args.wait)?;

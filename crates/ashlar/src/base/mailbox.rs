@@ -47,6 +47,10 @@ pub mod ask {
     /// Check the free objects of a cache, or of all. Text: its name, or nothing. Answers with the
     /// number of slabs, of objects, and of corrupt slabs, and the address of the first of these.
     pub const VALIDATE: u32 = 4;
+    /// Start a heap profile. Text: bytes between samples.
+    pub const PROFILE_START: u32 = 5;
+    /// Stop the heap profile. No text.
+    pub const PROFILE_STOP: u32 = 6;
 }
 
 /// Code of an answer: it was done.

@@ -175,7 +175,7 @@ fn connect() -> bool {
         crate::base::background::enable(&JOB);
     }
     #[cfg(feature = "os")]
-    crate::base::background::enable_without_job(crate::cache::hands::take_up);
+    crate::base::background::enable_without_job(take_up);
     true
 }
 
@@ -187,8 +187,15 @@ static JOB: crate::base::background::Job = crate::base::background::Job { tick, 
 #[cfg(feature = "os")]
 #[place(background)]
 fn tick() -> bool {
-    crate::cache::hands::take_up();
+    take_up();
     reaper::tick()
+}
+
+/// Does what a tool asked for.
+#[cfg(feature = "os")]
+#[place(background)]
+fn take_up() {
+    crate::cache::hands::take_up(sizes::profile::asked);
 }
 
 /// Starts the allocator on the caller's page source, for one CPU, in programs without an operating

@@ -30,14 +30,18 @@ pub(crate) fn after_fork_in_child() {
 /// Does what a letter in the mailbox asks, if there is one.
 #[inline(never)]
 #[place(background)]
-pub(crate) fn take_up() {
+pub(crate) fn take_up(others: Others) {
     // A tool that writes to a mailbox that it was not told of gets no answer.
-    MAILBOX.serve(answer);
+    MAILBOX.serve(|letter| answer(letter, others));
 }
+
+/// Does what a letter asks of layers above; `None` if that is nothing known. The error says why it
+/// was not done.
+pub(crate) type Others = fn(&Letter) -> Option<(&'static str, Result<(), &'static str>)>;
 
 #[inline(never)]
 #[place(background)]
-fn answer(letter: &Letter) -> Letter {
+fn answer(letter: &Letter, others: Others) -> Letter {
     let control = settings::options().control;
     let mut answer = Letter::new(letter.number, DONE);
     if control == Control::Off {
@@ -60,10 +64,18 @@ fn answer(letter: &Letter) -> Letter {
             answer = validate(letter.text(), answer);
             "validate"
         }
-        _ => {
-            answer.code = UNKNOWN;
-            "unknown"
-        }
+        _ => match others(letter) {
+            Some((what, done)) => {
+                if let Err(why) = done {
+                    answer = refuse(answer, why);
+                }
+                what
+            }
+            None => {
+                answer.code = UNKNOWN;
+                "unknown"
+            }
+        },
     };
     if control == Control::Audit {
         audit(what, letter, &answer);
@@ -179,7 +191,7 @@ mod tests {
     fn asked(code: u32, text: &str) -> (u32, [u64; NUMBERS], String) {
         let mut letter = Letter::new(1, code);
         letter.write_str(text).expect("letters cut text");
-        let answer = answer(&letter);
+        let answer = answer(&letter, |_| None);
         (answer.code, answer.numbers, answer.text().to_owned())
     }
 

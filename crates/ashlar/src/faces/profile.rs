@@ -53,5 +53,8 @@ pub fn dump(file: i32) -> bool {
 #[place(cold)]
 pub fn rate_option() -> usize {
     boot::ensure_malloc();
+    if settings::options().profile_ready {
+        profile::load_unwinder();
+    }
     settings::options().profile
 }

@@ -26,7 +26,7 @@ mod job;
 mod thread;
 
 pub(crate) use job::{Job, TICK_MS, enable, enable_without_job, wake, wanted_word};
-pub(crate) use thread::{start, stop, words};
+pub(crate) use thread::{is_this_thread, start, stop, words};
 
 use crate::base::sync::Ordering;
 use job::WANTED;

@@ -39,6 +39,12 @@ pub(crate) fn words() -> [usize; 2] {
 }
 const _: () = assert!(RUNNING == crate::base::window::RUNNING);
 
+/// Returns whether the calling thread is the background thread.
+#[ashlar_macros::place(cold)]
+pub(crate) fn is_this_thread() -> bool {
+    is_running() && TID.load(Ordering::Relaxed) == os_thread::current()
+}
+
 #[inline]
 pub(super) fn is_running() -> bool {
     STATE.load(Ordering::Relaxed) == RUNNING

@@ -35,7 +35,9 @@ pub(crate) use loader::stay_loaded;
 pub(crate) use mem::LinuxSource;
 pub(crate) use table::{map_table, unmap_table};
 pub(crate) use topology::{SYSTEM, read_topology};
-pub(crate) use unwind::{Extent, after_fork_in_child as forget_other_backtraces, capture, load as load_unwinder};
+pub(crate) use unwind::{
+    Extent, after_fork_in_child as forget_other_backtraces, capture, has_unwinder, load as load_unwinder,
+};
 pub(crate) use window::show;
 
 use syscalls::{Errno, Sysno, syscall};

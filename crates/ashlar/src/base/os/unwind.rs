@@ -41,6 +41,12 @@ const STOP: c_int = 4;
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(".weak dlsym");
 
+/// Returns whether the unwinder is loaded.
+#[place(cold)]
+pub(crate) fn has_unwinder() -> bool {
+    BACKTRACE.load(Ordering::Acquire) != 0
+}
+
 /// Loads the unwinder. Returns false if there is none, as in a static program.
 #[place(cold)]
 #[inline(never)]

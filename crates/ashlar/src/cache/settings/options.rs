@@ -86,6 +86,8 @@ pub(crate) struct Options {
     pub(crate) control: Control,
     /// For the malloc library alone: bytes between samples of the heap profile; 0 for none.
     pub(crate) profile: usize,
+    /// Whether the unwinder of the profile is loaded at load, for a tool that may ask for one.
+    pub(crate) profile_ready: bool,
 }
 
 impl Options {
@@ -113,6 +115,7 @@ impl Options {
         deepbind: DeepBind::Drop,
         control: Control::On,
         profile: 0,
+        profile_ready: false,
     };
 }
 
@@ -259,9 +262,11 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
             }
         }
         "profile" => {
+            options.profile_ready = value == "ready";
             options.profile = match switch(value) {
                 Some(false) => 0,
-                _ => number(value, 1, 16 << 20).ok_or("profile=BYTES, 1 to 16M, or profile=off")?,
+                _ if options.profile_ready => 0,
+                _ => number(value, 1, 16 << 20).ok_or("profile=BYTES, 1 to 16M, profile=ready or profile=off")?,
             }
         }
         _ => return Err(KEYS),
@@ -332,7 +337,7 @@ mod tests {
             ("deepbind=on", "deepbind=drop"),
             ("control=yes", "control=on, control=audit"),
             ("profile=17M", "1 to 16M"),
-            ("profile=-1", "profile=off"),
+            ("profile=-1", "profile=ready or profile=off"),
             ("profile=on", "profile=BYTES"),
             ("profile", "profile=BYTES"),
             ("cache", "cache.NAME.KEY"),

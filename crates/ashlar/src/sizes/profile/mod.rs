@@ -32,6 +32,8 @@ mod samples;
 
 use core::ptr::NonNull;
 
+use crate::base::background;
+use crate::base::mailbox::{Letter, ask};
 use crate::base::os;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::registry;
@@ -123,6 +125,42 @@ pub(crate) fn start(rate: usize) -> Result<(), ProfileError> {
     Ok(())
 }
 
+/// Does what a letter in the mailbox asks of the profile; see `cache::hands`.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn asked(letter: &Letter) -> Option<(&'static str, Result<(), &'static str>)> {
+    match letter.code {
+        ask::PROFILE_START => Some(("profile start", start_as_asked(letter.text()))),
+        ask::PROFILE_STOP => {
+            stop();
+            Some(("profile stop", Ok(())))
+        }
+        _ => None,
+    }
+}
+
+/// Starts a profile in a tick, which may be inside an allocation of the C library. So the unwinder
+/// must be there already, unless the tick is one of the background thread.
+#[place(cold)]
+fn start_as_asked(rate: &str) -> Result<(), &'static str> {
+    let rate = rate.parse::<usize>().map_err(|_| "expected a rate in bytes")?;
+    if is_on() {
+        return Err("a profile runs already");
+    }
+    if !LIMIT.is_open() && percpu::mode() == percpu::Mode::Rseq {
+        return Err("the program has not called malloc yet");
+    }
+    if !os::has_unwinder() && !background::is_this_thread() {
+        return Err("it has one thread, where no unwinder can be loaded: start it with ASHLAR_OPTIONS=profile=ready");
+    }
+    start(rate).map_err(|error| match error {
+        ProfileError::Rate => "expected a rate of 1 to 16777216 bytes",
+        ProfileError::Engine => "expected engine=ashlar: other engines have no profile",
+        ProfileError::Unwinder => "libgcc_s.so.1 cannot be loaded",
+        ProfileError::Memory => "no memory for the table of samples",
+    })
+}
+
 /// Stops the profile. What was sampled stays, and frees of samples are still noticed.
 #[place(cold)]
 #[inline(never)]
@@ -137,6 +175,12 @@ pub(crate) fn stop() {
 #[place(cold)]
 pub(crate) fn words() -> [usize; 3] {
     [samples::address(), (&raw const RATE).addr(), (&raw const STARTED_MS).addr()]
+}
+
+/// Loads the unwinder, for a tool that may ask for a profile.
+#[place(cold)]
+pub(crate) fn load_unwinder() {
+    os::load_unwinder();
 }
 
 /// Returns whether a profile runs.
