@@ -54,6 +54,7 @@ pub(crate) const NODE_OFFSET: usize = LOCK_OFFSET + SLOT_BYTES / 2;
 const _: () = assert!(size_of::<crate::base::sync::LockWord>() <= SLOT_BYTES / 2);
 /// Offset of the bytes that a CPU hands out before the next sample of a profile, 4 bytes: the end
 /// of slot 1.
+#[cfg(feature = "os")]
 pub(crate) const BUDGET_OFFSET: usize = NODE_OFFSET + 4;
 /// Number of caches whose slots are sided.
 pub(crate) const SIDED_CACHES: usize = 70;

@@ -5,7 +5,7 @@
 //! without one (glibc from 2.35 on). It may be called again from inside, by an unwinder that
 //! allocates; such a call returns no frames.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{c_int, c_void};
 
 use crate::base::sync::{AtomicUsize, Ordering, thread_id};
 
@@ -85,7 +85,7 @@ fn find() -> [usize; 2] {
         if library.is_null() {
             return [0; 2];
         }
-        let address = |name: &CStr| find(library, name.as_ptr()) as usize;
+        let address = |name: &core::ffi::CStr| find(library, name.as_ptr()) as usize;
         [address(c"_Unwind_Backtrace"), address(c"_Unwind_GetIP")]
     }
 }

@@ -46,8 +46,12 @@ pub use entry::{free, malloc};
 pub use entry::{open_derived_allocs, open_derived_frees};
 pub use resize::realloc;
 pub use slow::free_slow;
+
+/// `malloc` without a fast path; see the x86-64 version.
 #[cfg(not(all(target_arch = "x86_64", feature = "os")))]
-pub use slow::malloc_uncounted as malloc_slow;
+pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
+    slow::malloc_uncounted(size)
+}
 
 /// Returns how CPU-local sections are protected. Starts what malloc needs if it is not up, and no
 /// more.
