@@ -178,8 +178,11 @@ pub(super) fn open() -> bool {
         }
     }
     let mut table = TABLE.lock();
-    table.live_lists.fill(0);
-    table.site_lists.fill(0);
+    // A table without sites is as it was mapped. To write it would make its pages resident.
+    if table.words_used > 1 {
+        table.live_lists.fill(0);
+        table.site_lists.fill(0);
+    }
     (table.live_used, table.free, table.words_used, table.counts) = (1, 0, 1, Counts::default());
     true
 }
