@@ -3,7 +3,7 @@
 
 mod common;
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ashlar::{CacheArgs, Engine, KmemCache};
 use common::{child, conformance, stress, tell};
@@ -11,21 +11,31 @@ use common::{child, conformance, stress, tell};
 /// Runs `body` in a child for every engine, with the additional options `rest`. Prints each run
 /// that passed.
 fn each(test: &str, mode: &str, rest: &str, body: fn()) {
-    for engine in Engine::ALL {
-        let options = format!("engine={}{rest}", engine.id());
-        let outcome = child(test, &options, &[("ASHLAR_OPTIONS", &options)], || {
-            tell("mode", ashlar::mode());
-            tell("engine", conformance::engine());
-            body();
-        });
-        let Some(child) = outcome else { continue };
-        let child = child.succeeded();
-        assert_eq!((child.told("mode"), child.told("engine")), (mode, engine.id()));
-        // The suites contain no invalid use. They only cause reports of caches destroyed while
-        // objects are live.
-        let unexpected = child.stderr.lines().find(|l| l.starts_with("ashlar:") && !l.contains("destroyed while"));
-        assert_eq!(unexpected, None, "{options}");
-        println!("passed: {test}: {options} (mode {mode})");
+    Engine::ALL.iter().for_each(|&engine| run(engine, test, mode, rest, body));
+}
+
+fn run(engine: Engine, test: &str, mode: &str, rest: &str, body: fn()) {
+    let options = format!("engine={}{rest}", engine.id());
+    let outcome = child(test, &options, &[("ASHLAR_OPTIONS", &options)], || {
+        tell("mode", ashlar::mode());
+        tell("engine", conformance::engine());
+        body();
+    });
+    let Some(child) = outcome else { return };
+    let child = child.succeeded();
+    assert_eq!((child.told("mode"), child.told("engine")), (mode, engine.id()));
+    // The suites contain no invalid use. They only cause reports of caches destroyed while objects
+    // are live.
+    let unexpected = child.stderr.lines().find(|l| l.starts_with("ashlar:") && !l.contains("destroyed while"));
+    assert_eq!(unexpected, None, "{options}");
+    println!("passed: {test}: {options} (mode {mode})");
+}
+
+/// As [`each`], for the engines that take the lock of a CPU, which is biased.
+fn each_biased(test: &str, mode: &str, rest: &str, body: fn()) {
+    let locks = |engine: &&Engine| engine.id().starts_with("slub") || engine.id().starts_with("slab");
+    for engine in Engine::ALL.iter().filter(locks) {
+        run(*engine, test, mode, &format!(",irq=biased{rest}"), body);
     }
 }
 
@@ -73,13 +83,69 @@ fn drained() {
 }
 
 macro_rules! suites {
-    ($($name:ident: $mode:literal, $rest:literal, $body:expr;)*) => {
-        $(#[test] fn $name() { each(stringify!($name), $mode, $rest, $body); })*
+    ($each:ident: $($name:ident: $mode:literal, $rest:literal, $body:expr;)*) => {
+        $(#[test] fn $name() { $each(stringify!($name), $mode, $rest, $body); })*
     };
+}
+
+/// Two threads that allocate and free under the lock of one CPU, while a third takes it from
+/// outside. Each object has one owner at a time.
+#[cfg(target_arch = "x86_64")]
+fn locked_from_outside() {
+    let cache = KmemCache::create("engines-outside", 64, &CacheArgs::default()).expect("a cache");
+    let (stop, rounds) = (AtomicBool::new(false), [AtomicUsize::new(0), AtomicUsize::new(0)]);
+    std::thread::scope(|scope| {
+        for (thread, rounds) in rounds.iter().enumerate() {
+            let (cache, stop) = (&cache, &stop);
+            scope.spawn(move || {
+                assert!(common::pin(common::cpus()[0]), "a thread may run on its CPU");
+                while !stop.load(Ordering::Relaxed) {
+                    let objects: Vec<_> = (0..300).map(|_| cache.alloc().expect("memory")).collect();
+                    // SAFETY: 64 bytes each, of this thread.
+                    objects.iter().for_each(|at| unsafe { common::fill(at.as_ptr(), 64, thread as u64) });
+                    for at in objects {
+                        // SAFETY: live, freed once.
+                        unsafe {
+                            common::check(at.as_ptr(), 64, 64, thread as u64);
+                            cache.free(at);
+                        }
+                    }
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for (fail, wanted) in [(false, 20), (true, 40)] {
+            // Without membarrier this thread moves to the CPU.
+            ashlar::testing::fail_fence(fail);
+            while rounds.iter().any(|rounds| rounds.load(Ordering::Relaxed) < wanted) {
+                cache.shrink();
+                ashlar::reap();
+                _ = cache.info();
+            }
+        }
+        ashlar::testing::fail_fence(false);
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(cache.info().usage.live, 0);
+    cache.destroy().map_err(|(_, e)| e).expect("empty");
 }
 
 #[cfg(target_arch = "x86_64")]
 suites! {
+    each_biased:
+    biased_conformance_by_rseq: "rseq", "", conformance::run;
+    biased_conformance_by_rseq_on_four_nodes: "rseq", ",nodes=4", conformance::run;
+    biased_stress_by_rseq: "rseq", "", stressed;
+    biased_stress_by_rseq_on_four_nodes: "rseq", ",nodes=4", stressed;
+    biased_drain_by_rseq: "rseq", "", drained;
+    biased_locks_are_taken_from_outside: "rseq", "", locked_from_outside;
+    biased_conformance_by_locks: "lock", ",percpu=lock", conformance::run;
+    biased_conformance_by_locks_on_four_nodes: "lock", ",percpu=lock,nodes=4", conformance::run;
+}
+
+#[cfg(target_arch = "x86_64")]
+suites! {
+    each:
     conformance_by_rseq: "rseq", "", conformance::run;
     conformance_by_rseq_on_four_nodes: "rseq", ",nodes=4", conformance::run;
     stress_by_rseq: "rseq", "", stressed;
@@ -89,6 +155,7 @@ suites! {
 }
 
 suites! {
+    each:
     conformance_by_locks: "lock", ",percpu=lock", conformance::run;
     conformance_by_locks_on_four_nodes: "lock", ",percpu=lock,nodes=4", conformance::run;
     drain_by_locks: "lock", ",percpu=lock", drained;

@@ -179,7 +179,7 @@ in_modes! {
 #[test]
 fn with_every_engine() {
     for engine in ashlar::Engine::ALL {
-        for rest in ["", ",percpu=lock", ",nodes=4"] {
+        for rest in ["", ",percpu=lock", ",nodes=4", ",irq=biased"] {
             let options = format!("engine={}{rest}", engine.id());
             if let Some(child) = child("with_every_engine", &options, &[("ASHLAR_OPTIONS", &options)], || forks(15)) {
                 child.succeeded();

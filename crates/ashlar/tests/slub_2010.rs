@@ -8,6 +8,7 @@ use std::sync::{Arc, Barrier, mpsc};
 
 use ashlar::{CacheArgs, Counts, Engine, KmemCache};
 use common::{Rng, check, child, cpus, fill, pin};
+use proptest::prelude::*;
 
 const ENGINES: [&str; 2] = ["slub-2010", "slub-2010-ll"];
 /// Objects of 64 bytes in a slab, which is one page.
@@ -164,4 +165,80 @@ fn frees_of_many_threads_lose_and_double_nothing() {
         assert_eq!(cache.info().usage.slabs, 0, "{engine}: an empty slab stays for ever");
         end(Arc::into_inner(cache).expect("the only one"));
     });
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc(usize),
+    Bulk(usize),
+    /// Frees so many objects, from a place on.
+    Free(usize, usize),
+    FreeBulk(usize),
+    Shrink,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (1usize..200).prop_map(Op::Alloc),
+        2 => (1usize..200).prop_map(Op::Bulk),
+        6 => (any::<usize>(), 1usize..200).prop_map(|(at, count)| Op::Free(at, count)),
+        2 => (1usize..200).prop_map(Op::FreeBulk),
+        1 => Just(Op::Shrink),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Beside a list of what must be live: no overlap, no lost byte, and exact counts after every
+    /// step.
+    #[test]
+    fn slabs_agree_with_a_model(
+        size in prop_oneof![Just(8usize), Just(24), Just(64), Just(104), Just(704), Just(3000)],
+        engine in proptest::sample::select(&ENGINES[..]),
+        ops in proptest::collection::vec(op(), 1..60),
+    ) {
+        let cache = cache_of(engine, size);
+        let (mut live, mut token) = (Vec::<(NonNull<u8>, u64)>::new(), 0);
+        let mut put = |live: &mut Vec<(NonNull<u8>, u64)>, object: NonNull<u8>| {
+            token += 1;
+            // SAFETY: fresh, of `size` bytes.
+            unsafe { fill(object.as_ptr(), size, token) };
+            live.push((object, token));
+        };
+        let checked = |(object, token): (NonNull<u8>, u64)| {
+            // SAFETY: live, of `size` bytes that `put` filled.
+            unsafe { check(object.as_ptr(), size, size, token) };
+            object
+        };
+        for op in ops {
+            match op {
+                Op::Alloc(count) => alloc(&cache, count).into_iter().for_each(|object| put(&mut live, object)),
+                Op::Bulk(count) => {
+                    let mut out = vec![core::ptr::null_mut(); count];
+                    prop_assert!(cache.alloc_bulk(&mut out));
+                    out.into_iter().for_each(|at| put(&mut live, NonNull::new(at).expect("all or none")));
+                }
+                Op::Free(at, count) => {
+                    let at = at % (live.len() + 1);
+                    let gone: Vec<_> = live.drain(at..live.len().min(at + count)).map(checked).collect();
+                    free(&cache, &gone);
+                }
+                Op::FreeBulk(count) => {
+                    let from = live.len().saturating_sub(count);
+                    let gone: Vec<*mut u8> = live.drain(from..).map(|one| checked(one).as_ptr()).collect();
+                    // SAFETY: live, each freed once.
+                    unsafe { cache.free_bulk(&gone) };
+                }
+                Op::Shrink => _ = cache.shrink(),
+            }
+            prop_assert_eq!(cache.info().usage.live, live.len());
+            let mut places: Vec<usize> = live.iter().map(|(object, _)| object.as_ptr() as usize).collect();
+            places.sort_unstable();
+            prop_assert!(places.windows(2).all(|two| two[1] - two[0] >= size), "objects overlap");
+        }
+        let rest: Vec<_> = live.drain(..).map(checked).collect();
+        free(&cache, &rest);
+        end(cache);
+    }
 }

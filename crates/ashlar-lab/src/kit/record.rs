@@ -96,6 +96,9 @@ pub(crate) struct Host {
     /// How many of those have a CPU of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nodes_with_cpus: Option<usize>,
+    /// What the engines were told to take for disabled interrupts, if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) irq: Option<String>,
     /// Objects of the fragmented heap for each size, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fragmented: Option<usize>,

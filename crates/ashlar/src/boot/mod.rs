@@ -155,7 +155,7 @@ fn lay_out(
     PERCPU.init(layout.percpu, cpus, node_of);
     META.init(layout.supply, layout.meta.clone(), |bytes| ZONE.lend(bytes));
     ZONE.init(&layout, nodes as usize);
-    percpu::start(options.percpu);
+    percpu::start(options.percpu, options.irq);
     if options.engine.has_sheaves() {
         MEMMAP.open_fast_frees(match (nodes, PERCPU.nodes()) {
             (1, _) => FastFrees::All,

@@ -27,10 +27,12 @@
 //! * [`bound`]: the two copies of a fast path's bound.
 //! * [`gate`]: the gate that a fork closes.
 //! * [`mailbox`]: letters of tools, taken by one thread and whole.
+//! * [`bias`]: the biased CPU lock, in the abstract.
 //! * [`stop`]: the stop protocol of a drain, in the abstract.
 
 mod barn;
 mod bench;
+mod bias;
 mod bound;
 mod free_refill;
 mod frozen;

@@ -13,7 +13,7 @@
 //! | place | use |
 //! |---|---|
 //! | slot 0 | belongs to no cache: its main word is the null sheaf for ever |
-//! | slot 1 | the lock word of the portable mode, and the number of the CPU's node |
+//! | slot 1 | the CPU lock, the number of the CPU's node, and the stops of the lock (see `bias`) |
 //! | slot 2 | as slot 0; a free of an address with no live object is sent here |
 //! | next | the slots of caches whose slots are sided |
 //! | next | the slots of size classes |
@@ -51,6 +51,8 @@ pub(crate) const SLOT_BYTES: usize = 16;
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Offset of the number of the CPU's node, a byte: the second half of slot 1.
 pub(crate) const NODE_OFFSET: usize = LOCK_OFFSET + SLOT_BYTES / 2;
+/// Offset of the number of threads that keep sections off the lock: the last word of slot 1.
+pub(crate) const STOPS_OFFSET: usize = NODE_OFFSET + SLOT_BYTES / 4;
 const _: () = assert!(size_of::<crate::base::sync::LockWord>() <= SLOT_BYTES / 2);
 /// Offset of the bytes that a CPU hands out before the next sample of a profile, 4 bytes: the end
 /// of slot 1.

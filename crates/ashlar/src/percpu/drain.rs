@@ -14,8 +14,9 @@
 #![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
 
 use super::area::{PERCPU, no_sheaves, null_top, side_order};
+use super::fence::fence;
 use super::sheaf::Sheaf;
-use super::{Mode, lock, mode};
+use super::{Mode, bias, lock, mode};
 use crate::base::sync::{AtomicU32, Ordering, SpinLock, Visit};
 use crate::base::units::CpuId;
 
@@ -128,6 +129,7 @@ pub(crate) fn after_fork_in_child() {
     if HOLDS.swap(0, Ordering::Relaxed) != 0 {
         open_gate();
     }
+    bias::after_fork_in_child();
 }
 
 /// Empties a slot that the caller has exclusive access to.
@@ -149,15 +151,6 @@ fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(C
     if words != empty {
         take(cpu, offset, side_order(cpu, offset, words));
     }
-}
-
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
-fn fence() -> bool {
-    !super::FAIL_FENCE.load(Ordering::Relaxed) && super::rseq::fence()
-}
-#[cfg(not(all(feature = "os", target_arch = "x86_64")))]
-fn fence() -> bool {
-    false
 }
 
 /// Empties the slots without membarrier; see the head of the module.
@@ -217,6 +210,7 @@ fn visit_each_cpu(
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     visit(DRAIN.word());
     if lock::in_use() {
+        let _stopped = bias::stop_all();
         (0..PERCPU.cpus.load(Ordering::Relaxed)).for_each(|cpu| visit(lock::lock_word(CpuId(cpu))));
     }
 }

@@ -9,9 +9,13 @@
 //! that lock their CPU block on it.
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
-use super::area::{LOCK_OFFSET, PERCPU};
+use super::area::PERCPU;
+use super::bias;
+pub(crate) use super::bias::lock_word;
+pub(crate) use super::cpu::this_cpu;
+use super::cpu::this_cpu_quick;
 use super::mode::{Mode, mode};
-use crate::base::sync::{AtomicU32, Held, LockWord, Ordering};
+use crate::base::sync::{AtomicU32, Held, Ordering};
 use crate::base::units::CpuId;
 
 /// Set when a cache exists whose engine takes CPU locks in every mode; never cleared.
@@ -28,25 +32,6 @@ pub(crate) fn in_use() -> bool {
     mode() == Mode::Lock || WANTED.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the CPU whose area this thread uses at this moment.
-#[inline]
-pub(crate) fn this_cpu() -> CpuId {
-    #[cfg(feature = "os")]
-    let cpu = crate::base::os::current_cpu();
-    #[cfg(not(feature = "os"))]
-    let cpu = 0;
-    // A CPU beyond the reserved areas shares one with another CPU, which is safe because of the
-    // lock.
-    CpuId(cpu % PERCPU.cpus.load(Ordering::Relaxed).max(1))
-}
-
-/// Returns the lock of a CPU.
-pub(crate) fn lock_word(cpu: CpuId) -> &'static LockWord {
-    // SAFETY: slot 1 of every area is committed memory that is reserved for the lock word and used
-    // as nothing else. Zeros are a free lock.
-    unsafe { &*PERCPU.slot(cpu, LOCK_OFFSET as u16).cast::<LockWord>() }
-}
-
 /// Runs `f` on the slot of `cpu` at `offset` under that CPU's lock; `None` if the lock is taken.
 #[inline]
 pub(crate) fn with_slot<R>(cpu: CpuId, offset: u16, f: impl FnOnce(&mut [usize; 2]) -> R) -> Option<R> {
@@ -59,18 +44,31 @@ pub(crate) fn with_slot<R>(cpu: CpuId, offset: u16, f: impl FnOnce(&mut [usize; 
     Some(result)
 }
 
-/// The held lock of a CPU, released on drop.
+/// The held lock of a CPU, released on drop. Every thread takes it by these functions, because the
+/// biased form has rules of its own; see [`bias`].
 pub(crate) struct CpuGuard {
     cpu: CpuId,
     held: Held,
 }
 
 impl CpuGuard {
-    /// Takes the lock of `cpu` and blocks until it is free. For drains, and for engines that lock
-    /// their CPU.
+    /// Takes the lock of `cpu`, which may be any, and blocks until it is free.
     #[inline]
     pub(crate) fn take(cpu: CpuId) -> CpuGuard {
-        CpuGuard { cpu, held: lock_word(cpu).lock() }
+        let held = if bias::is_on() { bias::take_from_outside(cpu) } else { lock_word(cpu).lock() };
+        CpuGuard { cpu, held }
+    }
+
+    /// Takes the lock of this thread's CPU and blocks until it is free. For engines that lock their
+    /// CPU. The thread may be on another CPU by the return.
+    #[inline]
+    pub(crate) fn take_here() -> CpuGuard {
+        if !bias::is_on() {
+            let cpu = this_cpu_quick();
+            return CpuGuard { cpu, held: lock_word(cpu).lock() };
+        }
+        let (cpu, held) = bias::take_by_section().unwrap_or_else(bias::wait_here);
+        CpuGuard { cpu, held }
     }
 
     #[inline]

@@ -6,6 +6,7 @@
 //! * `sections`: the critical sections of x86-64, by rseq.
 //! * `rseq`: finds or makes a thread's rseq registration.
 //! * [`lock`]: the portable section, a try-lock for each CPU.
+//! * `bias`: the same lock, taken on its own CPU by a plain store.
 //! * `linked`: the sections of engines that keep one slab per CPU instead of sheaves.
 //! * [`drain`]: takes the sheaves of all CPUs from one thread.
 //! * [`pages`]: per-CPU lists of free page runs, in front of the zone.
@@ -25,9 +26,12 @@
 //! CPU has no area. Then the engine works without sheaves. No operation blocks.
 
 pub(crate) mod area;
+mod bias;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod bulk;
+mod cpu;
 pub(crate) mod drain;
+mod fence;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 pub(crate) mod linked;
 pub(crate) mod lock;
@@ -43,12 +47,12 @@ pub(crate) mod sheaf;
 use crate::base::sync::Ordering;
 use crate::base::units::CpuId;
 use area::{PERCPU, null_top};
+pub(crate) use bias::Irq;
+pub(crate) use cpu::{this_cpu, this_cpu_quick};
+pub(crate) use fence::FAIL_FENCE;
 pub use mode::Mode;
 pub(crate) use mode::mode;
 use sheaf::Sheaf;
-
-/// Test switch: makes the membarrier of drains fail, so that the fallback runs.
-pub(crate) static FAIL_FENCE: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
 /// The mode that start-up asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +67,10 @@ pub(crate) enum Wanted {
 }
 
 /// Chooses the mode and opens the gate. Called once, after the areas are mapped.
-pub(crate) fn start(wanted: Wanted) {
+pub(crate) fn start(wanted: Wanted, irq: Irq) {
     let mode = choose(wanted);
     mode::set(mode);
+    bias::choose(irq);
     if mode != Mode::Lock {
         let cpus = PERCPU.cpus.load(Ordering::Relaxed);
         PERCPU.gate_open.store(cpus, Ordering::Relaxed);
@@ -112,17 +117,6 @@ impl View {
         let [main, spare] = area::side_order(cpu, offset, words);
         View { cpu, main, spare }
     }
-}
-
-/// Returns the CPU that this thread runs on, always one that has an area. It is one load if the
-/// kernel keeps the number in the thread's rseq area.
-#[inline]
-pub(crate) fn this_cpu_quick() -> CpuId {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
-    if let Some(cpu) = sections::cpu() {
-        return CpuId(cpu);
-    }
-    this_cpu()
 }
 
 /// Returns every CPU that has an area.
@@ -289,13 +283,6 @@ pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> b
         true
     })
     .unwrap_or(false)
-}
-
-/// Returns the CPU that this thread runs on, for choosing a node. The number is always below that
-/// of the reserved areas.
-#[inline]
-pub(crate) fn this_cpu() -> CpuId {
-    lock::this_cpu()
 }
 
 /// Registers the thread with rseq if the allocator registers threads itself. Called on slow paths.

@@ -41,8 +41,8 @@ impl Test {
 }
 
 /// The options that say what to measure, which a run from a file has no use for.
-const WHAT_IS_MEASURED: [&str; 10] =
-    ["tests", "systems", "sizes", "objects", "cpus", "nodes", "fragmented", "first_pass", "rounds", "json"];
+const WHAT_IS_MEASURED: [&str; 11] =
+    ["tests", "systems", "sizes", "objects", "cpus", "nodes", "irq", "fragmented", "first_pass", "rounds", "json"];
 
 /// Options of `bench` without a subcommand.
 #[derive(Debug, Args)]
@@ -73,6 +73,12 @@ pub(crate) struct KernelTestsArgs {
     /// machine's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) nodes: Option<u8>,
+
+    /// What stands for disabled interrupts in the engines of the kernel's history (their option
+    /// `irq`): `lock`, a compare-and-swap, or `biased`, a plain store in a critical section
+    /// [default: that of `ASHLAR_OPTIONS`, else lock]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) irq: Option<Irq>,
 
     /// Let each process begin with a fragmented heap: for each size so many objects that are 8
     /// bytes smaller, of which every second is freed
@@ -123,6 +129,23 @@ pub(crate) struct KernelTestsArgs {
     /// Do not measure: take the records of an earlier run from this JSON file
     #[arg(long, value_name = "FILE", conflicts_with_all = WHAT_IS_MEASURED)]
     pub(crate) from: Option<PathBuf>,
+}
+
+/// What stands for disabled interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Irq {
+    Lock,
+    Biased,
+}
+
+impl Irq {
+    /// The value of ashlar's option `irq`.
+    pub(crate) fn value(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Biased => "biased",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

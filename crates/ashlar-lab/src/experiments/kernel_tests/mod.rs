@@ -11,7 +11,7 @@ mod plan;
 mod table;
 mod targets;
 
-use crate::experiments::kernel_tests::args::{KernelTestsArgs, Style, Test};
+use crate::experiments::kernel_tests::args::{Irq, KernelTestsArgs, Style, Test};
 use crate::experiments::kernel_tests::table::Columns;
 use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
@@ -109,6 +109,7 @@ fn measure(args: &KernelTestsArgs) -> Result<(Report, Vec<String>), LabError> {
         cpus: args.cpus.map_or(allowed.len(), usize::from),
         allowed: allowed.len(),
         nodes: args.nodes.map(usize::from),
+        irq: args.irq.map(Irq::value),
         fragmented: args.fragmented.map(|objects| objects as usize),
         first_pass: args.first_pass,
         rounds: args.rounds as usize,

@@ -27,6 +27,15 @@ pub(crate) struct LockWord(AtomicUsize);
 #[must_use = "a lock is released by hand"]
 pub(crate) struct Held(usize);
 
+impl Held {
+    /// # Safety
+    /// The caller has changed the word of a free lock to the number of its thread.
+    #[inline]
+    pub(crate) unsafe fn of_free_lock() -> Held {
+        Held(0)
+    }
+}
+
 impl LockWord {
     pub(crate) const fn new() -> LockWord {
         LockWord(AtomicUsize::new(0))
@@ -64,6 +73,11 @@ impl LockWord {
             self.0.store(me, Ordering::Relaxed);
             Held(word)
         })
+    }
+
+    /// Takes the lock if the calling thread holds it for a fork.
+    pub(crate) fn pass_own(&self) -> Option<Held> {
+        self.pass(self.0.load(Ordering::Relaxed), thread_id())
     }
 
     /// Takes a lock that is not free. Not generic, so all locks share one copy of this function.

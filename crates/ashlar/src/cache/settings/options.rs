@@ -6,7 +6,7 @@ use crate::base::report::OnError;
 use crate::base::source::HugePages;
 use crate::base::units::{MAX_NODES, MAX_ZONE_BYTES};
 use crate::engine::{Engine, Tunable};
-use crate::percpu::Wanted;
+use crate::percpu::{Irq, Wanted};
 use crate::slab::OrderRule;
 
 /// What gives free memory back to the system without being asked.
@@ -50,6 +50,8 @@ pub(crate) struct Options {
     /// Of kmalloc's and malloc's caches, and of all that do not choose.
     pub(crate) engine: Engine,
     pub(crate) percpu: Wanted,
+    /// What engines of the kernel's history take for disabled interrupts.
+    pub(crate) irq: Irq,
     /// Fake NUMA nodes; 0: those of the machine.
     pub(crate) nodes: u32,
     pub(crate) hugepages: HugePages,
@@ -94,6 +96,7 @@ impl Options {
     pub(crate) const DEFAULT: Options = Options {
         engine: Engine::Sheaves,
         percpu: Wanted::Auto,
+        irq: Irq::Lock,
         nodes: 0,
         hugepages: HugePages::Auto,
         prefault: 64 << 10,
@@ -142,7 +145,7 @@ impl core::fmt::Display for OptionError<'_> {
 
 impl core::error::Error for OptionError<'_> {}
 
-const KEYS: &str = "one of the keys engine, percpu, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
+const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
                     remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind, control, profile; nomerge; or cache.NAME.KEY";
 
@@ -201,6 +204,13 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 "lock" => Wanted::Lock,
                 "emulate" => Wanted::Emulate,
                 _ => return Err("percpu=auto, percpu=rseq, percpu=lock or percpu=emulate"),
+            }
+        }
+        "irq" => {
+            options.irq = match value {
+                "lock" => Irq::Lock,
+                "biased" => Irq::Biased,
+                _ => return Err("irq=lock or irq=biased"),
             }
         }
         "nodes" => options.nodes = number(value, 1, MAX_NODES).ok_or("nodes=1 to nodes=64")? as u32,
@@ -327,6 +337,7 @@ mod tests {
             ("nodes=0", "nodes=0"),
             ("nodes=65", "nodes=65"),
             ("percpu=magic", "percpu=magic"),
+            ("irq=off", "irq=lock or irq=biased"),
             ("hugepages=some", "hugepages=auto"),
             ("prefault=33M", "prefault=BYTES"),
             ("barn=12Q", "barn=12Q"),

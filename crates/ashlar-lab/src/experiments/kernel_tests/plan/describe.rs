@@ -21,6 +21,7 @@ pub(crate) fn describe(plan: &Plan, notes: &BTreeMap<&'static str, String>) -> H
         objects: plan.objects,
         nodes: plan.nodes,
         nodes_with_cpus,
+        irq: plan.irq.map(str::to_owned),
         fragmented: plan.fragmented,
         first_pass: plan.first_pass,
         rounds_of_a_process: (!plan.first_pass).then_some(ROUNDS_OF_A_CHILD),

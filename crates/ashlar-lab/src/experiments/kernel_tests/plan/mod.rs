@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) allowed: usize,
     /// NUMA nodes that ashlar and its engines are told to pretend.
     pub(crate) nodes: Option<usize>,
+    /// What the engines are told to take for disabled interrupts.
+    pub(crate) irq: Option<&'static str>,
     /// Objects of the fragmented heap that each process begins with, for each size.
     pub(crate) fragmented: Option<usize>,
     /// Whether each turn has a new child, whose first pass is measured.
@@ -375,7 +377,10 @@ impl Connection {
     fn open(info: &SystemInfo, plan: &Plan, sizes: &[usize]) -> Result<Self, String> {
         let fail = |error: String| format!("{}: {error}", info.id);
         let nodes = plan.nodes.map(|nodes| format!("nodes={nodes}"));
-        let command = start::command(info, nodes.as_deref(), "bench-child").map_err(fail)?;
+        let irq = plan.irq.map(|irq| format!("irq={irq}"));
+        let options: Vec<String> = nodes.into_iter().chain(irq).collect();
+        let options = (!options.is_empty()).then(|| options.join(","));
+        let command = start::command(info, options.as_deref(), "bench-child").map_err(fail)?;
         let mut connection = Self(Pipe::open(command).map_err(fail)?);
         // The start must not warm up what is measured.
         let start = plan.first_pass.then(|| start_beside(sizes));
@@ -421,6 +426,7 @@ mod tests {
             cpus: 3,
             allowed: 2,
             nodes: None,
+            irq: None,
             fragmented: None,
             first_pass: false,
             rounds: 1,

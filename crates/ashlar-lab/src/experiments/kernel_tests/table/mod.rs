@@ -47,6 +47,9 @@ pub(crate) fn header(run: &Report, columns: Columns) -> String {
             host.nodes_with_cpus.unwrap_or(0)
         );
     }
+    if let Some(irq) = &host.irq {
+        let _ = writeln!(text, "disabled interrupts: irq={irq}");
+    }
     let counted = if host.first_pass {
         "first pass: each figure is from a new process that runs one pass, without warm-up".to_owned()
     } else {

@@ -7,7 +7,6 @@ use crate::base::units::CpuId;
 use crate::engine::RawCache;
 use crate::percpu::area::PERCPU;
 use crate::percpu::lock;
-use crate::percpu::this_cpu_quick;
 
 /// A CPU whose lock is held. The lock stands for disabled interrupts.
 pub(super) struct Here(lock::CpuGuard);
@@ -16,7 +15,7 @@ impl Here {
     /// Locks this thread's CPU.
     #[inline]
     pub(super) fn take() -> Here {
-        Here::of(this_cpu_quick())
+        Here(lock::CpuGuard::take_here())
     }
 
     /// Locks any CPU.

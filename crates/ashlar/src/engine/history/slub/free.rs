@@ -55,43 +55,52 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
 #[place(cold)]
 fn free_rest(cache: &'static RawCache, freed: FreedObject) {
     let switches = switches(cache);
-    if switches.fast == Fast::Lock {
-        return free_interrupts_off(cache, switches, freed);
+    match switches.fast {
+        // The first stage: fast and slow path under one hold of the CPU lock.
+        Fast::Lock => {
+            let mut guard = CpuGuard::take(cache);
+            // SAFETY: as in `free_in`.
+            if !unsafe { local::push_locked(cache, &mut guard, freed) } {
+                free_under_lock(cache, switches, guard, freed);
+            }
+            return;
+        }
+        // A critical section was tried before; a thread that was not registered then tries again.
+        Fast::Rseq if percpu::mode() != percpu::Mode::Lock && !percpu::adopt_thread() => {}
+        // SAFETY: as in `free_in`.
+        fast if unsafe { local::push(cache, fast, freed) } => return,
+        Fast::Rseq | Fast::Emulated => {}
     }
-    // A critical section was tried before; a thread that was not registered then tries again.
-    let again = percpu::adopt_thread() || switches.fast == Fast::Emulated || percpu::mode() == percpu::Mode::Lock;
-    // SAFETY: as in `free_in`.
-    if again && unsafe { local::push(cache, switches.fast, freed) } {
-        return;
+    if switches.frees_by_lock() {
+        free_under_lock(cache, switches, CpuGuard::take(cache), freed);
+    } else {
+        free_slow(cache, switches, freed);
     }
-    free_slow(cache, switches, freed);
 }
 
-/// Frees as the first stage does: fast and slow path under one hold of the CPU lock.
-#[place(cold)]
-fn free_interrupts_off(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
-    let mut guard = CpuGuard::take(cache);
-    // SAFETY: as in `free_in`.
-    if unsafe { local::push_locked(cache, &mut guard, freed) } {
-        return;
-    }
+/// Frees to the object's slab where the kernel has interrupts off around slab_lock.
+#[inline(always)]
+fn free_under_lock(cache: &'static RawCache, switches: &Switches, mut guard: CpuGuard, freed: FreedObject) {
     local::count_free(cache, guard.cpu());
     guard.count_slab_lock(cache);
-    let outcome = if guard.has_first(cache, freed) { Outcome::Twice } else { free_to_slab(cache, switches, freed) };
+    let is_first = if switches.fast == Fast::Rseq && percpu::mode() != percpu::Mode::Lock {
+        // The lock does not protect the CPU's words here.
+        local::is_first_of(cache, guard.cpu(), freed)
+    } else {
+        guard.has_first(cache, freed)
+    };
+    let outcome = if is_first { Outcome::Twice } else { free_to_slab(cache, switches, freed) };
     drop(guard);
     finish_free(cache, freed, outcome);
 }
 
+/// Frees to the object's slab by a compare-and-swap.
 #[place(cold)]
 fn free_slow(cache: &'static RawCache, switches: &Switches, freed: FreedObject) {
     let cpu = this_cpu_quick();
     local::count_free(cache, cpu);
-    if local::is_first_of(cache, cpu, freed) {
-        return finish_free(cache, freed, Outcome::Twice);
-    }
-    let guard = off_to_free(cache, switches);
-    let outcome = free_to_slab(cache, switches, freed);
-    drop(guard);
+    let twice = local::is_first_of(cache, cpu, freed);
+    let outcome = if twice { Outcome::Twice } else { free_to_slab(cache, switches, freed) };
     finish_free(cache, freed, outcome);
 }
 

@@ -72,7 +72,7 @@ impl CpuGuard {
     /// Takes the lock of this CPU, for `cache`.
     #[inline]
     pub(super) fn take(cache: &RawCache) -> CpuGuard {
-        let guard = lock::CpuGuard::take(this_cpu_quick());
+        let guard = lock::CpuGuard::take_here();
         bump(word(guard.cpu(), cache.state.places.locks, 0));
         CpuGuard(guard)
     }
