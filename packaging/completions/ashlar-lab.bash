@@ -124,7 +124,7 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --nodes --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory checks help"
+            opts="-h --systems --sizes --objects --cpus --nodes --irq --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory checks help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -148,6 +148,10 @@ _ashlar__lab() {
                     ;;
                 --nodes)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --irq)
+                    COMPREPLY=($(compgen -W "lock biased" -- "${cur}"))
                     return 0
                     ;;
                 --fragmented)
@@ -383,7 +387,7 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -425,7 +429,7 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --json)
@@ -560,7 +564,7 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__hackbench)
-            opts="-g -l -f -s -T -P -h --groups --loops --fds --datasize --threads --process --system --systems --scale --boot --rounds --json --help"
+            opts="-g -l -f -s -T -P -h --groups --loops --fds --datasize --threads --process --system --systems --scale --boot --rounds --instructions --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -798,7 +802,7 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__reproduce)
-            opts="-h --json --html --quick --runs --from --help"
+            opts="-h --json --html --markdown --quick --runs --from --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -812,8 +816,12 @@ _ashlar__lab() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --markdown)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --runs)
-                    COMPREPLY=($(compgen -W "all tests one-cpu 2010 nodes slob simulate bulk memory hackbench forward forward-none forward-many simulate-far" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all tests one-cpu 2010 nodes nodes-8 slob simulate bulk memory hackbench instructions forward forward-none forward-many simulate-far" -- "${cur}"))
                     return 0
                     ;;
                 --from)

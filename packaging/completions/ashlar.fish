@@ -60,6 +60,7 @@ slob-seg\t''
 slob-cache\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l option -d 'An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times' -r -f -a "engine=\t''
 percpu=\t''
+irq=\t''
 nodes=\t''
 hugepages=\t''
 prefault=\t''
@@ -96,6 +97,7 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l warmup -d 'Rou
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l with -d 'More mallocs, separated by commas: mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, the path of a shared library, or `all` for those that are found' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l option -d 'An option of ashlar, as in `ASHLAR_OPTIONS`; may be given several times' -r -f -a "engine=\t''
 percpu=\t''
+irq=\t''
 nodes=\t''
 hugepages=\t''
 prefault=\t''
@@ -208,6 +210,8 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l objects -d 'Objects for each CPU and pass' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l cpus -d 'Threads of the concurrent tests, each pinned to a CPU, in turn where there are more of them than CPUs [default: the CPUs this process may use]' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l irq -d 'What stands for disabled interrupts in the engines of the kernel\'s history (their option `irq`): `lock`, a compare-and-swap, or `biased`, a plain store in a critical section [default: that of `ASHLAR_OPTIONS`, else lock]' -r -f -a "lock\t''
+biased\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l fragmented -d 'Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every second is freed' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l json -d 'Write host and records as JSON' -r -F
@@ -285,6 +289,7 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_sub
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l scale -d 'How much of the usual work is done' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l option -d 'A column more: ashlar with these options (as in `ASHLAR_OPTIONS`); may be given several times' -r -f -a "engine=\t''
 percpu=\t''
+irq=\t''
 nodes=\t''
 hugepages=\t''
 prefault=\t''
@@ -421,6 +426,7 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_sub
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l idle -d 'Milliseconds that the idle phase lasts' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l option -d 'Each system of ashlar once more, with these options (as in `ASHLAR_OPTIONS`); may be given several times' -r -f -a "engine=\t''
 percpu=\t''
+irq=\t''
 nodes=\t''
 hugepages=\t''
 prefault=\t''
@@ -550,6 +556,7 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -l rounds -d 'M
 complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -l json -d 'Write host and records as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s T -l threads -d 'Senders and receivers are threads: what one allocates the other frees (the default)'
 complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s P -l process -d 'Senders and receivers are processes, each with its own heap: messages are copied, each side frees what it allocated'
+complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -l instructions -d 'Count the instructions of user space by valgrind, and nothing else: each system runs under it with all loops and with one, and the difference is told'
 complete -c ashlar -n "__fish_ashlar_using_subcommand hackbench" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l systems -d 'Engines of ashlar, separated by commas, or `all`' -r -f -a "all\t''
 ashlar\t''
@@ -577,16 +584,19 @@ complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l from -d 'Do n
 complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l json -d 'Write claims, verdicts and everything that was measured as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l html -d 'Write a page with charts, which needs nothing else' -r -F
-complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l runs -d 'Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate, bulk, memory, hackbench, forward, forward-none, forward-many, simulate-far' -r -f -a "all\t''
+complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l markdown -d 'Write the verdicts and tables into a Markdown document. If it is there, only the parts between the lines `<!-- reproduce NAME -->` and `<!-- end -->` change' -r -F
+complete -c ashlar -n "__fish_ashlar_using_subcommand reproduce" -l runs -d 'Measurements to make, separated by commas, or `all`: tests, one-cpu, 2010, nodes, nodes-8, slob, simulate, bulk, memory, hackbench, instructions, forward, forward-none, forward-many, simulate-far' -r -f -a "all\t''
 tests\t''
 one-cpu\t''
 2010\t''
 nodes\t''
+nodes-8\t''
 slob\t''
 simulate\t''
 bulk\t''
 memory\t''
 hackbench\t''
+instructions\t''
 forward\t''
 forward-none\t''
 forward-many\t''

@@ -55,6 +55,11 @@ pub(crate) struct HackbenchArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 
+    /// Count the instructions of user space by valgrind, and nothing else: each system runs under
+    /// it with all loops and with one, and the difference is told
+    #[arg(long, conflicts_with = "process")]
+    pub(crate) instructions: bool,
+
     /// Write host and records as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

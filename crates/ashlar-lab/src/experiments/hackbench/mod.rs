@@ -17,6 +17,7 @@
 
 pub(crate) mod args;
 pub(crate) mod child;
+mod instructions;
 mod plan;
 mod table;
 
@@ -27,7 +28,7 @@ use crate::experiments::hackbench::plan::{Answer, Work, collect, loops_of};
 use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::record::Report;
-use crate::kit::table::machine;
+use crate::kit::table::{aligned, machine};
 use crate::systems::column::{Column, rounds};
 use crate::systems::{self, SystemInfo, host};
 
@@ -53,6 +54,12 @@ pub(crate) fn run(args: &HackbenchArgs) -> Result<(), LabError> {
         boot: if args.process { 0.0 } else { args.boot },
     };
     let columns: Vec<Column> = chosen.iter().copied().map(Column::plain).collect();
+    if args.instructions {
+        if work.loops < 2 {
+            return Err(LabError::option("--loops", "instructions are counted from the second on; expected 2 or more"));
+        }
+        return count_instructions(args, &work, &columns, json);
+    }
     let answers = rounds(&columns, args.rounds as usize, |_, column| {
         let work = Work { loops: loops_of(column.info.id, work.loops, args.scale), ..work.clone() };
         column.ask::<_, Answer>("hackbench-child", &work)
@@ -74,4 +81,44 @@ pub(crate) fn run(args: &HackbenchArgs) -> Result<(), LabError> {
     }
     output::print(&(machine(&run.host) + &text + &table::summary(&run)))?;
     if answers.failures.is_empty() { Ok(()) } else { Err(LabError::several(&answers.failures)) }
+}
+
+/// `--instructions`.
+fn count_instructions(
+    args: &HackbenchArgs,
+    work: &Work,
+    columns: &[Column],
+    json: Option<std::fs::File>,
+) -> Result<(), LabError> {
+    let done =
+        |column: &Column| Work { loops: loops_of(column.info.id, work.loops, args.scale).max(2), ..work.clone() };
+    // A machine that cannot count says so, as one without counters does.
+    let can_count = instructions::can_count();
+    let asked = if can_count { columns } else { &[] };
+    let counted = rounds(asked, args.rounds as usize, |_, column| instructions::count(column, &done(column)));
+    let mut rows = vec![["", "instructions", "for a message"].map(str::to_owned).to_vec()];
+    let mut records = Vec::new();
+    for (&who, samples) in &counted.of {
+        let (id, done) = (columns[who].info.id, done(&columns[who]));
+        let record = instructions::record(id, &done, work.loops, samples);
+        let messages = done.messages() - Work { loops: 1, ..done }.messages();
+        let each = record.median / messages as f64;
+        rows.push(vec![id.to_owned(), format!("{:.0}", record.median), format!("{each:.0}")]);
+        records.push(record);
+    }
+    let infos: Vec<&'static SystemInfo> = columns.iter().map(|column| column.info).collect();
+    let host = host::of_run(&infos, args.rounds as usize, &BTreeMap::new());
+    let run = Report { host, records, published: None };
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
+    }
+    let mut text = machine(&run.host);
+    if can_count {
+        text += "\nInstructions of user space under valgrind, without start and first loop (median)\n";
+        aligned(&mut text, &rows);
+    } else {
+        text += "\nInstructions: <not supported>, valgrind is not installed\n";
+    }
+    output::print(&text)?;
+    if counted.failures.is_empty() { Ok(()) } else { Err(LabError::several(&counted.failures)) }
 }

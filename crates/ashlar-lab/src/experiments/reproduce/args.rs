@@ -15,12 +15,18 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
+    /// Write the verdicts and tables into a Markdown document. If it is there, only the parts
+    /// between the lines `<!-- reproduce NAME -->` and `<!-- end -->` change
+    #[arg(long, value_name = "FILE")]
+    pub(crate) markdown: Option<PathBuf>,
+
     /// Measure a little of everything, to see that all of it works: the figures are worth nothing
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Measurements to make, separated by commas, or `all`: tests, one-cpu, nodes, slob, simulate,
-    /// bulk, memory, hackbench, forward, forward-none, forward-many, simulate-far
+    /// Measurements to make, separated by commas, or `all`: tests, one-cpu, 2010, nodes, nodes-8,
+    /// slob, simulate, bulk, memory, hackbench, instructions, forward, forward-none, forward-many,
+    /// simulate-far
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) runs: String,
 

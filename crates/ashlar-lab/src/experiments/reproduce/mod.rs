@@ -32,6 +32,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), LabError> {
     // What is read is read before anything is written: both may be the same file.
     let recorded = args.from.as_deref().map(load).transpose()?;
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
+    let markdown = args.markdown.as_deref().map(read_document).transpose()?;
     let html = args.html.as_deref().map(|path| create("--html", path)).transpose()?;
     let (machine, quick, evidence) = match recorded {
         Some(recorded) => recorded,
@@ -51,6 +52,11 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), LabError> {
         std::io::Write::write_all(&mut file, page.as_bytes())
             .map_err(|error| LabError::Failed(format!("--html: {error}")))?;
     }
+    if let (Some(path), Some(old)) = (&args.markdown, markdown) {
+        let fail = |error: String| LabError::Failed(format!("--markdown: {}: {error}", path.display()));
+        let text = table::markdown::render(&report, old.as_deref()).map_err(fail)?;
+        std::fs::write(path, text).map_err(|error| fail(error.to_string()))?;
+    }
     output::print(&table::render(&report))?;
     let failures: Vec<String> = match &args.from {
         Some(_) => Vec::new(),
@@ -61,6 +67,26 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), LabError> {
         }
     };
     if failures.is_empty() { Ok(()) } else { Err(LabError::several(&failures)) }
+}
+
+/// Reads a document that gets new parts, and sees that it has some before anything is measured;
+/// `None` if there is no document yet.
+fn read_document(path: &Path) -> Result<Option<String>, LabError> {
+    let fail = |error: String| {
+        let expected = "expected a path to a new file, or a document with parts";
+        LabError::option("--markdown", format_args!("{}: {error}; {expected}", path.display()))
+    };
+    match std::fs::read_to_string(path) {
+        Ok(text) => match table::markdown::check(&text) {
+            Ok(()) => Ok(Some(text)),
+            Err(error) => Err(fail(error)),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => match create("--markdown", path) {
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(fail(format!("cannot read it: {error}"))),
+    }
 }
 
 fn machine() -> Machine {

@@ -16,7 +16,7 @@ use ashlar::{Counts, LockProbe};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
-use crate::experiments::simulate::plan::measured::{Answer, Measured, Plan};
+use crate::experiments::simulate::plan::measured::{Answer, Measured, Plan, Polled};
 use crate::kit::error::LabError;
 use crate::kit::measure::{SpinBarrier, allowed_cpus, pin, ticks};
 use crate::kit::output;
@@ -31,6 +31,10 @@ const STEP: Duration = Duration::from_millis(12);
 const OBSERVED: Duration = Duration::from_millis(40);
 /// Ticks between two looks: so many at least, and at most twice as many.
 const PAUSE: u64 = 700;
+/// Looks of a poller at the lock between two at whether it is done.
+const LOOKS: usize = 64;
+/// Pauses of a holder between two takings.
+const PAUSE_OF_HOLDER: usize = 4;
 /// Objects of a turn in which one CPU frees what the other allocated.
 const HANDED_OVER: usize = 250;
 
@@ -58,7 +62,8 @@ pub(crate) fn main(plan: &str) -> Result<(), LabError> {
 /// All steps of one thread.
 fn serve(me: usize, shared: &Shared, plan: &Plan) -> Answer {
     let sizes = plan.sizes.iter().map(|&size| Cpu { me, shared, size }.script(plan.seed)).collect();
-    Answer { sizes, line: shared.line(me) }
+    let polled = Polled { one_line: shared.polled(me, 0), apart: shared.polled(me, APART) };
+    Answer { sizes, polled, line: shared.line(me) }
 }
 
 /// What both threads see.
@@ -78,7 +83,19 @@ struct Shared {
     looks: [[AtomicUsize; 3]; 2],
     /// Whose turn it is.
     turn: AtomicUsize,
+    /// A lock's word, and behind it the lines of what it guards.
+    guarded: Guarded,
 }
+
+/// Words of four lines: the first is a lock. Two lines belong together, because processors fetch
+/// pairs.
+#[repr(align(128))]
+struct Guarded([AtomicUsize; 32]);
+
+/// Words between a lock and what it guards, where the two are apart.
+const APART: usize = 16;
+/// Words that a holder changes, as one that takes an entry off a list does.
+const CHANGED: usize = 3;
 
 /// Values of `watch`; between them are the two halves of a pass.
 const ALLOCATIONS: usize = 0;
@@ -97,6 +114,7 @@ impl Shared {
             watch: AtomicUsize::new(NOTHING),
             looks: Default::default(),
             turn: AtomicUsize::new(0),
+            guarded: Guarded(Default::default()),
         }
     }
 
@@ -113,6 +131,47 @@ impl Shared {
         }
         // Each round is a handover to the other CPU and one back.
         (ticks() - start) as f64 / (2 * ROUNDS) as f64
+    }
+
+    /// Ticks that a poller adds to a taking of a lock whose holder changes words `distance` words
+    /// behind it: CPU 0 takes the lock, and CPU 1 polls it or sleeps. Medians of several blocks.
+    fn polled(&self, me: usize, distance: usize) -> f64 {
+        const BLOCKS: usize = 15;
+        const ROUNDS: usize = 1000;
+        let lock = &self.guarded.0[0];
+        let takings = || {
+            let start = ticks();
+            for _ in 0..ROUNDS {
+                while lock.swap(1, Ordering::Acquire) != 0 {}
+                for word in &self.guarded.0[1 + distance..=CHANGED + distance] {
+                    word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                }
+                lock.store(0, Ordering::Release);
+                // The next taking comes when the poller has seen this one.
+                (0..PAUSE_OF_HOLDER).for_each(|_| core::hint::spin_loop());
+            }
+            (ticks() - start) as f64 / ROUNDS as f64
+        };
+        let (mut alone, mut polled) = (Vec::new(), Vec::new());
+        for _ in 0..BLOCKS {
+            self.step.wait();
+            self.watch.store(NOTHING, Ordering::Relaxed);
+            if me == 0 {
+                alone.push(takings());
+            }
+            self.start.wait();
+            if me == 0 {
+                polled.push(takings());
+                self.watch.store(LEAVE, Ordering::Relaxed);
+            }
+            while me == 1 && self.watch.load(Ordering::Relaxed) != LEAVE {
+                for _ in 0..LOOKS {
+                    black_box(lock.load(Ordering::Relaxed));
+                    core::hint::spin_loop();
+                }
+            }
+        }
+        if me == 0 { (median(&polled) - median(&alone)).max(0.0) } else { 0.0 }
     }
 
     fn await_turn(&self, me: usize) {
@@ -170,6 +229,7 @@ impl Cpu<'_> {
         [found.alloc.by_turns, found.free.by_turns] = self.repeat(|| self.turns(chunk));
         [found.alloc.both, found.free.both] = self.repeat(|| self.both());
         [_, found.remote_free] = self.repeat(|| self.handed_over(HANDED_OVER.min(whole)));
+        [_, found.remote_free_cold] = self.repeat(|| self.handed_over(whole));
         [_, found.remote_free_test] = self.repeat(|| self.handed_over(whole));
         [found.alloc.alone_again, found.free.alone_again] = self.repeat(|| self.alone());
         found

@@ -23,6 +23,12 @@ pub(crate) fn render(run: &Run) -> String {
             "A line that moves between the two CPUs: {:.0} {UNIT_OF_TICKS}; from another node, by assumption: {} times as much",
             cell.inputs.line, cell.inputs.far
         );
+        let polled = cell.inputs.polled;
+        let _ = writeln!(
+            text,
+            "A CPU that polls a lock adds to each taking: {:.0} {UNIT_OF_TICKS} where the holder writes to the line of the lock, {:.0} where to another",
+            polled.one_line, polled.apart
+        );
     }
     inputs(&mut text, run);
     for test in ["D", "F"] {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiments::reproduce::plan::claims::{Side, Sides};
 use crate::kit::counts::Counts;
-use crate::kit::statistics::median;
+use crate::kit::statistics::{geometric_mean, median};
 
 /// A record of any command of the lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +61,21 @@ pub(crate) struct Difference {
     pub(crate) rounds: usize,
 }
 
+/// A prediction that could be measured too, as `ashlar simulate` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Checked {
+    pub(crate) test: String,
+    pub(crate) system: String,
+    pub(crate) size: usize,
+    pub(crate) cpus: usize,
+    pub(crate) nodes: usize,
+    pub(crate) predicted: f64,
+    pub(crate) measured: f64,
+}
+
+/// Predictions of a test that are further off than this, where they can be checked, say nothing.
+pub(crate) const MOST_OFF: f64 = 0.2;
+
 /// What one run wrote, or why it did not.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
@@ -82,6 +97,8 @@ pub(crate) struct Outcome {
     pub(crate) records: Vec<Cell>,
     #[serde(default)]
     pub(crate) differences: Vec<Difference>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) validation: Vec<Checked>,
 }
 
 /// All runs, by name.
@@ -135,6 +152,7 @@ impl Outcome {
             }
             false
         });
+        self.validation.append(&mut other.validation);
         self.repeats = Some(self.repeats.unwrap_or(1) + 1);
         self.failure = self.failure.take().or(other.failure);
     }
@@ -184,6 +202,26 @@ impl Outcome {
         let mut found: Vec<&Cell> = self.records.iter().filter(is_it).collect();
         found.sort_by_key(|cell| cell.simulated);
         found
+    }
+
+    /// What is predicted over what is measured, for simulated cells of one test and system: on as
+    /// many of their CPUs and nodes as this machine has, the geometric mean over their sizes.
+    /// `None` if none of them can be measured.
+    pub(crate) fn predicted_over_measured(&self, cells: &[&Cell]) -> Option<f64> {
+        let is_of = |checked: &Checked, cell: &Cell| {
+            (&checked.test, &checked.system, checked.size) == (&cell.test, &cell.system, cell.size)
+                && checked.cpus == cell.cpus.min(2)
+                && checked.nodes == cell.nodes.unwrap_or(1).min(2)
+        };
+        let simulated = |checked: &&Checked| cells.iter().any(|cell| cell.simulated && is_of(checked, cell));
+        let found = self.validation.iter().filter(simulated);
+        let quotients: Vec<f64> = found.map(|checked| checked.predicted / checked.measured).collect();
+        (!quotients.is_empty()).then(|| geometric_mean(&quotients))
+    }
+
+    /// The same, where it is too far off for a verdict.
+    pub(crate) fn is_off(&self, cells: &[&Cell]) -> Option<f64> {
+        self.predicted_over_measured(cells).filter(|quotient| quotient.ln().abs() > (1.0 + MOST_OFF).ln())
     }
 
     pub(crate) fn difference(&self, of: &Sides) -> Option<&Difference> {

@@ -165,7 +165,10 @@ impl Entry {
             };
             let mut found: Vec<&Cell> = outcome.records.iter().filter(is_it).collect();
             found.sort_by_key(|cell| cell.simulated);
-            let cell = found.first()?;
+            let cell = *found.first()?;
+            if outcome.is_off(&[cell]).is_some() {
+                return None;
+            }
             cell.full().filter(|figure| *figure > 0.0).map(|figure| (figure, cell.simulated))
         };
         let per = match &row.per {

@@ -22,8 +22,8 @@ pub(crate) struct Run {
 }
 
 /// All of them, in their order. Each has six rounds or more, because fewer have no interval; the
-/// tests A to F have twenty, because a process serves two.
-pub(crate) const RUNS: [Run; 13] = [
+/// tests A to F have twelve or more, because a process serves two.
+pub(crate) const RUNS: [Run; 15] = [
     Run {
         name: "tests",
         options: "",
@@ -134,6 +134,30 @@ pub(crate) const RUNS: [Run; 13] = [
             "8,4096",
             "--objects",
             "1000",
+            "--rounds",
+            "1",
+        ],
+        repeats: 1,
+    },
+    // As many threads as the mail's machine had CPUs.
+    Run {
+        name: "nodes-8",
+        options: "",
+        full: &["bench", "D", "F", "--nodes", "4", "--cpus", "8", "--systems", "slab24,slub,slub+", "--rounds", "12"],
+        quick: &[
+            "bench",
+            "D",
+            "F",
+            "--nodes",
+            "4",
+            "--cpus",
+            "8",
+            "--systems",
+            "slab24,slub",
+            "--sizes",
+            "8,4096",
+            "--objects",
+            "500",
             "--rounds",
             "1",
         ],
@@ -272,6 +296,42 @@ pub(crate) const RUNS: [Run; 13] = [
             "4",
             "-l",
             "50",
+            "--rounds",
+            "1",
+            "--systems",
+            "slob,slob-seg,slob-cache",
+        ],
+        repeats: 1,
+    },
+    // By valgrind, because virtual machines seldom count instructions.
+    Run {
+        name: "instructions",
+        options: "",
+        full: &[
+            "hackbench",
+            "--instructions",
+            "-g",
+            "4",
+            "-l",
+            "50",
+            "--scale",
+            "1",
+            "--rounds",
+            "6",
+            "--systems",
+            "slob,slob-seg,slob-cache",
+        ],
+        quick: &[
+            "hackbench",
+            "--instructions",
+            "-g",
+            "1",
+            "-f",
+            "4",
+            "-l",
+            "5",
+            "--scale",
+            "1",
             "--rounds",
             "1",
             "--systems",

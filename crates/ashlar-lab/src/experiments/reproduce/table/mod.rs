@@ -1,5 +1,6 @@
 //! The report as text.
 
+pub(crate) mod markdown;
 mod order;
 pub(crate) mod page;
 pub(crate) mod report;

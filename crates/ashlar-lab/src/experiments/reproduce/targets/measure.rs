@@ -24,6 +24,8 @@ pub(super) struct Number {
     pub(super) rounds: usize,
     /// A part of it comes from a model.
     pub(super) simulated: bool,
+    /// The model is too far off where it can be checked.
+    pub(super) off: bool,
     /// What it is made of, in words.
     pub(super) parts: String,
 }
@@ -108,7 +110,8 @@ fn cells_of<'a>(claim: &Claim, side: &Side, run: &str, evidence: &'a Evidence) -
     let outcome = evidence.get(run).ok_or_else(|| not_run(run))?;
     let found = outcome.cells(side, claim.sizes.as_deref());
     let counted = outcome.records.iter().any(|cell| cell.test == side.test && cell.median.is_some());
-    let works = outcome.failure.is_none() && outcome.records.iter().any(|cell| cell.system == side.system);
+    let has = |system: &str| outcome.records.is_empty() || outcome.records.iter().any(|cell| cell.system == system);
+    let works = outcome.failure.is_none() && has(&side.system);
     match found.is_empty() {
         false => Ok(Part { cells: found, outcome }),
         true if works && !counted => Err(Found::NotComparable(format!(
@@ -200,8 +203,28 @@ fn quotient(claim: &Claim, run: &str, evidence: &Evidence) -> Found {
             parts += &format!(", {} looks through {searched}", side.system);
         }
     }
+    let mut off = false;
+    for (side, outcome, cells) in
+        [(over, one.outcome, chosen(&top, &over_keys)), (under, other.outcome, chosen(&bottom, &under_keys))]
+    {
+        let Some(quotient) = outcome.predicted_over_measured(&cells) else { continue };
+        off |= outcome.is_off(&cells).is_some();
+        let cpus = cells.iter().map(|cell| cell.cpus.min(2)).max().unwrap_or(1);
+        let s = if cpus == 1 { "" } else { "s" };
+        parts += &format!(
+            ", {} {} is predicted {:+.0} % off on {cpus} CPU{s}",
+            side.system,
+            side.test,
+            100.0 * (quotient - 1.0)
+        );
+    }
     let rounds = rounds.into_iter().min().unwrap_or(0);
-    Found::Number(Number { value: a / b, interval, rounds, simulated, parts })
+    Found::Number(Number { value: a / b, interval, rounds, simulated, off, parts })
+}
+
+/// The cells of a side that are compared.
+fn chosen<'a>(side: &Figures<'a>, keys: &[(usize, usize)]) -> Vec<&'a Cell> {
+    keys.iter().map(|key| side[key]).collect()
 }
 
 /// Locks for one operation, mean over cells that have counts.
@@ -260,6 +283,7 @@ fn difference(claim: &Claim, outcome: &Outcome) -> Found {
         interval: found.interval_percent,
         rounds: found.rounds,
         simulated: false,
+        off: false,
         parts,
     })
 }

@@ -10,7 +10,7 @@ pub(crate) mod order;
 use serde::{Deserialize, Serialize};
 
 use crate::experiments::reproduce::plan::claims::{Claim, Claims, Kind};
-use crate::experiments::reproduce::plan::evidence::Evidence;
+use crate::experiments::reproduce::plan::evidence::{Evidence, MOST_OFF};
 use crate::experiments::reproduce::plan::runs;
 use crate::experiments::reproduce::targets::measure::{Found, Number, found};
 use crate::kit::published::Published;
@@ -170,6 +170,7 @@ fn of_all(own: Verdict, others: impl Iterator<Item = Verdict>) -> Verdict {
     let all: Vec<Verdict> = core::iter::once(own).chain(others).collect();
     let has = |verdict: Verdict| all.contains(&verdict);
     match own {
+        Verdict::NotComparable => own,
         _ if all.iter().all(|other| *other == own) => own,
         // What was not measured with another value is not shown to be independent of it.
         _ if has(Verdict::NotMeasured) || has(Verdict::NotComparable) => Verdict::Fitted,
@@ -182,8 +183,14 @@ fn of_all(own: Verdict, others: impl Iterator<Item = Verdict>) -> Verdict {
 fn opinion(claim: &Claim, run: &str, data: &Published, evidence: &Evidence) -> Opinion {
     match found(claim, run, evidence) {
         Found::Number(number) => {
-            let reason = format!("{}; wanted {}", number.parts, claim.wanted(data));
-            Opinion { verdict: of_interval(number.interval, claim.bounds(data)), number: Some(number), reason }
+            let mut reason = format!("{}; wanted {}", number.parts, claim.wanted(data));
+            let verdict = if number.off {
+                reason += &format!("; a prediction that is more than {:.0} % off has no verdict", 100.0 * MOST_OFF);
+                Verdict::NotComparable
+            } else {
+                of_interval(number.interval, claim.bounds(data))
+            };
+            Opinion { verdict, number: Some(number), reason }
         }
         Found::NotComparable(reason) => Opinion { verdict: Verdict::NotComparable, number: None, reason },
         Found::NotMeasured(reason) => Opinion { verdict: Verdict::NotMeasured, number: None, reason },

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::experiments::reproduce::plan::claims::Side;
-use crate::experiments::reproduce::plan::evidence::{Cell, Difference, Outcome};
+use crate::experiments::reproduce::plan::evidence::{Cell, Checked, Difference, Outcome};
 use crate::kit::counts::Counts;
 use crate::kit::counts::Search;
 
@@ -168,6 +168,41 @@ fn what_the_machine_does_not_count_cannot_be_compared() {
     let judged = of_claim(claim, &data, &evidence);
     assert_eq!(judged.verdict, Verdict::NotComparable);
     assert!(judged.reason.contains("does not count"), "{}", judged.reason);
+}
+
+#[test]
+fn a_prediction_that_is_far_off_has_no_verdict() {
+    let (claims, data) = load();
+    let claim = claims.claims.iter().find(|claim| claim.id == "000-D-contention").unwrap();
+    let checked = |size: usize, predicted: f64| Checked {
+        test: "D".to_owned(),
+        system: "slab24".to_owned(),
+        size,
+        cpus: 2,
+        nodes: 1,
+        predicted,
+        measured: 100.0,
+    };
+    // What is off at one size and not at others is off by their mean.
+    for (predicted, verdict) in [
+        ([110.0, 125.0], Verdict::Reproduced),
+        ([125.0, 118.0], Verdict::NotComparable),
+        ([70.0, 80.0], Verdict::NotComparable),
+        ([85.0, 110.0], Verdict::Reproduced),
+    ] {
+        let mut evidence = evidence(claim, 7.0);
+        let sizes = [8, 1024];
+        evidence.get_mut("simulate").unwrap().validation =
+            sizes.into_iter().zip(predicted).map(|(size, predicted)| checked(size, predicted)).collect();
+        let judged = of_claim(claim, &data, &evidence);
+        assert_eq!(judged.verdict, verdict, "{predicted:?}: {}", judged.reason);
+        assert!(judged.reason.contains("slab24 D is predicted"), "{}", judged.reason);
+        assert_eq!(judged.reason.contains("has no verdict"), verdict == Verdict::NotComparable);
+    }
+    // One of another machine or size says nothing.
+    let mut evidence = evidence(claim, 7.0);
+    evidence.get_mut("simulate").unwrap().validation = vec![checked(4096, 300.0)];
+    assert_eq!(of_claim(claim, &data, &evidence).verdict, Verdict::Reproduced);
 }
 
 #[test]

@@ -46,8 +46,19 @@ pub(crate) struct Measured {
     pub(crate) free: Operation,
     /// Ticks of one free of an object that the other CPU allocated, a few hundred at a time.
     pub(crate) remote_free: f64,
-    /// The same, thousands at a time: test F.
+    /// The same, thousands at a time, whose lines have left the caches: test F.
+    pub(crate) remote_free_cold: f64,
+    /// The same, measured again when everything else was.
     pub(crate) remote_free_test: f64,
+}
+
+/// What a CPU that polls a lock's word costs the holder at one taking, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Polled {
+    /// The holder writes to the line of the word.
+    pub(crate) one_line: f64,
+    /// The holder writes to another line.
+    pub(crate) apart: f64,
 }
 
 /// What a child prints.
@@ -55,5 +66,7 @@ pub(crate) struct Measured {
 pub(crate) struct Answer {
     /// Ticks until a line that one CPU wrote is the other's.
     pub(crate) line: f64,
+    /// Ticks that one poller of a lock's word adds to a taking.
+    pub(crate) polled: Polled,
     pub(crate) sizes: Vec<Measured>,
 }

@@ -63,7 +63,7 @@ pub(crate) fn predict(host: Host, cells: Vec<Cell>, cpus: &[usize], nodes: &[usi
         };
         for &nodes in nodes {
             for &cpus in cpus.iter().filter(|&&cpus| cpus >= nodes) {
-                records.push(record("D", cpus, nodes, inputs.test_d(cpus, nodes, seed), true));
+                records.push(record("D", cpus, nodes, inputs.test_d(system, cpus, nodes, seed), true));
                 records.push(record("F", cpus, nodes, inputs.test_f(cpus, nodes), true));
             }
         }

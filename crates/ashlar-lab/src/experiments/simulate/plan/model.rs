@@ -3,10 +3,10 @@
 //! A CPU does its operations one after the other; now and then one of them takes a lock. Between
 //! two takings it works for itself. Who finds a lock taken waits. A taking costs its hold time; the
 //! cost of the lines that come along when another CPU was there before; and, when it was waited for
-//! or another CPU waits meanwhile, one line more, because the waiters' looks took the lock's line
-//! from the holder. These are spin locks and no queues: that one is free the waiters see when its
-//! line has come to them, and who released it and wants it again before that has it again, with all
-//! the lines where they are.
+//! or another CPU waits meanwhile, the handover, one line. Where waiters poll the lock's word
+//! ([`Waiting::Polls`]), each of them slows the holder as well. Unless tickets give an order, that
+//! a lock is free the waiters see when its line has come to them, and who released it and wants it
+//! again before that has it again, with all the lines where they are.
 //!
 //! Time goes on from event to event: a heap for each lock holds for each CPU the moment at which it
 //! wants that lock next, and the earliest is served, unless it waits and the last holder comes back
@@ -33,6 +33,18 @@ pub(crate) struct SharedLock {
     pub(crate) moved: f64,
 }
 
+/// What a CPU does while it waits for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It looks at the lock's word all the time, as in the kernel until 2008. Who comes when the
+    /// lock is free has it.
+    Polls,
+    /// It polls, and locks are taken in the order in which CPUs came: tickets, until 2015.
+    Tickets,
+    /// It looks at a word of its own, or seldom: it does not slow the holder.
+    Apart,
+}
+
 /// What CPUs of one kind do.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Model {
@@ -41,6 +53,9 @@ pub(crate) struct Model {
     pub(crate) locks: Vec<SharedLock>,
     /// What a lock costs more when it was waited for.
     pub(crate) handover: f64,
+    /// What each CPU that polls the lock's word adds to that.
+    pub(crate) polled: f64,
+    pub(crate) waiting: Waiting,
     /// Standard deviation of gaps and holds over their means: 0 for constant times, 1 for
     /// exponential ones.
     pub(crate) spread: f64,
@@ -81,14 +96,36 @@ impl PartialOrd for Event {
 struct State {
     taken_until: f64,
     last: Option<usize>,
-    /// Who wants it, the earliest first.
-    wanted: BinaryHeap<Reverse<Event>>,
+    /// Who had come for it when a CPU took it last, the earliest first.
+    come: BinaryHeap<Reverse<Event>>,
+    /// Who wants it later, the earliest first.
+    later: BinaryHeap<Reverse<Event>>,
 }
 
 impl State {
     /// When the earliest of those who want it came or will come.
     fn first(&self) -> Option<f64> {
-        self.wanted.peek().map(|Reverse(event)| event.at)
+        [&self.come, &self.later].into_iter().filter_map(|heap| Some(heap.peek()?.0.at)).min_by(f64::total_cmp)
+    }
+
+    /// Takes out the earliest.
+    fn pop(&mut self) -> Option<Event> {
+        let earlier = match (self.come.peek(), self.later.peek()) {
+            (Some(Reverse(come)), Some(Reverse(later))) => come <= later,
+            (come, _) => come.is_some(),
+        };
+        if earlier { &mut self.come } else { &mut self.later }.pop().map(|Reverse(event)| event)
+    }
+
+    /// The number of those who have come by `now`.
+    fn waiters(&mut self, now: f64) -> usize {
+        while let Some(&Reverse(event)) = self.later.peek()
+            && event.at <= now
+        {
+            self.later.pop();
+            self.come.push(Reverse(event));
+        }
+        self.come.len()
     }
 }
 
@@ -145,20 +182,26 @@ impl Model {
         let mut sum = 0.0;
         for (cpu, state) in all.iter_mut().enumerate() {
             match self.go_on(state, 0.0, operations) {
-                Next::Wants { lock, at } => locks[lock].wanted.push(Reverse(Event { at, cpu })),
+                Next::Wants { lock, at } => locks[lock].later.push(Reverse(Event { at, cpu })),
                 Next::Ends { each } => sum += each,
             }
         }
         'events: while let Some(mut lock) = earliest(&locks) {
-            let Some(Reverse(mut event)) = locks[lock].wanted.pop() else { break };
+            let Some(mut event) = locks[lock].pop() else { break };
             // A turn of one CPU: this taking, and those for which it comes back before a waiter has
             // seen that the lock is free.
             loop {
                 let (of, state, Event { at, cpu }) = (&self.locks[lock], &mut locks[lock], event);
                 let start = at.max(state.taken_until);
-                let contended = state.taken_until > at || state.first().is_some_and(|first| first <= start);
+                let waiters = state.waiters(start);
+                let contended = state.taken_until > at || waiters > 0;
                 let foreign = state.last.is_some_and(|last| last != cpu);
-                let extra = if foreign { of.moved } else { 0.0 } + if contended { self.handover } else { 0.0 };
+                let polled = match self.waiting {
+                    Waiting::Polls | Waiting::Tickets => waiters as f64 * self.polled,
+                    Waiting::Apart => 0.0,
+                };
+                let handover = if contended { self.handover + polled } else { 0.0 };
+                let extra = if foreign { of.moved } else { 0.0 } + handover;
                 let free = start + noise.around(of.hold) + extra;
                 (state.taken_until, state.last) = (free, Some(cpu));
                 let waiting = state.first().is_some_and(|first| first <= free);
@@ -166,7 +209,8 @@ impl Model {
                 match self.go_on(&mut all[cpu], free, operations) {
                     Next::Wants { lock: next, at } => {
                         event = Event { at, cpu };
-                        if next != lock || !waiting || at >= free + self.handover {
+                        let in_order = self.waiting == Waiting::Tickets;
+                        if next != lock || !waiting || in_order || at >= free + self.handover {
                             lock = next;
                             break;
                         }
@@ -177,7 +221,7 @@ impl Model {
                     }
                 }
             }
-            locks[lock].wanted.push(Reverse(event));
+            locks[lock].later.push(Reverse(event));
         }
         sum / cpus as f64
     }
@@ -215,7 +259,14 @@ mod tests {
     use super::*;
 
     fn model(local: f64, every: f64, hold: f64, spread: f64) -> Model {
-        Model { local, locks: vec![SharedLock { every, hold, moved: 0.0 }], handover: 0.0, spread }
+        Model {
+            local,
+            locks: vec![SharedLock { every, hold, moved: 0.0 }],
+            handover: 0.0,
+            polled: 0.0,
+            waiting: Waiting::Polls,
+            spread,
+        }
     }
 
     /// Cost for `cpus` customers by mean value analysis, which is exact for exponential times.
@@ -232,7 +283,7 @@ mod tests {
 
     #[test]
     fn without_locks_cpus_do_not_feel_each_other() {
-        let alone = Model { local: 7.5, locks: Vec::new(), handover: 90.0, spread: SPREAD };
+        let alone = Model { local: 7.5, handover: 90.0, locks: Vec::new(), ..model(0.0, 1.0, 0.0, SPREAD) };
         assert_eq!(alone.cost(1, 1), 7.5);
         assert_eq!(alone.cost(1024, 1), 7.5);
     }
@@ -326,6 +377,26 @@ mod tests {
             let mut away = Model { local: 300.0, ..back };
             away.locks[0].hold = 300.0;
             prop_assert!(away.cost(2, 1) > 600.0 + 0.9 * moved);
+        }
+
+        /// Most CPUs wait all the time.
+        #[test]
+        fn each_poller_adds_to_a_taking(
+            hold in 100.0..300.0f64,
+            handover in 5.0..100.0f64,
+            each in 5.0..100.0f64,
+            cpus in 8usize..64,
+            tickets in any::<bool>(),
+        ) {
+            let waiting = if tickets { Waiting::Tickets } else { Waiting::Polls };
+            let polled = Model { handover, polled: each, waiting, ..model(110.0, 1.0, hold, SPREAD) };
+            let apart = Model { waiting: Waiting::Apart, ..polled.clone() };
+            let of_all = |pollers: usize| cpus as f64 * (hold + handover + each * pollers as f64);
+            // Up to three CPUs are on their way.
+            let (least, most) = (of_all(cpus - 4), of_all(cpus));
+            let cost = polled.cost(cpus, 1);
+            prop_assert!(cost >= least * 0.92 && cost <= most * 1.05, "{least} to {most}, {cost}");
+            prop_assert!((apart.cost(cpus, 1) / of_all(0) - 1.0).abs() < 0.12);
         }
 
         #[test]

@@ -292,4 +292,4 @@ fn runs(report: &Report) -> Markup {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -28,7 +28,7 @@ fn cell(test: &str, system: &str, size: usize, figure: f64) -> Cell {
 }
 
 /// A report in which every chart has figures.
-fn report() -> (Report, Published) {
+pub(crate) fn report() -> (Report, Published) {
     let data = Published::load().unwrap();
     let mut evidence = Evidence::new();
     let mut put = |run: &str, records: Vec<Cell>| {
