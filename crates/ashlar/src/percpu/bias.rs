@@ -54,11 +54,19 @@ pub(super) fn is_on() -> bool {
     cfg!(all(feature = "os", target_arch = "x86_64")) && BIASED.load(Ordering::Relaxed)
 }
 
+/// Takes the lock of this thread's CPU. A function of its own, because each copy of a section has
+/// an abort handler that every program has resident.
+#[inline(never)]
+#[place(cold)]
+pub(super) fn take_here() -> (CpuId, Held) {
+    take_by_section().unwrap_or_else(wait_here)
+}
+
 /// Takes the lock of this thread's CPU. `None` if it is held or stopped, the section is aborted, or
 /// the thread or the CPU has no area.
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 #[inline(always)]
-pub(super) fn take_by_section() -> Option<(CpuId, Held)> {
+fn take_by_section() -> Option<(CpuId, Held)> {
     use super::area::{AREA_SHIFT, PerCpu};
     use super::sections::{rseq_offset, section_close, section_cpu, section_open};
     let cpu: u64;
@@ -100,7 +108,7 @@ pub(super) fn take_by_section() -> Option<(CpuId, Held)> {
     (cpu != u64::MAX).then(|| (CpuId(cpu as u32), unsafe { Held::of_free_lock() }))
 }
 #[cfg(not(all(feature = "os", target_arch = "x86_64")))]
-pub(super) fn take_by_section() -> Option<(CpuId, Held)> {
+fn take_by_section() -> Option<(CpuId, Held)> {
     None
 }
 
@@ -112,7 +120,7 @@ const ATTEMPTS: u32 = 8;
 #[cold]
 #[inline(never)]
 #[place(cold)]
-pub(super) fn wait_here() -> (CpuId, Held) {
+fn wait_here() -> (CpuId, Held) {
     let (mut waited, mut in_vain) = (0u32, 0);
     while in_vain < ATTEMPTS {
         if let Some(taken) = take_by_section() {

@@ -67,7 +67,7 @@ impl CpuGuard {
             let cpu = this_cpu_quick();
             return CpuGuard { cpu, held: lock_word(cpu).lock() };
         }
-        let (cpu, held) = bias::take_by_section().unwrap_or_else(bias::wait_here);
+        let (cpu, held) = bias::take_here();
         CpuGuard { cpu, held }
     }
 

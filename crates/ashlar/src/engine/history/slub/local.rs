@@ -118,6 +118,7 @@ pub(super) fn protection(switches: &Switches) -> Protection {
 
 /// Takes the CPU lock unless the stage needs none. It stands for disabled interrupts around the
 /// kernel's slab_lock.
+#[place(cold)]
 pub(super) fn interrupts_off(cache: &RawCache, switches: &Switches) -> Option<CpuGuard> {
     (!switches.lockless()).then(|| {
         let guard = CpuGuard::take(cache);
