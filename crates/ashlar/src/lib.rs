@@ -125,16 +125,16 @@ mod api {
     #[doc(hidden)]
     pub use crate::base::{mailbox, window};
     pub use crate::boot::{AlreadyStarted, configure, start_on};
-    pub use crate::cache::settings::{OptionError, check_options};
+    pub use crate::cache::settings::{DebugError, OptionError, check_debug, check_options};
     pub use crate::cache::{
-        AliasInfo, CacheArgs, CacheInfo, Constructor, for_each_alias, for_each_cache, total_counts,
+        AliasInfo, CacheArgs, CacheInfo, Constructor, for_each_alias, for_each_cache, total_counts, validate,
     };
     pub use crate::engine::history::slab_queues::{QueueInfo, QueueTunables};
     pub use crate::engine::sheaves::barn::BarnStats;
     // Columns of the lab's comparison of engines.
     #[doc(hidden)]
     pub use crate::engine::Search;
-    pub use crate::engine::{Counts, Engine, Stage, Tunable, Usage};
+    pub use crate::engine::{Counts, DebugFlags, Engine, Stage, Tunable, Usage};
     // For ashlar-malloc and for tests. Programs in Rust have the fork handlers registered for them.
     #[cfg(feature = "os")]
     #[doc(hidden)]

@@ -116,6 +116,13 @@ pub(crate) fn set_on_error(action: OnError) {
 #[place(cold)]
 fn fail(args: fmt::Arguments<'_>) {
     warn(args);
+    end_unless_quarantine();
+}
+
+/// Ends the program after a report of several lines, unless it is to go on.
+#[cold]
+#[place(cold)]
+pub(crate) fn end_unless_quarantine() {
     if ON_ERROR.load(Ordering::Relaxed) == 0 {
         end();
     }

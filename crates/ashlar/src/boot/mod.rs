@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_child_of_a_fork_amid_the_start_of_malloc_finds_the_same_map() {
         assert!(ensure_malloc());
-        let object = sizes::malloc::alloc(7).expect("memory").addr().get();
+        let object = sizes::malloc::alloc(7, 64).expect("memory").addr().get();
         let map = || (OBJECTS.first.load(Ordering::Relaxed), OBJECTS.code_at(object), OBJECTS.is_in_place());
         let before = map();
         assert_ne!(before.1, 0);

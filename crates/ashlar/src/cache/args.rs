@@ -1,9 +1,9 @@
 //! How a cache is made: the kernel's `kmem_cache_args` and flags.
 
 use super::constructor::Constructor;
-use crate::engine::Engine;
 #[cfg(doc)]
 use crate::engine::Tunable;
+use crate::engine::{DebugFlags, Engine};
 
 /// How a cache is made: the kernel's `kmem_cache_args` and flags.
 ///
@@ -49,6 +49,11 @@ pub struct CacheArgs {
     /// `min_order` or `max_order`, or with options for its name, is never merged. The engines
     /// `slob` and `slob-seg` share pages in any case, because they do not distinguish caches.
     pub no_merge: bool,
+    /// Which debugging the cache has, beside what `ASHLAR_DEBUG` says for its name. A cache with
+    /// flags is never merged, and is served by [`Engine::Debug`].
+    pub debug: DebugFlags,
+    /// `ASHLAR_DEBUG` does not hold for the cache (`SLAB_NO_USER_FLAGS`).
+    pub no_user_debug: bool,
     /// Only caches with the same number are merged. It stands for the kernel's flags that must be
     /// equal.
     pub merge_group: u8,
@@ -68,6 +73,8 @@ impl CacheArgs {
         max_order: None,
         engine: None,
         no_merge: false,
+        debug: DebugFlags::NONE,
+        no_user_debug: false,
         merge_group: 0,
     };
 
@@ -136,6 +143,18 @@ impl CacheArgs {
     #[must_use]
     pub const fn no_merge(self, no_merge: bool) -> CacheArgs {
         CacheArgs { no_merge, ..self }
+    }
+
+    /// These arguments with other [`debug`](field@CacheArgs::debug) flags.
+    #[must_use]
+    pub const fn debug(self, debug: DebugFlags) -> CacheArgs {
+        CacheArgs { debug, ..self }
+    }
+
+    /// These arguments with another [`no_user_debug`](field@CacheArgs::no_user_debug).
+    #[must_use]
+    pub const fn no_user_debug(self, no_user_debug: bool) -> CacheArgs {
+        CacheArgs { no_user_debug, ..self }
     }
 
     /// These arguments with another [`merge_group`](field@CacheArgs::merge_group).

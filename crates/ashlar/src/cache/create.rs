@@ -8,10 +8,10 @@ use super::args::CacheArgs;
 use super::constructor::Constructor;
 use super::merge;
 use super::registry;
-use super::settings::{self, Candidate, Own};
+use super::settings::{self, Candidate, Debugging, Own};
 use crate::base::error::CreateError;
 use crate::engine::history::slab_queues;
-use crate::engine::{CacheSpec, Policy, RawCache, Tunable};
+use crate::engine::{CacheSpec, DebugFlags, Engine, Policy, RawCache, Tunable, Wish};
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
 use crate::slab::cache::MAX_NAME;
@@ -30,12 +30,21 @@ pub(crate) fn create_or_merge(
     let (rule, cpus) = settings::order_rule();
     let chosen = if policy.of_program { settings::own_engine(name) } else { None };
     let engine = chosen.or(args.engine).unwrap_or(options.engine);
+    let debugging = debugging(name, args, engine);
+    let engine = if debugging.flags.is_empty() { engine } else { Engine::Debug };
     let own = settings::own_options(Candidate { name, of_program: policy.of_program, engine });
     let rule = order_rule(engine.order_rule(rule), args, &own)?;
     let constructed = args.ctor.is_some();
     let needs_link = constructed && engine.links_objects();
     let geometry = Geometry::new(size, args.align, args.hwcache_align, needs_link, rule, cpus)?;
-    let geometry = engine.lay_out(geometry, constructed, rule).ok_or(CreateError::Size)?;
+    let plain_order = geometry.min_order;
+    let lay_out = |debug| engine.lay_out(geometry, Wish { constructed, rule, cpus, debug });
+    let mut debug = debugging.flags;
+    let mut geometry = lay_out(debug).ok_or(CreateError::Size)?;
+    if debugging.low_orders && geometry.min_order > plain_order {
+        debug = debug.without(DebugFlags::METADATA);
+        geometry = lay_out(debug).ok_or(CreateError::Size)?;
+    }
     // The option for this cache, then the argument, then the option of the process.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
     let stride = geometry.stride;
@@ -62,9 +71,18 @@ pub(crate) fn create_or_merge(
             noaliencache: options.noaliencache,
         },
         policy,
+        debug,
         merge: merge::rule(args, policy, &options, &own),
         slot,
     })
+}
+
+/// Returns which debugging a cache has by its arguments and by the options.
+fn debugging(name: &str, args: &CacheArgs, engine: Engine) -> Debugging {
+    let asked = if args.no_user_debug { Debugging::NONE } else { settings::debugging(name) };
+    let flags = asked.flags.with(args.debug);
+    let all = flags.is_empty() && engine == Engine::Debug;
+    Debugging { flags: if all { DebugFlags::DEFAULT } else { flags }, ..asked }
 }
 
 /// Refuses names and arguments that no cache of a program can have.

@@ -111,6 +111,22 @@ pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
     }
 }
 
+/// Checks the debugged caches of this name, those of the library included, as
+/// [`KmemCache::validate`](crate::KmemCache::validate). Returns the number of errors; `None` if
+/// there is no debugged cache of this name.
+#[place(cold)]
+pub fn validate(name: &str) -> Option<usize> {
+    let mut index = 0;
+    let mut errors = None;
+    // No lock is held while a cache is checked: an entry whose cache goes meanwhile has no slabs.
+    while let Some(seen) = registry::nth(index, |cache| (cache.name() == name).then_some(cache)) {
+        let found = seen.flatten().and_then(engine::validate);
+        errors = found.map(|count| count + errors.unwrap_or(0)).or(errors);
+        index += 1;
+    }
+    errors
+}
+
 /// A cache without slabs of its own, at one moment.
 #[derive(Clone, Copy)]
 pub struct AliasInfo {

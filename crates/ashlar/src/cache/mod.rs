@@ -31,4 +31,4 @@ pub(crate) use alias::Alias;
 pub use args::CacheArgs;
 pub use constructor::Constructor;
 pub(crate) use create::{check_wishes, create_or_merge, create_raw};
-pub use info::{AliasInfo, CacheInfo, for_each_alias, for_each_cache, total_counts};
+pub use info::{AliasInfo, CacheInfo, for_each_alias, for_each_cache, total_counts, validate};

@@ -5,7 +5,7 @@
 //! [`dispatch`](super::dispatch). All others have a default, which is right for an engine that
 //! takes objects straight from slabs.
 
-use super::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Usage};
+use super::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Usage, Wish};
 use crate::base::error::CreateError;
 use crate::base::sync::Ordering;
 use crate::base::units::{LARGEST_CLASS, NodeId, PageIndex};
@@ -200,7 +200,7 @@ pub(crate) trait Strategy: Copy {
     }
 
     /// How objects lie in slabs, from the general geometry; `None` if not even one fits.
-    fn lay_out(self, geometry: Geometry, _constructed: bool, _rule: OrderRule) -> Option<Geometry> {
+    fn lay_out(self, geometry: Geometry, _wish: Wish) -> Option<Geometry> {
         Some(geometry)
     }
 }

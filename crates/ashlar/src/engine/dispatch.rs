@@ -8,7 +8,7 @@
 use super::Validated;
 use super::history::{slab_queues, slob, slob_pools, slub};
 use super::sheaves::barn::BarnStats;
-use super::{CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, sheaves};
+use super::{CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, Wish, debug, sheaves};
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
 use crate::base::units::{NodeId, PageIndex};
@@ -16,6 +16,7 @@ use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
 use crate::slab::geometry::Geometry;
 use ashlar_macros::place;
+use debug::Debug;
 use sheaves::Sheaves;
 use slab_queues::{Edition, SlabQueues};
 use slob::Slob;
@@ -54,6 +55,10 @@ macro_rules! each {
                 let $strategy = SlobPools { of_powers_of_two: false };
                 $call
             }
+            Engine::Debug => {
+                let $strategy = Debug;
+                $call
+            }
             #[cfg(test)]
             Engine::Toy => {
                 let $strategy = super::toy::Toy;
@@ -72,6 +77,7 @@ macro_rules! of_cache {
             Engine::Slab | Engine::Slab24 => SlabQueues::$function($($argument),*),
             Engine::Slob => Slob::$function($($argument),*),
             Engine::SlobSeg | Engine::SlobCache => SlobPools::$function($($argument),*),
+            Engine::Debug => Debug::$function($($argument),*),
             #[cfg(test)]
             Engine::Toy => super::toy::Toy::$function($($argument),*),
         }
@@ -100,7 +106,51 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
     match cache.engine {
         Engine::Slob => slob::alloc_sized(cache, size),
+        Engine::Debug => debug::alloc_sized(cache, size),
         _ => alloc(cache),
+    }
+}
+
+/// As [`alloc_sized`], for caches whose objects are freed by an address that says their class.
+#[inline]
+pub(crate) fn alloc_of_class(cache: &'static RawCache, size: usize) -> *mut u8 {
+    if cache.engine == Engine::Debug { debug::alloc_sized(cache, size) } else { alloc(cache) }
+}
+
+/// Returns the bytes that the object at `address` may be used for.
+#[inline]
+pub(crate) fn bytes_of(cache: &'static RawCache, address: usize) -> usize {
+    if cache.engine == Engine::Debug { debug::size_of(cache, address) } else { cache.object_size() }
+}
+
+/// Checks every slab of a debugged cache: see [`debug::validate`]. `None` for other caches.
+#[place(cold)]
+pub(crate) fn validate(cache: &'static RawCache) -> Option<usize> {
+    (cache.engine == Engine::Debug).then(|| debug::validate(cache))
+}
+
+/// Returns whether the engine knows that the object of `cache` that starts at `address` is free.
+#[inline]
+pub(crate) fn is_known_free(cache: &'static RawCache, address: usize) -> bool {
+    cache.engine == Engine::Debug && debug::is_free(cache, address)
+}
+
+/// Reports that `function` was called with an object of `cache` that is free already.
+#[cold]
+#[place(cold)]
+pub(crate) fn report_freed_twice(function: &str, address: usize, cache: &'static RawCache) {
+    match cache.engine {
+        Engine::Debug => debug::report_freed_twice(function, address, cache),
+        _ => crate::base::report::freed_twice(function, address, cache.name()),
+    }
+}
+
+/// Tells the engine that the object at `address` is used for `size` bytes from now on, which is at
+/// most what objects have.
+#[inline]
+pub(crate) fn note_size(cache: &'static RawCache, address: usize, size: usize) {
+    if cache.engine == Engine::Debug {
+        debug::note_size(cache, address, size);
     }
 }
 
@@ -296,5 +346,5 @@ properties! {
     /// See [`Strategy::links_objects`].
     fn links_objects(self) -> bool;
     /// See [`Strategy::lay_out`].
-    fn lay_out(self, geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry>;
+    fn lay_out(self, geometry: Geometry, wish: Wish) -> Option<Geometry>;
 }

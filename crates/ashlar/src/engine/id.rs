@@ -27,6 +27,10 @@ pub enum Engine {
     SlobSeg,
     /// SLOB's second successor: each cache has its own lists; caches with objects alike share them.
     SlobCache,
+    /// Objects that are checked, with red zones, poison and tracks: the engine of every cache with
+    /// debug flags ([`DebugFlags`](crate::DebugFlags)). Where it is chosen by name, caches without
+    /// flags have those of the kernel's `slub_debug`.
+    Debug,
     /// The smallest engine: see `toy.rs`.
     #[cfg(test)]
     Toy,
@@ -60,6 +64,7 @@ engines! {
     Engine::Slob => "slob",
     Engine::SlobSeg => "slob-seg",
     Engine::SlobCache => "slob-cache",
+    Engine::Debug => "debug",
 }
 
 #[cfg(feature = "os")]

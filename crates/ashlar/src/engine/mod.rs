@@ -11,6 +11,7 @@
 //! | [`figures`], [`tunables`] | what every engine tells of a cache, and what can be changed |
 //! | [`sheaves`] | the default engine |
 //! | [`history`] | the other systems of the seeds |
+//! | [`debug`] | the engine of debugged caches |
 //! | [`dispatch`] | the calls of the layers above |
 //!
 //! ## To add an engine
@@ -41,6 +42,7 @@
 
 mod common;
 mod contract;
+pub(crate) mod debug;
 mod dispatch;
 mod figures;
 pub(crate) mod history;
@@ -58,6 +60,7 @@ mod tunables;
 
 pub(crate) use common::{after_all, defrags_now, process_secret, tunable};
 pub(crate) use contract::Strategy;
+pub use debug::DebugFlags;
 pub(crate) use dispatch::*;
 #[cfg(feature = "os")]
 pub(crate) use figures::Validated;
@@ -67,6 +70,6 @@ pub use id::Engine;
 pub(crate) use object::{Object, Objects};
 pub(crate) use policy::Policy;
 pub(crate) use raw_cache::RawCache;
-pub(crate) use spec::{CacheSpec, Merge};
+pub(crate) use spec::{CacheSpec, Merge, Wish};
 pub(crate) use state::{EMPTY_STATE, EngineState};
 pub use tunables::Tunable;

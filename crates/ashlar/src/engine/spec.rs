@@ -2,7 +2,8 @@
 //! interface to the engine.
 
 use super::history::slab_queues::QueueOptions;
-use super::{Engine, Policy};
+use super::{DebugFlags, Engine, Policy};
+use crate::slab::OrderRule;
 use crate::slab::cache::Construct;
 use crate::slab::geometry::Geometry;
 
@@ -29,8 +30,22 @@ pub(crate) struct CacheSpec<'a> {
     pub(crate) defrag_ratio: u16,
     /// Options of SLAB's queues.
     pub(crate) queues: QueueOptions,
+    /// Which debugging it has, in the engine of debugged caches.
+    pub(crate) debug: DebugFlags,
     /// A reserved slot, which has at most one cache; `None` for any slot.
     pub(crate) slot: Option<u16>,
+}
+
+/// What decides how the objects of a cache lie in slabs, beside their size and alignment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// Objects have a constructor.
+    pub(crate) constructed: bool,
+    pub(crate) rule: OrderRule,
+    /// CPUs that the order rule is for.
+    pub(crate) cpus: u32,
+    /// Which debugging the cache has.
+    pub(crate) debug: DebugFlags,
 }
 
 /// Whether a cache may be merged, and with which others.

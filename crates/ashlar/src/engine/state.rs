@@ -1,5 +1,6 @@
 //! What the engines keep for one cache, in one place: [`EngineState`].
 
+use super::debug::state::DebugState;
 use super::history::slab_queues::state as slab_queues;
 use super::history::slub::places::Places;
 use super::sheaves::node as sheaves;
@@ -24,6 +25,8 @@ pub(crate) struct EngineState {
     pub(crate) slab: slab_queues::State,
     /// Of engines whose caches share pages: what each counts for itself, an entry a node.
     pub(crate) tallies: &'static [tally::Tally],
+    /// Of debugged caches: their flags, and their full slabs.
+    pub(crate) debug: Option<&'static DebugState>,
     /// Of the segregated engines: the number of the pool.
     pub(crate) pool: u16,
 }
@@ -36,6 +39,7 @@ pub(crate) static EMPTY_STATE: EngineState = EngineState {
     places: Places::NONE,
     slab: slab_queues::State::NONE,
     tallies: &[],
+    debug: None,
     pool: 0,
 };
 
@@ -57,5 +61,8 @@ impl EngineState {
         node::for_each_lock(self.nodes, visit);
         sheaves::for_each_lock(self.sheaf_nodes, visit);
         self.slab.for_each_lock(visit);
+        if let Some(debug) = self.debug {
+            debug.for_each_lock(visit);
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::base::error::{CreateError, DestroyError, TuneError};
 use crate::boot;
 use crate::cache::{Alias, CacheArgs, CacheInfo, check_wishes, create_or_merge, info, registry, tune};
 use crate::engine::history::slab_queues::QueueTunables;
-use crate::engine::{self, Engine, Object, Objects, Policy, RawCache, Tunable};
+use crate::engine::{self, DebugFlags, Engine, Object, Objects, Policy, RawCache, Tunable};
 use crate::pages::zone::ZONE;
 use crate::percpu;
 
@@ -269,6 +269,20 @@ impl KmemCache {
         engine::free_bulk(unsafe { Objects::new(self.raw, objects) });
     }
 
+    /// Checks every slab and every object of a debugged cache, and reports what is wrong (the
+    /// kernel's `validate_slab_cache`). Returns the number of defects that were reported and of
+    /// repairs that were made; `None` for a cache without debug flags.
+    #[place(cold)]
+    pub fn validate(&self) -> Option<usize> {
+        engine::validate(self.raw)
+    }
+
+    /// Returns the debug flags of the cache.
+    #[place(cold)]
+    pub fn debug_flags(&self) -> DebugFlags {
+        engine::debug::flags_of(self.raw)
+    }
+
     /// Returns free slabs to the page layer (`kmem_cache_shrink`). Returns true if no slab is left.
     pub fn shrink(&self) -> bool {
         let left = engine::shrink(self.raw);
@@ -303,6 +317,9 @@ impl KmemCache {
             "cache {}: destroyed while {live} objects are in use: it stays",
             self.name()
         ));
+        if self.raw.engine == Engine::Debug {
+            engine::debug::report_remaining(self.raw);
+        }
         Err((self, DestroyError::LiveObjects(live)))
     }
 

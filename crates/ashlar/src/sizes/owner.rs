@@ -30,7 +30,7 @@ use crate::pages::memmap::{MEMMAP, PageKind};
 pub(crate) enum Owner {
     /// A live object of a tracked cache.
     Tracked(Code),
-    /// An object of another cache, live or free; the cache cannot distinguish them.
+    /// An object of another cache, live or free; most such caches cannot distinguish them.
     Cache(&'static RawCache),
     /// An object of a class of kmalloc, on this page, which objects of all sizes share, and of this
     /// many bytes.
@@ -45,7 +45,7 @@ pub(crate) enum Owner {
 
 /// The reason why no allocation starts at an address.
 pub(crate) enum Misuse {
-    /// An object of this tracked cache starts there, and is free.
+    /// An object of this cache starts there, which knows that it is free.
     Free(&'static RawCache),
     /// The same for an object of a class of kmalloc on a page of all sizes.
     FreeSized(&'static RawCache),
@@ -111,12 +111,24 @@ impl Owner {
         }
     }
 
-    /// Returns the usable bytes.
+    /// Whether an object of a cache has room for `size` bytes, even if it was allocated for less.
+    pub(crate) fn grows_to(&self, size: usize) -> bool {
+        matches!(self, Owner::Cache(cache) if size <= cache.object_size())
+    }
+
+    /// Tells the cache of an object that it is used for `size` bytes from now on.
+    pub(crate) fn note_size(&self, address: usize, size: usize) {
+        if let Owner::Cache(cache) = self {
+            engine::note_size(cache, address, size);
+        }
+    }
+
+    /// Returns the usable bytes of the allocation, which starts at `address`.
     #[inline(never)]
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self, address: usize) -> usize {
         match self {
             Owner::Tracked(code) => size_of_class(code.class()),
-            Owner::Cache(cache) => cache.object_size(),
+            Owner::Cache(cache) => engine::bytes_of(cache, address),
             Owner::Sized(cache, _, size) => cache.engine.round_up(*size, cache.object_size()),
             Owner::Large(large) => large.bytes(),
             Owner::Direct(bytes) | Owner::Island(bytes) => *bytes,
@@ -191,6 +203,7 @@ pub(crate) fn identify(address: usize) -> Result<Owner, Misuse> {
 fn identify_in_slab(address: usize, page: PageIndex) -> Result<Owner, Misuse> {
     if let Some(cache) = registry::cache_of_address(address) {
         return match cache.slabs.locate(address) {
+            Ok(_) if engine::is_known_free(cache, address) => Err(Misuse::Free(cache)),
             Ok(_) if !cache.policy.tracked => Ok(Owner::Cache(cache)),
             // The map has no entry for it.
             Ok(_) => Err(Misuse::Free(cache)),

@@ -20,6 +20,7 @@
 
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
 mod loader;
+pub(crate) mod maps;
 mod mem;
 mod table;
 pub(crate) mod thread;
@@ -78,6 +79,13 @@ pub(crate) fn current_cpu() -> u32 {
     // SAFETY: sched_getcpu has no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };
     u32::try_from(cpu).unwrap_or(0)
+}
+
+/// Returns the system's number of the calling thread.
+#[place(cold)]
+pub(crate) fn kernel_thread_id() -> u32 {
+    // SAFETY: the call takes no arguments.
+    unsafe { syscall!(Sysno::gettid) }.unwrap_or(0) as u32
 }
 
 /// Returns random bits for secrets. Falls back to addresses and the clock if getrandom is refused.

@@ -7,11 +7,14 @@
 //! * [`mod@options`]: those of the whole allocator. [`own`]: those of single caches.
 //! * [`store`]: where they are kept.
 
+mod debug;
 mod options;
 mod own;
 mod store;
 mod values;
 
+pub(crate) use debug::Debugging;
+pub use debug::{DebugError, check_debug};
 pub(crate) use options::Options;
 #[cfg(feature = "os")]
 pub(crate) use options::{Control, Reaper};
@@ -19,4 +22,6 @@ pub use options::{DeepBind, OptionError, check_options};
 pub(crate) use own::{Candidate, Own};
 #[cfg(feature = "os")]
 pub(crate) use store::read_environment;
-pub(crate) use store::{configure_if, for_each_lock, options, order_rule, own_engine, own_options, set_cpus};
+pub(crate) use store::{
+    configure_if, debugging, for_each_lock, options, order_rule, own_engine, own_options, set_cpus,
+};

@@ -1,7 +1,8 @@
 //! Where the settings are kept, and where they come from.
 //!
-//! Lock: the *options lock*, a leaf; the reaper and the creation of caches read under it.
+//! Locks: the *options lock* and the *debug options lock*, leaves; the reaper and the creation of caches read under it.
 
+use super::debug::{self, Debugging};
 use super::options::{self, OptionError, Options};
 use super::own::{CacheOptions, Candidate, Own};
 use crate::base::report;
@@ -13,6 +14,9 @@ use ashlar_macros::place;
 
 #[place(large_data)]
 static OPTIONS: SpinLock<Settings> = SpinLock::new(Settings { all: Options::DEFAULT, own: CacheOptions::NONE });
+/// The text of `ASHLAR_DEBUG`.
+#[place(large_data)]
+static DEBUG: SpinLock<debug::Text> = SpinLock::new(debug::Text::NONE);
 /// CPUs of the machine that are present, for the order rule.
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
@@ -44,10 +48,42 @@ pub(crate) fn configure_if(may_change: impl FnOnce() -> bool, text: &str) -> Res
     first.map_or(Ok(()), Err)
 }
 
+/// Takes `ASHLAR_DEBUG` and `ASHLAR_FAILSLAB`. Reports each part that is none.
+#[cfg(feature = "os")]
+#[place(cold)]
+fn read_debug_environment() {
+    let text = |name| crate::base::os::secure_env(name).map(core::str::from_utf8);
+    match text(c"ASHLAR_DEBUG") {
+        None => {}
+        Some(Ok(text)) => match debug::Text::of(text) {
+            Ok(kept) => *DEBUG.lock() = kept,
+            Err(error) => report::warn(format_args!("ASHLAR_DEBUG: {error}")),
+        },
+        Some(Err(_)) => report::warn(format_args!("ASHLAR_DEBUG: expected UTF-8")),
+    }
+    match text(c"ASHLAR_FAILSLAB").map(|text| debug::parse_failslab(text.unwrap_or("?"))) {
+        None => {}
+        Some(Some(failures)) => crate::engine::debug::failures::set(failures),
+        Some(None) => report::warn(format_args!("ASHLAR_FAILSLAB: {}", debug::FAILSLAB_EXPECTED)),
+    }
+}
+
+/// Returns which debugging the options have for a cache.
+pub(crate) fn debugging(name: &str) -> Debugging {
+    #[place(cold)]
+    #[inline(never)]
+    fn look_up(text: &debug::Text, name: &str) -> Debugging {
+        text.of_cache(name)
+    }
+    let text = DEBUG.lock();
+    if text.is_empty() { Debugging::NONE } else { look_up(&text, name) }
+}
+
 /// Takes the options of the environment. Reports each part that is not an option.
 #[cfg(feature = "os")]
 #[place(cold)]
 pub(crate) fn read_environment() {
+    read_debug_environment();
     let Some(bytes) = crate::base::os::secure_env(c"ASHLAR_OPTIONS") else { return };
     let Ok(text) = core::str::from_utf8(bytes) else {
         return report::warn(format_args!("ASHLAR_OPTIONS: expected UTF-8"));
@@ -101,6 +137,7 @@ fn look_up_own(cache: Candidate<'_>) -> Own {
 /// Visits the options lock, for a fork.
 pub(crate) fn for_each_lock(visit: Visit<'_>) {
     visit(OPTIONS.word());
+    visit(DEBUG.word());
 }
 
 /// Sets the number of CPUs that the order rule is for.

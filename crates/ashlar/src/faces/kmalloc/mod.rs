@@ -108,7 +108,7 @@ unsafe fn kfree_rest(ptr: *mut u8) {
 #[place(cold)]
 fn report_misuse(function: &str, address: usize, misuse: &Misuse) {
     match misuse {
-        Misuse::Free(cache) => report::freed_twice(function, address, cache.name()),
+        Misuse::Free(cache) => engine::report_freed_twice(function, address, cache),
         Misuse::FreeSized(cache) => report::double_free(cache.name(), address),
         Misuse::NoObject(cache) => report::invalid_pointer(function, address, Some(cache.name())),
         Misuse::NotAllocated(_) | Misuse::Foreign => report::invalid_pointer(function, address, None),
@@ -178,7 +178,7 @@ pub unsafe fn ksize(ptr: *const u8) -> usize {
         return 0;
     }
     match owner::identify(address) {
-        Ok(owner) => owner.bytes(),
+        Ok(owner) => owner.bytes(address),
         Err(misuse) => {
             report_misuse("ksize", address, &misuse);
             0
@@ -209,8 +209,9 @@ pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
             return kmalloc(size);
         }
     };
-    let old = owner.bytes();
-    if size <= old {
+    let old = owner.bytes(address);
+    if size <= old || owner.grows_to(size) {
+        owner.note_size(address, size);
         return ptr;
     }
     if size > DIRECT_BYTES

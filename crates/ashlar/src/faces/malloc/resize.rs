@@ -119,10 +119,11 @@ unsafe fn resize(ptr: *mut u8, size: usize) -> Resized {
             return Resized::Failed;
         }
     };
-    let have = owner.bytes();
+    let have = owner.bytes(ptr as usize);
     match owner {
         Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) | Owner::Island(_) => {
             if stays(size, have) {
+                owner.note_size(ptr as usize, size);
                 return Resized::At(ptr);
             }
         }

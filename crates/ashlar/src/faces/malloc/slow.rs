@@ -47,7 +47,7 @@ pub(super) extern "C" fn malloc_uncounted(size: usize) -> *mut u8 {
     if size > MALLOC_MAX_CACHE_SIZE {
         return allocate_large(size, STEP, Fill::Any);
     }
-    allocate(size, STEP, || alloc(class_of(size)))
+    allocate(size, STEP, || alloc(class_of(size), size))
 }
 
 /// Allocates `size` bytes that no cache has, or not at a multiple of `align`.
@@ -113,7 +113,7 @@ pub(super) unsafe fn release(function: &str, ptr: *mut u8) {
 #[place(cold)]
 pub(super) fn report_misuse(function: &str, address: usize, misuse: &Misuse) {
     match misuse {
-        Misuse::Free(cache) => report::freed_twice(function, address, cache.name()),
+        Misuse::Free(cache) => engine::report_freed_twice(function, address, cache),
         Misuse::NoObject(cache) => report::invalid_pointer(function, address, Some(cache.name())),
         Misuse::FreeSized(_) => report::not_allocated(function, address),
         Misuse::NotAllocated(page) => match large::around(*page) {
@@ -128,7 +128,7 @@ pub(super) fn report_misuse(function: &str, address: usize, misuse: &Misuse) {
 /// `function`.
 pub(super) fn bytes_of(function: &str, ptr: *const u8) -> Option<usize> {
     match owner::identify(ptr as usize) {
-        Ok(owner) => Some(owner.bytes()),
+        Ok(owner) => Some(owner.bytes(ptr as usize)),
         Err(misuse) => {
             report_misuse(function, ptr as usize, &misuse);
             None

@@ -63,7 +63,7 @@ use crate::base::report;
 use crate::base::sync::{Ordering, bump};
 use crate::base::units::PAGE_SIZE;
 use crate::base::units::{LARGEST_CLASS, NodeId, PageIndex};
-use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage};
+use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage, Wish};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::percpu;
 use crate::percpu::all_cpus;
@@ -470,10 +470,10 @@ impl Strategy for SlabQueues {
         false
     }
 
-    fn lay_out(self, geometry: Geometry, constructed: bool, rule: OrderRule) -> Option<Geometry> {
+    fn lay_out(self, geometry: Geometry, wish: Wish) -> Option<Geometry> {
         match self.0 {
-            Edition::V2_6_24 => layout::with_chain(geometry, rule),
-            Edition::V6_1 => layout::with_index_array(geometry, constructed, rule),
+            Edition::V2_6_24 => layout::with_chain(geometry, wish.rule),
+            Edition::V6_1 => layout::with_index_array(geometry, wish.constructed, wish.rule),
         }
     }
 }
