@@ -20,6 +20,8 @@ impl Line {
     }
 
     /// Prints the line.
+    #[place(cold)]
+    #[inline(never)]
     pub(crate) fn print(&mut self) {
         self.end();
         #[cfg(feature = "os")]

@@ -16,6 +16,7 @@ use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
 use crate::slab::cache::MAX_NAME;
 use crate::slab::geometry::Geometry;
+use ashlar_macros::place;
 
 /// Creates and registers a cache, at `slot` if the caller has claimed one, or merges it into
 /// another cache.
@@ -31,19 +32,18 @@ pub(crate) fn create_or_merge(
     let chosen = if policy.of_program { settings::own_engine(name) } else { None };
     let engine = chosen.or(args.engine).unwrap_or(options.engine);
     let debugging = debugging(name, args, engine);
-    let engine = if debugging.flags.is_empty() { engine } else { Engine::Debug };
+    let debugged = !debugging.flags.is_empty();
+    let engine = if debugged { Engine::Debug } else { engine };
+    let policy = policy.when_debugged.filter(|_| debugged).unwrap_or(policy);
     let own = settings::own_options(Candidate { name, of_program: policy.of_program, engine });
     let rule = order_rule(engine.order_rule(rule), args, &own)?;
     let constructed = args.ctor.is_some();
     let needs_link = constructed && engine.links_objects();
-    let geometry = Geometry::new(size, args.align, args.hwcache_align, needs_link, rule, cpus)?;
-    let plain_order = geometry.min_order;
-    let lay_out = |debug| engine.lay_out(geometry, Wish { constructed, rule, cpus, debug });
+    let mut geometry = Geometry::new(size, args.align, args.hwcache_align, needs_link, rule, cpus)?;
     let mut debug = debugging.flags;
-    let mut geometry = lay_out(debug).ok_or(CreateError::Size)?;
-    if debugging.low_orders && geometry.min_order > plain_order {
-        debug = debug.without(DebugFlags::METADATA);
-        geometry = lay_out(debug).ok_or(CreateError::Size)?;
+    if engine != Engine::Sheaves {
+        let wish = Wish { constructed, rule, cpus, debug };
+        (geometry, debug) = lay_out(engine, geometry, wish, debugging.low_orders).ok_or(CreateError::Size)?;
     }
     // The option for this cache, then the argument, then the option of the process.
     let wanted = |which, args: Option<usize>, all: Option<usize>| own.tunable(which).or(args).or(all);
@@ -79,10 +79,30 @@ pub(crate) fn create_or_merge(
 
 /// Returns which debugging a cache has by its arguments and by the options.
 fn debugging(name: &str, args: &CacheArgs, engine: Engine) -> Debugging {
-    let asked = if args.no_user_debug { Debugging::NONE } else { settings::debugging(name) };
-    let flags = asked.flags.with(args.debug);
-    let all = flags.is_empty() && engine == Engine::Debug;
-    Debugging { flags: if all { DebugFlags::DEFAULT } else { flags }, ..asked }
+    #[place(cold)]
+    #[inline(never)]
+    fn look_up(name: &str, args: &CacheArgs) -> Debugging {
+        let asked = if args.no_user_debug { Debugging::NONE } else { settings::debugging(name) };
+        Debugging { flags: asked.flags.with(args.debug), ..asked }
+    }
+    let said = settings::has_debugging() || !args.debug.is_empty();
+    let found = if said { look_up(name, args) } else { Debugging::NONE };
+    let all = engine == Engine::Debug && found.flags.is_empty();
+    if all { Debugging { flags: DebugFlags::DEFAULT, ..found } } else { found }
+}
+
+/// Returns the geometry that an engine makes of the general one, and the debug flags that are left
+/// if they must not lead to a higher order.
+#[place(cold)]
+#[inline(never)]
+fn lay_out(engine: Engine, plain: Geometry, wish: Wish, low_orders: bool) -> Option<(Geometry, DebugFlags)> {
+    let laid_out = engine.lay_out(plain, wish);
+    let is_higher = laid_out.is_none_or(|laid_out| laid_out.min_order > plain.min_order);
+    if low_orders && is_higher {
+        let debug = wish.debug.without(DebugFlags::METADATA);
+        return Some((engine.lay_out(plain, Wish { debug, ..wish })?, debug));
+    }
+    Some((laid_out?, wish.debug))
 }
 
 /// Refuses names and arguments that no cache of a program can have.

@@ -120,7 +120,7 @@ pub fn validate(name: &str) -> Option<usize> {
     let mut errors = None;
     // No lock is held while a cache is checked: an entry whose cache goes meanwhile has no slabs.
     while let Some(seen) = registry::nth(index, |cache| (cache.name() == name).then_some(cache)) {
-        let found = seen.flatten().and_then(engine::validate);
+        let found = seen.flatten().and_then(engine::validate_debugged);
         errors = found.map(|count| count + errors.unwrap_or(0)).or(errors);
         index += 1;
     }

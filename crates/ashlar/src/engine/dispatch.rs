@@ -4,11 +4,11 @@
 //! their `match` stands decides how many instructions an engine without sheaves pays:
 //! `tests/fastpath.rs` counts them.
 
-#[cfg(feature = "os")]
-use super::Validated;
 use super::history::{slab_queues, slob, slob_pools, slub};
 use super::sheaves::barn::BarnStats;
-use super::{CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, Wish, debug, sheaves};
+use super::{
+    CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, Validated, Wish, debug, sheaves,
+};
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
 use crate::base::units::{NodeId, PageIndex};
@@ -123,10 +123,11 @@ pub(crate) fn bytes_of(cache: &'static RawCache, address: usize) -> usize {
     if cache.engine == Engine::Debug { debug::size_of(cache, address) } else { cache.object_size() }
 }
 
-/// Checks every slab of a debugged cache: see [`debug::validate`]. `None` for other caches.
+/// Checks every slab of a debugged cache, and reports what is wrong. Returns the number of defects
+/// and repairs; `None` for other caches.
 #[place(cold)]
-pub(crate) fn validate(cache: &'static RawCache) -> Option<usize> {
-    (cache.engine == Engine::Debug).then(|| debug::validate(cache))
+pub(crate) fn validate_debugged(cache: &'static RawCache) -> Option<usize> {
+    (cache.engine == Engine::Debug).then(|| debug::validate(cache).0)
 }
 
 /// Returns whether the engine knows that the object of `cache` that starts at `address` is free.
@@ -287,7 +288,11 @@ pub(crate) fn shrink(cache: &'static RawCache) -> usize {
 #[cfg(feature = "os")]
 #[place(cold)]
 pub(crate) fn validate(cache: &'static RawCache) -> Option<Validated> {
-    (cache.engine == Engine::Sheaves).then(|| sheaves::validate(cache))
+    match cache.engine {
+        Engine::Sheaves => Some(sheaves::validate(cache)),
+        Engine::Debug => Some(debug::validate(cache).1),
+        _ => None,
+    }
 }
 
 /// What happened at the barns of a cache, if its engine has some.

@@ -114,7 +114,6 @@ impl Counts {
 }
 
 /// What a check of the partial slabs of caches found.
-#[cfg(feature = "os")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Validated {
     /// Slabs that were checked.

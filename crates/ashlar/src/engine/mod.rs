@@ -62,7 +62,6 @@ pub(crate) use common::{after_all, defrags_now, process_secret, tunable};
 pub(crate) use contract::Strategy;
 pub use debug::DebugFlags;
 pub(crate) use dispatch::*;
-#[cfg(feature = "os")]
 pub(crate) use figures::Validated;
 pub use figures::{Counts, Search, Usage};
 pub use history::slub::stage::Stage;

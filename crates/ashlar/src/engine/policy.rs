@@ -50,6 +50,8 @@ pub(crate) struct Policy {
     pub(crate) refill_share: Option<usize>,
     /// Empty slabs that a node keeps; `None` to derive it from the object size.
     pub(crate) min_partial: Option<usize>,
+    /// The policy of such a cache when it is debugged, if that is another.
+    pub(crate) when_debugged: Option<&'static Policy>,
 }
 
 impl Policy {
@@ -67,6 +69,7 @@ impl Policy {
         this_cpu_bytes: usize::MAX,
         refill_share: None,
         min_partial: None,
+        when_debugged: None,
     };
 
     /// Returns the most objects on a sheaf: enough to cover its bytes, at least a few, at most a

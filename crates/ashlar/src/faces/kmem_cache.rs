@@ -274,7 +274,7 @@ impl KmemCache {
     /// repairs that were made; `None` for a cache without debug flags.
     #[place(cold)]
     pub fn validate(&self) -> Option<usize> {
-        engine::validate(self.raw)
+        engine::validate_debugged(self.raw)
     }
 
     /// Returns the debug flags of the cache.

@@ -159,19 +159,6 @@ impl Geometry {
         })
     }
 
-    /// Returns this geometry with a larger `stride`; `None` if an object gets too large for a slab.
-    #[ashlar_macros::place(cold)]
-    pub(crate) fn widened(&self, stride: usize, rule: OrderRule, cpus: u32) -> Option<Geometry> {
-        let order = calculate_order(stride, rule, cpus);
-        (stride <= MAX_OBJECT_SIZE && order.0 <= BLOCK_ORDER).then(|| Geometry {
-            stride,
-            order,
-            min_order: Order::for_bytes(stride),
-            reciprocal: (1u64 << 32).div_ceil(stride as u64),
-            ..*self
-        })
-    }
-
     /// Returns whether slabs of this geometry can hold the objects of a cache with the geometry
     /// `wanted` and no constructor.
     ///

@@ -65,18 +65,26 @@ fn search(file: usize, address: usize) -> Option<FilePlace> {
     }
 }
 
+/// Reads a number. The standard library's function would lie where every program has it resident.
+#[place(cold)]
+fn hex(text: &[u8]) -> Option<usize> {
+    let digit = |&byte: &u8| char::from(byte).to_digit(16);
+    let add = |sum: usize, digit: u32| sum.checked_mul(16)?.checked_add(digit as usize);
+    let number = text.iter().try_fold(0, |sum, byte| add(sum, digit(byte)?))?;
+    (!text.is_empty()).then_some(number)
+}
+
 /// Looks at a line: `Some` if it is that of the address, with its file if it has one.
 #[place(cold)]
 fn place_in(line: &[u8], address: usize) -> Option<Option<FilePlace>> {
     let mut fields = line.split(|&byte| byte == b' ').filter(|field| !field.is_empty());
-    let text = core::str::from_utf8(fields.next()?).ok()?;
-    let (start, end) = text.split_once('-')?;
-    let hex = |text| usize::from_str_radix(text, 16).ok();
-    let start = hex(start)?;
-    if !(start..hex(end)?).contains(&address) {
+    let addresses = fields.next()?;
+    let dash = addresses.iter().position(|&byte| byte == b'-')?;
+    let (start, end) = (hex(&addresses[..dash])?, hex(&addresses[dash + 1..])?);
+    if !(start..end).contains(&address) {
         return None;
     }
-    let mapped_from = hex(core::str::from_utf8(fields.nth(1)?).ok()?)?;
+    let mapped_from = hex(fields.nth(1)?)?;
     let Some(slash) = line.iter().rposition(|&byte| byte == b'/') else { return Some(None) };
     let path = &line[slash + 1..];
     let mut place = FilePlace { name: [0; NAME], len: path.len().min(NAME), offset: address - start + mapped_from };

@@ -12,6 +12,7 @@
 
 use core::fmt;
 
+use super::values::number;
 use crate::engine::DebugFlags;
 use crate::engine::debug::failures::Failures;
 
@@ -44,7 +45,7 @@ pub enum DebugError {
 #[place(cold)]
 impl fmt::Display for DebugError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        match *self {
             DebugError::Letter(letter) => write!(
                 f,
                 "option `{letter}`: expected letters of F, Z, P, U, T, A, O and -, then names of caches, each behind a comma"
@@ -103,13 +104,6 @@ impl Text {
     }
 }
 
-impl Text {
-    /// Whether nothing was said, as in most programs.
-    pub(super) fn is_empty(&self) -> bool {
-        self.len.is_none()
-    }
-}
-
 /// Splits a text into blocks: letters, and names if there are some.
 #[place(cold)]
 fn blocks(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
@@ -151,12 +145,14 @@ pub(super) const FAILSLAB_EXPECTED: &str = "expected INTERVAL,PROBABILITY,SPACE,
 #[place(cold)]
 pub(super) fn parse_failslab(text: &str) -> Option<Failures> {
     let mut numbers = text.split(',').map(str::trim);
-    let failures = Failures {
-        interval: numbers.next()?.parse().ok()?,
-        probability: numbers.next()?.parse().ok().filter(|&probability| probability <= 100)?,
-        space: numbers.next()?.parse().ok()?,
-        times: numbers.next()?.parse().ok().filter(|&times| times >= -1)?,
+    let interval = number(numbers.next()?, 0, u32::MAX as usize)? as u32;
+    let probability = number(numbers.next()?, 0, 100)? as u32;
+    let space = number(numbers.next()?, 0, usize::MAX)? as u64;
+    let times = match numbers.next()? {
+        "-1" => -1,
+        times => number(times, 0, i32::MAX as usize)? as i64,
     };
+    let failures = Failures { interval, probability, space, times };
     numbers.next().is_none().then_some(failures)
 }
 

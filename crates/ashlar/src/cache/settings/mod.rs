@@ -23,5 +23,5 @@ pub(crate) use own::{Candidate, Own};
 #[cfg(feature = "os")]
 pub(crate) use store::read_environment;
 pub(crate) use store::{
-    configure_if, debugging, for_each_lock, options, order_rule, own_engine, own_options, set_cpus,
+    configure_if, debugging, for_each_lock, has_debugging, options, order_rule, own_engine, own_options, set_cpus,
 };

@@ -6,7 +6,7 @@ use super::debug::{self, Debugging};
 use super::options::{self, OptionError, Options};
 use super::own::{CacheOptions, Candidate, Own};
 use crate::base::report;
-use crate::base::sync::{AtomicU32, Ordering, SpinLock, Visit};
+use crate::base::sync::{AtomicBool, AtomicU32, Ordering, SpinLock, Visit};
 use crate::engine::Engine;
 use crate::percpu::Wanted;
 use crate::slab::OrderRule;
@@ -17,6 +17,7 @@ static OPTIONS: SpinLock<Settings> = SpinLock::new(Settings { all: Options::DEFA
 /// The text of `ASHLAR_DEBUG`.
 #[place(large_data)]
 static DEBUG: SpinLock<debug::Text> = SpinLock::new(debug::Text::NONE);
+static HAS_DEBUG: AtomicBool = AtomicBool::new(false);
 /// CPUs of the machine that are present, for the order rule.
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
@@ -56,7 +57,10 @@ fn read_debug_environment() {
     match text(c"ASHLAR_DEBUG") {
         None => {}
         Some(Ok(text)) => match debug::Text::of(text) {
-            Ok(kept) => *DEBUG.lock() = kept,
+            Ok(kept) => {
+                *DEBUG.lock() = kept;
+                HAS_DEBUG.store(true, Ordering::Relaxed);
+            }
             Err(error) => report::warn(format_args!("ASHLAR_DEBUG: {error}")),
         },
         Some(Err(_)) => report::warn(format_args!("ASHLAR_DEBUG: expected UTF-8")),
@@ -68,15 +72,15 @@ fn read_debug_environment() {
     }
 }
 
+/// Whether `ASHLAR_DEBUG` says anything, which it does for few programs.
+pub(crate) fn has_debugging() -> bool {
+    HAS_DEBUG.load(Ordering::Relaxed)
+}
+
 /// Returns which debugging the options have for a cache.
+#[place(cold)]
 pub(crate) fn debugging(name: &str) -> Debugging {
-    #[place(cold)]
-    #[inline(never)]
-    fn look_up(text: &debug::Text, name: &str) -> Debugging {
-        text.of_cache(name)
-    }
-    let text = DEBUG.lock();
-    if text.is_empty() { Debugging::NONE } else { look_up(&text, name) }
+    DEBUG.lock().of_cache(name)
 }
 
 /// Takes the options of the environment. Reports each part that is not an option.

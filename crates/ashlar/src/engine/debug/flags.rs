@@ -85,9 +85,10 @@ impl DebugFlags {
 #[place(cold)]
 impl core::fmt::Display for DebugFlags {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        use core::fmt::Write;
         if self.is_empty() {
             return f.write_str("-");
         }
-        Self::LETTERS.iter().filter(|(_, flag)| self.has(*flag)).try_for_each(|(letter, _)| write!(f, "{letter}"))
+        Self::LETTERS.iter().filter(|(_, flag)| self.has(*flag)).try_for_each(|(letter, _)| f.write_char(*letter))
     }
 }

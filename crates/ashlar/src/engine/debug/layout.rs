@@ -69,7 +69,8 @@ impl Layout {
 #[place(cold)]
 pub(crate) fn lay_out(plain: Geometry, wish: Wish) -> Option<Geometry> {
     let layout = Layout::new(plain.object_size, plain.align, wish.debug);
-    let mut geometry = plain.widened(layout.stride(), wish.rule, wish.cpus)?;
+    let mut geometry = Geometry::new(layout.stride(), plain.align, false, false, wish.rule, wish.cpus).ok()?;
+    geometry.object_size = plain.object_size;
     geometry.link_offset = layout.link;
     geometry.colour_off = layout.left;
     Some(geometry)

@@ -70,6 +70,7 @@ pub(crate) struct Debug;
 
 /// As [`crate::engine::alloc_sized`].
 #[place(cold)]
+#[inline(never)]
 pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
     adopt_thread();
     alloc_for(cache, PERCPU.node_of(this_cpu()), size)
@@ -241,6 +242,7 @@ fn free_to(cache: &'static RawCache, page: PageIndex, address: usize) {
 /// Notes that the object at `address` is used for `size` bytes from now on, as many as it has at
 /// most. Bytes that are given up become part of the red zone.
 #[place(cold)]
+#[inline(never)]
 pub(crate) fn note_size(cache: &'static RawCache, address: usize, size: usize) {
     let Ok((page, index)) = cache.slabs.locate(address) else { return };
     let _lock = cache.slabs.node_of(page).list().lock();
@@ -253,6 +255,7 @@ pub(crate) fn note_size(cache: &'static RawCache, address: usize, size: usize) {
 
 /// Returns the bytes that were asked for of a live object; those of every object otherwise.
 #[place(cold)]
+#[inline(never)]
 pub(crate) fn size_of(cache: &'static RawCache, address: usize) -> usize {
     let Ok((page, index)) = cache.slabs.locate(address) else { return cache.object_size() };
     Slot::new(cache, state_of(cache), page, index).requested()
@@ -260,6 +263,7 @@ pub(crate) fn size_of(cache: &'static RawCache, address: usize) -> usize {
 
 /// Returns whether the object at `address`, which is the start of one of `cache`, is free.
 #[place(cold)]
+#[inline(never)]
 pub(crate) fn is_free(cache: &'static RawCache, address: usize) -> bool {
     let Ok((page, index)) = cache.slabs.locate(address) else { return false };
     Slot::new(cache, state_of(cache), page, index).mark() == Mark::Free
@@ -269,6 +273,7 @@ pub(crate) fn is_free(cache: &'static RawCache, address: usize) -> bool {
 /// it.
 #[cold]
 #[place(cold)]
+#[inline(never)]
 pub(crate) fn report_freed_twice(function: &str, address: usize, cache: &'static RawCache) {
     crate::base::report::warn(format_args!(
         "{function}({address:#x}): object of cache {} is free already",
@@ -285,6 +290,7 @@ pub(crate) fn report_freed_twice(function: &str, address: usize, cache: &'static
 /// `list_slab_objects`). The cache stays, so the program goes on in any case.
 #[cold]
 #[place(cold)]
+#[inline(never)]
 pub(crate) fn report_remaining(cache: &'static RawCache) {
     report::bug(cache, state_of(cache), format_args!("Objects remaining on __kmem_cache_shutdown()"));
     slabs::for_each_live(cache, |slot| report::remaining(&slot));
@@ -293,17 +299,20 @@ pub(crate) fn report_remaining(cache: &'static RawCache) {
 
 impl Strategy for Debug {
     #[place(cold)]
+    #[inline(never)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
         alloc_sized(cache, cache.object_size())
     }
 
     #[place(cold)]
+    #[inline(never)]
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
         adopt_thread();
         alloc_for(cache, node, cache.object_size())
     }
 
     #[place(cold)]
+    #[inline(never)]
     fn free(object: Object) {
         adopt_thread();
         let Object { cache, address } = object;
@@ -315,6 +324,7 @@ impl Strategy for Debug {
     }
 
     #[place(cold)]
+    #[inline(never)]
     fn open(self, state: &mut EngineState, spec: &CacheSpec<'_>, _: &mut Geometry) -> Result<(), CreateError> {
         state.open_nodes()?;
         let debug = match state.debug {
@@ -331,6 +341,7 @@ impl Strategy for Debug {
     }
 
     #[place(cold)]
+    #[inline(never)]
     fn counts(cache: &'static RawCache) -> Counts {
         let debug = state_of(cache);
         Counts {
@@ -350,6 +361,7 @@ impl Strategy for Debug {
     }
 
     #[place(cold)]
+    #[inline(never)]
     fn lay_out(self, geometry: Geometry, wish: Wish) -> Option<Geometry> {
         layout::lay_out(geometry, wish)
     }

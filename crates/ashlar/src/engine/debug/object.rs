@@ -31,13 +31,24 @@ const LIVE: u64 = 0x6c69_7665 << 32;
 const FREE: u64 = 0x6672_6565 << 32;
 
 /// What an object's mark says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// In use; so many bytes were asked for.
     Live(usize),
     Free,
     /// Neither: the mark was overwritten.
     Bad,
+}
+
+#[place(cold)]
+impl core::fmt::Display for Mark {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Mark::Live(size) => write!(f, "in use for {size} bytes"),
+            Mark::Free => f.write_str("free"),
+            Mark::Bad => f.write_str("state unknown"),
+        }
+    }
 }
 
 /// One of the two tracks of an object.

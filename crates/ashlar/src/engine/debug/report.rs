@@ -54,7 +54,7 @@ fn dump(what: &str, slot: &Slot, range: Range<usize>) {
     while at < range.end {
         let end = (at + ROW).min(range.end);
         let mut text = Line::new();
-        let _ = write!(text, "{what:<8} {at:016x}: ");
+        let _ = write!(text, "{what} {at:016x}: ");
         for byte in at..at + ROW {
             let _ = if byte < end { write!(text, "{:02x} ", slot.byte(byte)) } else { write!(text, "   ") };
         }
@@ -108,23 +108,17 @@ fn trailer(slot: &Slot) {
         state.head(),
         slot.flags
     ));
-    line(format_args!(
-        "Object {:#x} @offset={} size={} {:?}",
-        slot.at,
-        slot.offset_in_slab(),
-        layout.size,
-        slot.mark()
-    ));
+    line(format_args!("Object {:#x} @offset={} size={} {}", slot.at, slot.offset_in_slab(), layout.size, slot.mark()));
     line(format_args!(""));
     if layout.left > 0 {
-        dump("Redzone", slot, slot.at - layout.left..slot.at);
+        dump("Redzone ", slot, slot.at - layout.left..slot.at);
     }
-    dump("Object", slot, slot.at..slot.at + layout.size.min(PAGE_SIZE));
+    dump("Object  ", slot, slot.at..slot.at + layout.size.min(PAGE_SIZE));
     if slot.flags.has(DebugFlags::RED_ZONE) {
-        dump("Redzone", slot, slot.at + layout.size..slot.at + layout.link);
+        dump("Redzone ", slot, slot.at + layout.size..slot.at + layout.link);
     }
     if layout.padding < layout.end {
-        dump("Padding", slot, slot.at + layout.padding..slot.at + layout.end);
+        dump("Padding ", slot, slot.at + layout.padding..slot.at + layout.end);
     }
     end_of_report();
 }
@@ -198,7 +192,7 @@ pub(super) fn trace(slot: &Slot, event: Event) {
         state.head()
     ));
     if event == Event::Free {
-        dump("Object", slot, slot.at..slot.at + slot.layout.size.min(PAGE_SIZE));
+        dump("Object  ", slot, slot.at..slot.at + slot.layout.size.min(PAGE_SIZE));
     }
     track("By", &Track::here());
 }

@@ -8,7 +8,7 @@ use super::flags::DebugFlags;
 use super::object::{Mark, POISON_INUSE, Slot, load, set_state, state_of};
 use super::report;
 use crate::base::units::{MAX_OBJECTS_PER_SLAB, Order, PageIndex};
-use crate::engine::RawCache;
+use crate::engine::{RawCache, Validated};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::slab::partial::Partial;
 use crate::slab::state::{NO_OBJECT, SlabState};
@@ -177,17 +177,20 @@ fn validate_slab(cache: &'static RawCache, page: PageIndex) {
 }
 
 #[place(cold)]
-fn validate_list(cache: &'static RawCache, list: &Partial) -> usize {
+fn validate_list(cache: &'static RawCache, list: &Partial, seen: &mut Validated) {
+    let debug = state_of(cache);
     let mut page = list.first();
-    let mut count = 0;
     while page != PageIndex::NONE {
-        // The count of free objects may change, but not the list.
-        let next = MEMMAP.head(page).next();
+        let before = debug.errors();
         validate_slab(cache, page);
-        page = next;
-        count += 1;
+        seen.slabs += 1;
+        seen.objects += u64::from(MEMMAP.head(page).objects());
+        if debug.errors() != before {
+            seen.corrupt += 1;
+            seen.first_corrupt = seen.first_corrupt.or(Some(MEMMAP.address_of(page)));
+        }
+        page = MEMMAP.head(page).next();
     }
-    count
 }
 
 /// Calls `each` for every object in use, under list_lock of its node.
@@ -211,16 +214,17 @@ pub(super) fn for_each_live(cache: &'static RawCache, each: impl Fn(Slot)) {
 }
 
 /// Checks every slab of a debugged cache. Returns the number of defects and repairs that were
-/// reported, which the kernel's tests call errors.
+/// reported, which the kernel's tests call errors, and what was checked.
 #[place(cold)]
 #[inline(never)]
-pub(crate) fn validate(cache: &'static RawCache) -> usize {
+pub(crate) fn validate(cache: &'static RawCache) -> (usize, Validated) {
     let debug = state_of(cache);
     let before = debug.errors();
+    let mut seen = Validated::default();
     for (node, full) in cache.slabs.nodes.iter().zip(debug.full) {
         let partial = node.list().lock();
-        validate_list(cache, &partial);
-        validate_list(cache, &full.lock());
+        validate_list(cache, &partial, &mut seen);
+        validate_list(cache, &full.lock(), &mut seen);
     }
-    debug.errors() - before
+    (debug.errors() - before, seen)
 }

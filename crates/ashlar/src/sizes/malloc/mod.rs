@@ -17,8 +17,8 @@ use super::large;
 use super::object_map::{self, OBJECTS};
 use crate::base::sync::{AtomicPtr, Bound, Ordering};
 use crate::base::units::PAGE_SIZE;
-use crate::cache::{CacheArgs, create_raw, settings};
-use crate::engine::{self, Engine, Policy, RawCache};
+use crate::cache::{CacheArgs, create_raw};
+use crate::engine::{self, Policy, RawCache};
 use crate::pages::direct::Fill;
 use crate::pages::memmap::{FastFrees, MEMMAP};
 use crate::percpu;
@@ -105,22 +105,17 @@ const OF_SIZES: Policy = Policy {
     other_cpu_bytes: 31 << 10,
     this_cpu_bytes: 15 << 10,
     refill_share: Some(8),
+    when_debugged: Some(&DEBUGGED),
     ..Policy::GENEROUS
 };
+/// The policy of debugged classes. Their engine knows which objects are in use, and for how many
+/// bytes: so they have no entry in the map, and every call takes the path of foreign objects.
+static DEBUGGED: Policy = Policy { family: 2, by_address: true, sided: true, ..Policy::GENEROUS };
 /// The policy of objects of up to a page. It is a static, because the linker lays constants apart.
 static SMALL: Policy = OF_SIZES;
 /// The policy of objects above a page. A program has few of each size, and fills them for longer
 /// than it takes to allocate them.
 static LARGE: Policy = Policy { min_partial: Some(1), ..OF_SIZES };
-/// The policy of debugged classes. Their engine knows which objects are in use, and for how many
-/// bytes: so they have no entry in the map, and every call takes the path of foreign objects.
-static DEBUGGED: Policy = Policy { tracked: false, by_address: true, ..OF_SIZES };
-
-/// Whether the caches of malloc, or the one of this name, are debugged.
-fn is_debugged(name: &str) -> bool {
-    settings::options().engine == Engine::Debug || !settings::debugging(name).flags.is_empty()
-}
-
 /// Creates the object map and opens the fast paths. Returns false if memory for the map is refused.
 /// The child of a fork that interrupted this call repeats it, which has no further effect.
 #[place(cold)]
@@ -179,11 +174,7 @@ fn create_cache(class: usize) -> Option<&'static RawCache> {
     // The alignment that `aligned_class` counts on.
     let align = (1 << size.trailing_zeros()).min(PAGE_SIZE);
     let args = CacheArgs { align, max_order, ..CacheArgs::default() };
-    let policy: &'static Policy = match size {
-        _ if is_debugged(name) => &DEBUGGED,
-        _ if size > PAGE_SIZE => &LARGE,
-        _ => &SMALL,
-    };
+    let policy: &'static Policy = if size > PAGE_SIZE { &LARGE } else { &SMALL };
     let slot = (SIDED_SLOTS + class * SLOT_BYTES) as u16;
     let raw = create_raw(name, size, &args, policy, Some(slot)).ok()?;
     CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
