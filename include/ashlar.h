@@ -305,13 +305,19 @@ struct ashlar_alias_info {
 /* See __GFP_DMA. */
 #define GFP_DMA __GFP_DMA
 
-/* Accepted without effect, as in a kernel without slab debugging. */
+/*
+ * Frees and freelists are checked (F). This flag and the five that follow make a debugged cache,
+ * which is served by the engine debug: see ASHLAR_DEBUG.
+ */
 #define SLAB_CONSISTENCY_CHECKS (1 << 8)
 
-/* Accepted without effect, as in a kernel without slab debugging. */
+/* Bytes before and after each object show writes beyond it (Z). */
 #define SLAB_RED_ZONE (1 << 10)
 
-/* Accepted without effect, as in a kernel without slab debugging. */
+/*
+ * Free and fresh objects are filled, which shows writes after a free (P). Without effect for
+ * objects with a constructor.
+ */
 #define SLAB_POISON (1 << 11)
 
 /* Align objects to cache lines, to a fraction of one for small objects. */
@@ -320,7 +326,7 @@ struct ashlar_alias_info {
 /* Accepted; see __GFP_DMA. */
 #define SLAB_CACHE_DMA (1 << 14)
 
-/* Accepted without effect, as in a kernel without slab debugging. */
+/* Each object keeps who allocated and who freed it, for reports (U). */
 #define SLAB_STORE_USER (1 << 16)
 
 /* Accepted; there are no lists of reclaimable pages. */
@@ -332,7 +338,7 @@ struct ashlar_alias_info {
 /* If the cache cannot be created, the program ends with a line on standard error. */
 #define SLAB_PANIC (1 << 18)
 
-/* Accepted without effect, as in a kernel without slab debugging. */
+/* A line on standard error for each allocation and each free (T). */
 #define SLAB_TRACE (1 << 21)
 
 /* Accepted; nothing tracks objects here. */
@@ -348,7 +354,7 @@ struct ashlar_alias_info {
  */
 #define SLAB_NO_MERGE (1 << 24)
 
-/* Accepted; no failures are injected. */
+/* Allocations fail as ASHLAR_FAILSLAB says (A). */
 #define SLAB_FAILSLAB (1 << 25)
 
 /* Accepted; nothing is charged to anybody. */
@@ -357,7 +363,7 @@ struct ashlar_alias_info {
 /* Accepted without effect, as in a kernel without KASAN. */
 #define SLAB_KASAN (1 << 27)
 
-/* Accepted; users cannot set debug flags of a cache. */
+/* ASHLAR_DEBUG does not hold for the cache. */
 #define SLAB_NO_USER_FLAGS (1 << 28)
 
 /* Accepted without effect, as in a kernel without KFENCE. */
@@ -435,6 +441,16 @@ int kmem_cache_alloc_bulk(struct kmem_cache *s, gfp_t flags, size_t size, void *
  * As for kmem_cache_free, for each object. No object occurs twice, and none is null.
  */
 void kmem_cache_free_bulk(struct kmem_cache *s, size_t size, void **p);
+
+/*
+ * Checks every slab and every object of a debugged cache, and reports what is wrong on standard
+ * error, in the kernel's form. Returns the number of defects that were reported and of repairs
+ * that were made; -1 with errno EINVAL for a cache without debug flags.
+ *
+ * The caller promises:
+ * s is a live cache.
+ */
+long validate_slab_cache(struct kmem_cache *s);
 
 /*
  * Returns free slabs to the page allocator of the library. Returns 0 if no slab is left, else 1.

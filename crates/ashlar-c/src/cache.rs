@@ -1,7 +1,7 @@
 //! `kmem_cache_*`: caches of objects of one size.
 
 use core::alloc::Layout;
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::fmt;
 use core::ptr::NonNull;
 
@@ -9,8 +9,8 @@ use core_ashlar::{CacheArgs, Constructor, CreateError, DestroyError, Engine, Kme
 use libc::{EBUSY, EINVAL, ENOMEM};
 
 use crate::flags::{
-    __GFP_ZERO, CACHE_FLAGS, NEVER_MERGE, PLAIN, SLAB_HWCACHE_ALIGN, SLAB_PANIC, allocate, gfp_t, merge_group,
-    slab_flags_t,
+    __GFP_ZERO, CACHE_FLAGS, NEVER_MERGE, PLAIN, SLAB_HWCACHE_ALIGN, SLAB_NO_USER_FLAGS, SLAB_PANIC, allocate,
+    debug_flags, gfp_t, merge_group, slab_flags_t,
 };
 use crate::report::{null, panic, set_errno, warn};
 
@@ -146,6 +146,8 @@ fn translate(size: usize, args: &kmem_cache_args, flags: slab_flags_t) -> Result
         .align(args.align as usize)
         .hwcache_align(flags & SLAB_HWCACHE_ALIGN != 0)
         .no_merge(flags & NEVER_MERGE != 0 || args.usersize != 0)
+        .debug(debug_flags(flags))
+        .no_user_debug(flags & SLAB_NO_USER_FLAGS != 0)
         .merge_group(merge_group(flags));
     // SAFETY: the two types differ only in the pointee of their argument, a thin pointer, so the
     // ABI is the same. The caller of `kmem_cache_create` promised a constructor for objects of this
@@ -366,6 +368,25 @@ pub unsafe extern "C" fn kmem_cache_free_bulk(s: *mut kmem_cache, size: usize, p
             (Some(cache), Some(objects)) => cache.inner.free_bulk(objects),
             (None, Some(objects)) => core_ashlar::kfree_bulk(objects),
             (_, None) => {}
+        }
+    }
+}
+
+/// Checks every slab and every object of a debugged cache, and reports what is wrong on standard
+/// error, in the kernel's form. Returns the number of defects that were reported and of repairs
+/// that were made; -1 with errno EINVAL for a cache without debug flags.
+///
+/// # Safety
+/// `s` is a live cache.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn validate_slab_cache(s: *mut kmem_cache) -> c_long {
+    // SAFETY: a live cache, by the caller's promise.
+    let cache = unsafe { &*s };
+    match cache.inner.validate() {
+        Some(errors) => errors as c_long,
+        None => {
+            set_errno(EINVAL);
+            -1
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use core::ffi::{c_uint, c_void};
 
+use core_ashlar::DebugFlags;
 use libc::{EINVAL, ENOMEM};
 
 use crate::report::{null, panic, warn};
@@ -79,17 +80,19 @@ pub const GFP_DMA: gfp_t = __GFP_DMA;
 /// with EINVAL.
 pub type slab_flags_t = c_uint;
 
-/// Accepted without effect, as in a kernel without slab debugging.
+/// Frees and freelists are checked (`F`). This flag and the five that follow make a debugged cache,
+/// which is served by the engine debug: see ASHLAR_DEBUG.
 pub const SLAB_CONSISTENCY_CHECKS: slab_flags_t = 1 << 8;
-/// Accepted without effect, as in a kernel without slab debugging.
+/// Bytes before and after each object show writes beyond it (`Z`).
 pub const SLAB_RED_ZONE: slab_flags_t = 1 << 10;
-/// Accepted without effect, as in a kernel without slab debugging.
+/// Free and fresh objects are filled, which shows writes after a free (`P`). Without effect for
+/// objects with a constructor.
 pub const SLAB_POISON: slab_flags_t = 1 << 11;
 /// Align objects to cache lines, to a fraction of one for small objects.
 pub const SLAB_HWCACHE_ALIGN: slab_flags_t = 1 << 13;
 /// Accepted; see __GFP_DMA.
 pub const SLAB_CACHE_DMA: slab_flags_t = 1 << 14;
-/// Accepted without effect, as in a kernel without slab debugging.
+/// Each object keeps who allocated and who freed it, for reports (`U`).
 pub const SLAB_STORE_USER: slab_flags_t = 1 << 16;
 /// Accepted; there are no lists of reclaimable pages.
 pub const SLAB_RECLAIM_ACCOUNT: slab_flags_t = 1 << 17;
@@ -97,7 +100,7 @@ pub const SLAB_RECLAIM_ACCOUNT: slab_flags_t = 1 << 17;
 pub const SLAB_TEMPORARY: slab_flags_t = SLAB_RECLAIM_ACCOUNT;
 /// If the cache cannot be created, the program ends with a line on standard error.
 pub const SLAB_PANIC: slab_flags_t = 1 << 18;
-/// Accepted without effect, as in a kernel without slab debugging.
+/// A line on standard error for each allocation and each free (`T`).
 pub const SLAB_TRACE: slab_flags_t = 1 << 21;
 /// Accepted; nothing tracks objects here.
 pub const SLAB_DEBUG_OBJECTS: slab_flags_t = 1 << 22;
@@ -107,13 +110,13 @@ pub const SLAB_NOLEAKTRACE: slab_flags_t = 1 << 23;
 /// merged by the kernel's rules, unless the option is merge=off. Each debugging flag,
 /// SLAB_NOLEAKTRACE and SLAB_FAILSLAB also prevent merging.
 pub const SLAB_NO_MERGE: slab_flags_t = 1 << 24;
-/// Accepted; no failures are injected.
+/// Allocations fail as ASHLAR_FAILSLAB says (`A`).
 pub const SLAB_FAILSLAB: slab_flags_t = 1 << 25;
 /// Accepted; nothing is charged to anybody.
 pub const SLAB_ACCOUNT: slab_flags_t = 1 << 26;
 /// Accepted without effect, as in a kernel without KASAN.
 pub const SLAB_KASAN: slab_flags_t = 1 << 27;
-/// Accepted; users cannot set debug flags of a cache.
+/// ASHLAR_DEBUG does not hold for the cache.
 pub const SLAB_NO_USER_FLAGS: slab_flags_t = 1 << 28;
 /// Accepted without effect, as in a kernel without KFENCE.
 pub const SLAB_SKIP_KFENCE: slab_flags_t = 1 << 29;
@@ -166,6 +169,20 @@ pub(crate) const NEVER_MERGE: slab_flags_t = SLAB_CONSISTENCY_CHECKS
     | SLAB_FAILSLAB
     | SLAB_KASAN
     | SLAB_NO_MERGE;
+
+/// Returns which debugging a cache has by its flags.
+pub(crate) fn debug_flags(flags: slab_flags_t) -> DebugFlags {
+    let pairs = [
+        (SLAB_CONSISTENCY_CHECKS, DebugFlags::CONSISTENCY_CHECKS),
+        (SLAB_RED_ZONE, DebugFlags::RED_ZONE),
+        (SLAB_POISON, DebugFlags::POISON),
+        (SLAB_STORE_USER, DebugFlags::STORE_USER),
+        (SLAB_TRACE, DebugFlags::TRACE),
+        (SLAB_FAILSLAB, DebugFlags::FAILSLAB),
+    ];
+    let set = pairs.iter().filter(|(bit, _)| flags & bit != 0);
+    set.fold(DebugFlags::NONE, |all, (_, flag)| all.with(*flag))
+}
 
 /// Returns the number of the merge group of a cache: the kernel's flags that must be equal
 /// (SLAB_MERGE_SAME).

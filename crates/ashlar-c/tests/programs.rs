@@ -74,3 +74,18 @@ fn options_are_set_before_the_first_allocation_and_the_environment_wins() {
     well(program(&path, "").arg("lock").output().expect("it runs"), "by the program alone");
     well(program(&path, "percpu=emulate").arg("emulate").output().expect("it runs"), "by the environment too");
 }
+
+#[test]
+fn the_kernels_corruption_tests_count_as_many_errors_as_there() {
+    for language in ["c99", "c++11"] {
+        let path = build(language, "crates/ashlar-c/tests/c/debug.c", Link::Shared);
+        for options in ["on_error=quarantine", "on_error=quarantine,percpu=lock,nodes=2"] {
+            let out = program(&path, options).output().expect("it runs");
+            let stderr = common::text(&out.stderr);
+            assert!(out.status.success() && common::text(&out.stdout).contains("well"), "{language} {options}: {stderr}");
+            for part in ["Right Redzone overwritten", "Freechain corrupt", "Poison overwritten", "Objects remaining"] {
+                assert!(stderr.contains(part), "{part} in {stderr}");
+            }
+        }
+    }
+}
