@@ -459,7 +459,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache debug" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -843,7 +843,7 @@ _ashlar__lab() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache debug" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)

@@ -194,7 +194,8 @@ slab\t''
 slab24\t''
 slob\t''
 slob-seg\t''
-slob-cache\t''"
+slob-cache\t''
+debug\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l sizes -d 'Object sizes in bytes, 16 or more, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l live -d 'Objects of the fragmented heap, of which every second is freed' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from worst" -l samples -d 'Calls of each kind that are timed with warm caches' -r
@@ -432,7 +433,8 @@ slab\t''
 slab24\t''
 slob\t''
 slob-seg\t''
-slob-cache\t''"
+slob-cache\t''
+debug\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l cpus -d 'Numbers of CPUs to predict for, 2 to 1024, separated by commas' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l nodes -d 'Numbers of NUMA nodes to predict for, 1 to 16, separated by commas; where there are more nodes than CPUs, nothing is predicted' -r

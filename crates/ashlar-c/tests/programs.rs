@@ -82,7 +82,10 @@ fn the_kernels_corruption_tests_count_as_many_errors_as_there() {
         for options in ["on_error=quarantine", "on_error=quarantine,percpu=lock,nodes=2"] {
             let out = program(&path, options).output().expect("it runs");
             let stderr = common::text(&out.stderr);
-            assert!(out.status.success() && common::text(&out.stdout).contains("well"), "{language} {options}: {stderr}");
+            assert!(
+                out.status.success() && common::text(&out.stdout).contains("well"),
+                "{language} {options}: {stderr}"
+            );
             for part in ["Right Redzone overwritten", "Freechain corrupt", "Poison overwritten", "Objects remaining"] {
                 assert!(stderr.contains(part), "{part} in {stderr}");
             }

@@ -375,6 +375,15 @@ pub(crate) struct RunArgs {
     #[arg(long = "option", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
 
+    /// Debug caches, as `ASHLAR_DEBUG`: letters of FZPUTAO, then names of caches, each behind a
+    /// comma; further blocks behind semicolons. An empty text means FZPU for all
+    #[arg(long, value_name = "LETTERS[,CACHE]...", allow_hyphen_values = true)]
+    pub(crate) debug: Option<String>,
+
+    /// Let allocations of caches with the letter A fail, as `ASHLAR_FAILSLAB`
+    #[arg(long, value_name = "INTERVAL,PROBABILITY,SPACE,TIMES")]
+    pub(crate) failslab: Option<String>,
+
     /// Print the caches, resident memory and the mode on standard error when the program ends
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     pub(crate) stats: Option<StatsForm>,

@@ -46,6 +46,7 @@ fn prepared(args: &RunArgs) -> Result<Command, ToolError> {
     if !options.is_empty() {
         command.env("ASHLAR_OPTIONS", &options);
     }
+    debug(args, &mut command)?;
     match args.stats {
         Some(form) => command.env("ASHLAR_STATS", form.name()),
         None => command.env_remove("ASHLAR_STATS"),
@@ -86,6 +87,23 @@ fn check_file(file: &Path) -> Result<(), ToolError> {
         Ok(_) => Err(bad(&"expected a file")),
         Err(error) => Err(bad(&error)),
     }
+}
+
+/// Passes on which caches are debugged, after a check.
+fn debug(args: &RunArgs, command: &mut Command) -> Result<(), ToolError> {
+    let given = |of_args: &Option<String>, option: &'static str, variable: &'static str| match of_args {
+        Some(text) => Some((option, text.clone())),
+        None => env::var(variable).ok().map(|text| (variable, text)),
+    };
+    if let Some((name, text)) = given(&args.debug, "--debug", "ASHLAR_DEBUG") {
+        ashlar::check_debug(&text).map_err(|error| ToolError::option(name, error))?;
+        command.env("ASHLAR_DEBUG", text);
+    }
+    if let Some((name, text)) = given(&args.failslab, "--failslab", "ASHLAR_FAILSLAB") {
+        ashlar::check_failslab(&text).map_err(|expected| ToolError::option(name, expected))?;
+        command.env("ASHLAR_FAILSLAB", text);
+    }
+    Ok(())
 }
 
 /// Returns the options in force: those of the environment, then those of the command line, which

@@ -3,6 +3,7 @@
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use common::{ASHLAR, ashlar, command, refused, scratch, text};
@@ -55,8 +56,33 @@ fn options_of_one_cache_reach_the_program() {
 }
 
 #[test]
+fn an_overflow_by_one_byte_ends_a_debugged_program_with_a_report() {
+    let program = scratch("overflow");
+    let source =
+        "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(20); p[20] = 1; free((void *)p); return 0; }";
+    let file = scratch("overflow.c");
+    std::fs::write(&file, source).expect("a file");
+    assert!(Command::new("gcc").arg("-O0").arg("-o").arg(&program).arg(&file).status().expect("gcc").success());
+    let program = program.to_str().expect("a path in UTF-8");
+    let plain = ashlar(&["run", "--", program]);
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
+    let debugged = ashlar(&["run", "--debug", "FZU,malloc-32", "--", program]);
+    assert_eq!(debugged.status.signal(), Some(libc::SIGABRT));
+    let report = text(&debugged.stderr);
+    for part in
+        ["BUG malloc-32 (ashlar ", "Requested size Redzone overwritten", "Allocated: age=", "in use for 20 bytes"]
+    {
+        assert!(report.contains(part), "{part} in {report}");
+    }
+    let other = ashlar(&["run", "--debug", "FZU,malloc-64", "--", program]);
+    assert!(other.status.success(), "{}", text(&other.stderr));
+}
+
+#[test]
 fn bad_input_is_named_and_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
+        (&["run", "--debug", "FX", "--", "true"], "--debug: option `X`: expected letters of F, Z, P, U, T, A, O and -"),
+        (&["run", "--failslab", "1,2", "--", "true"], "--failslab: expected INTERVAL,PROBABILITY,SPACE,TIMES"),
         (
             &["--option", "cache.malloc-64.limit=0", "--", "true"],
             "--option: option `cache.malloc-64.limit=0`: expected limit=1",

@@ -125,7 +125,7 @@ mod api {
     #[doc(hidden)]
     pub use crate::base::{mailbox, window};
     pub use crate::boot::{AlreadyStarted, configure, start_on};
-    pub use crate::cache::settings::{DebugError, OptionError, check_debug, check_options};
+    pub use crate::cache::settings::{DebugError, OptionError, check_debug, check_failslab, check_options};
     pub use crate::cache::{
         AliasInfo, CacheArgs, CacheInfo, Constructor, for_each_alias, for_each_cache, total_counts, validate,
     };

@@ -158,6 +158,11 @@ impl KmemCache {
             return Err(CreateError::OutOfMemory);
         }
         check_wishes(name, size, args)?;
+        #[cfg(feature = "os")]
+        if args.debug.has(DebugFlags::STORE_USER) {
+            // The program calls: an allocation could not load it.
+            crate::base::os::load_unwinder();
+        }
         let (raw, alias) = create_or_merge(name, size, args, &PROGRAM, None)?;
         Ok(KmemCache { raw, hot: Hot::of(raw), alias })
     }

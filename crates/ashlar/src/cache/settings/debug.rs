@@ -65,6 +65,14 @@ pub fn check_debug(text: &str) -> Result<(), DebugError> {
     Text::of(text).map(|_| ())
 }
 
+/// Whether `text` is a good value of `ASHLAR_FAILSLAB`.
+///
+/// # Errors
+/// What was expected.
+pub fn check_failslab(text: &str) -> Result<(), &'static str> {
+    parse_failslab(text).map(|_| ()).ok_or(FAILSLAB_EXPECTED)
+}
+
 /// A text that was found good.
 pub(super) struct Text {
     bytes: [u8; MOST],

@@ -14,7 +14,7 @@ mod store;
 mod values;
 
 pub(crate) use debug::Debugging;
-pub use debug::{DebugError, check_debug};
+pub use debug::{DebugError, check_debug, check_failslab};
 pub(crate) use options::Options;
 #[cfg(feature = "os")]
 pub(crate) use options::{Control, Reaper};

@@ -84,7 +84,7 @@ fn alloc_for(cache: &'static RawCache, node: NodeId, size: usize) -> *mut u8 {
         return core::ptr::null_mut();
     }
     state_of(cache).allocs.fetch_add(1, Ordering::Relaxed);
-    let track = Track::here();
+    let track = Track::here(state_of(cache).flags().has(DebugFlags::STORE_USER));
     let object = alloc_of_nodes(cache, node, size, &track);
     if object.is_null() { super::after_all(|| alloc_of_nodes(cache, node, size, &track)) } else { object }
 }
@@ -208,7 +208,7 @@ fn open_slab(cache: &'static RawCache, node: NodeId) -> Option<PageIndex> {
 fn free_to(cache: &'static RawCache, page: PageIndex, address: usize) {
     let debug = state_of(cache);
     debug.frees.fetch_add(1, Ordering::Relaxed);
-    let track = Track::here();
+    let track = Track::here(state_of(cache).flags().has(DebugFlags::STORE_USER));
     let node = cache.slabs.node_of(page);
     let mut partial = node.list().lock();
     let Some((slot, index)) = slabs::check_free(cache, page, address) else {

@@ -126,7 +126,7 @@ fn trailer(slot: &Slot) {
 /// Prints where the calling thread is. Ends the program unless it is to go on.
 #[place(cold)]
 fn end_of_report() {
-    track("Found:", &Track::here());
+    track("Found:", &Track::here(true));
     end_unless_quarantine();
 }
 
@@ -194,5 +194,5 @@ pub(super) fn trace(slot: &Slot, event: Event) {
     if event == Event::Free {
         dump("Object  ", slot, slot.at..slot.at + slot.layout.size.min(PAGE_SIZE));
     }
-    track("By", &Track::here());
+    track("By", &Track::here(true));
 }

@@ -22,19 +22,25 @@ pub(crate) struct Track {
 impl Track {
     pub(crate) const NONE: Track = Track { frames: [0; FRAMES], thread: 0, cpu: 0, at_ms: 0 };
 
-    /// Returns the track of the calling thread at this moment.
+    /// Returns the track of the calling thread at this moment. The backtrace is empty until the
+    /// unwinder is loaded.
     #[cfg(feature = "os")]
     #[place(cold)]
     #[inline(never)]
-    pub(crate) fn here() -> Track {
+    pub(crate) fn here(backtrace: bool) -> Track {
         use crate::base::os;
-        Track { thread: os::kernel_thread_id(), cpu: os::current_cpu(), at_ms: os::now_ms(), ..Self::NONE }
+        let (thread, cpu) = (os::kernel_thread_id(), os::current_cpu());
+        let mut track = Track { thread, cpu, at_ms: os::now_ms(), ..Self::NONE };
+        if backtrace {
+            os::capture(&mut track.frames);
+        }
+        track
     }
 
     /// Without a system there is no more to say than that it happened.
     #[cfg(not(feature = "os"))]
     #[place(cold)]
-    pub(crate) fn here() -> Track {
+    pub(crate) fn here(_backtrace: bool) -> Track {
         Track { at_ms: 1, ..Self::NONE }
     }
 

@@ -262,11 +262,13 @@ pub(crate) fn relocated(old: usize, new: usize) {
     samples::relocate(old, new);
 }
 
-/// Returns the entry of the object map that an object would have if it were no sample.
+/// Returns the entry of the object map that an object would have if it were no sample; 0 for one of
+/// a debugged cache, which has none.
 #[place(cold)]
 #[inline(never)]
 pub(crate) fn entry_of_sample(address: usize) -> u8 {
-    registry::cache_of_address(address).map_or(0, |cache| Code::of_class(class_of(cache.object_size())).entry())
+    let tracked = registry::cache_of_address(address).filter(|cache| cache.policy.tracked);
+    tracked.map_or(0, |cache| Code::of_class(class_of(cache.object_size())).entry())
 }
 
 /// Forgets what other threads were doing at the fork.
