@@ -81,8 +81,8 @@ fn an_overflow_by_one_byte_ends_a_debugged_program_with_a_report() {
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
-        (&["run", "--debug", "FX", "--", "true"], "--debug: option `X`: expected letters of F, Z, P, U, T, A, O and -"),
-        (&["run", "--failslab", "1,2", "--", "true"], "--failslab: expected INTERVAL,PROBABILITY,SPACE,TIMES"),
+        (&["--debug", "FX", "--", "true"], "--debug: option `X`: expected letters of F, Z, P, U, T, A, O and -"),
+        (&["--failslab", "1,2", "--", "true"], "--failslab: expected INTERVAL,PROBABILITY,SPACE,TIMES"),
         (
             &["--option", "cache.malloc-64.limit=0", "--", "true"],
             "--option: option `cache.malloc-64.limit=0`: expected limit=1",

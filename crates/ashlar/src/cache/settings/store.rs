@@ -53,8 +53,8 @@ pub(crate) fn configure_if(may_change: impl FnOnce() -> bool, text: &str) -> Res
 #[cfg(feature = "os")]
 #[place(cold)]
 fn read_debug_environment() {
-    let text = |name| crate::base::os::secure_env(name).map(core::str::from_utf8);
-    match text(c"ASHLAR_DEBUG") {
+    use crate::base::os::secure_env;
+    match secure_env(c"ASHLAR_DEBUG").map(core::str::from_utf8) {
         None => {}
         Some(Ok(text)) => match debug::Text::of(text) {
             Ok(kept) => {
@@ -65,7 +65,8 @@ fn read_debug_environment() {
         },
         Some(Err(_)) => report::warn(format_args!("ASHLAR_DEBUG: expected UTF-8")),
     }
-    match text(c"ASHLAR_FAILSLAB").map(|text| debug::parse_failslab(text.unwrap_or("?"))) {
+    let failslab = secure_env(c"ASHLAR_FAILSLAB").map(core::str::from_utf8);
+    match failslab.map(|text| debug::parse_failslab(text.unwrap_or("?"))) {
         None => {}
         Some(Some(failures)) => crate::engine::debug::failures::set(failures),
         Some(None) => report::warn(format_args!("ASHLAR_FAILSLAB: {}", debug::FAILSLAB_EXPECTED)),
