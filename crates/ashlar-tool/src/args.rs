@@ -51,6 +51,13 @@ pub(crate) enum Command {
     /// Watch the caches of a process, or all processes on ashlar
     #[command(after_help = "Exit code: 0 done; 2 bad input, or a process that cannot be read.")]
     Top(TopArgs),
+    /// Say what is in the way of ashlar here, in a program or in a process, and what to do
+    #[command(
+        override_usage = "ashlar doctor [OPTIONS] [PID | -- PROGRAM [ARGUMENT]...]",
+        after_help = "The program is not run. Without PID and PROGRAM, the machine alone is looked at.\n\
+        Exit code: 0 nothing is in the way; 1 something is; 2 bad input; 127 no such program."
+    )]
+    Doctor(DoctorArgs),
     /// Change a tunable of a cache of a running process
     #[command(after_help = HANDS)]
     Tune(TuneArgs),
@@ -93,6 +100,22 @@ pub(crate) struct Wait {
     /// Seconds to wait for the process, 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = interval)]
     pub(crate) timeout: f64,
+}
+
+/// Options of `ashlar doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The number of a process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+
+    /// Write what was found as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// A program; its arguments do not matter
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
 }
 
 /// Options of `ashlar tune`.

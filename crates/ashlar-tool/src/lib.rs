@@ -13,6 +13,7 @@
 
 mod args;
 mod compare;
+mod doctor;
 pub mod error;
 mod host;
 pub mod interval;
@@ -51,6 +52,7 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Info(args) => observe::info::run(&args),
             Command::Diff(args) => observe::diff::run(&args),
             Command::Top(args) => observe::top::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Tune(args) => observe::hands::tune(&args),
             Command::Shrink(args) => observe::hands::shrink(&args),
             Command::Reap(args) => observe::hands::reap(&args),

@@ -33,9 +33,7 @@ pub fn check_preload(path: &Path) -> Result<(), ToolError> {
         Ok(meta) => meta,
         Err(error) => return refuse(&error.to_string()),
     };
-    let me = effective_user();
-    // A set-user-ID program of the user's own changes nothing, and its linker obeys.
-    if meta.mode() & libc::S_ISUID != 0 && meta.uid() != me || meta.mode() & libc::S_ISGID != 0 && me != 0 {
+    if gains_rights(&meta) {
         return refuse("set-user-ID or set-group-ID: its dynamic linker ignores LD_PRELOAD");
     }
     match fs::read(path) {
@@ -45,6 +43,13 @@ pub fn check_preload(path: &Path) -> Result<(), ToolError> {
         // A file that may be executed but not read is left to the system, and so are scripts.
         _ => Ok(()),
     }
+}
+
+/// Returns whether a program runs with the rights of another user.
+pub(crate) fn gains_rights(meta: &fs::Metadata) -> bool {
+    let me = effective_user();
+    // A set-user-ID program of the user's own changes nothing, and its linker obeys.
+    meta.mode() & libc::S_ISUID != 0 && meta.uid() != me || meta.mode() & libc::S_ISGID != 0 && me != 0
 }
 
 #[expect(unsafe_code, reason = "a call of the C library")]

@@ -22,7 +22,7 @@ mod memory;
 mod pages;
 pub(crate) mod pins;
 mod proc;
-mod process;
+pub(crate) mod process;
 mod prometheus;
 pub(crate) mod ps;
 mod report;

@@ -63,6 +63,37 @@ pub(super) enum Refusal {
     System(String),
 }
 
+/// How a process stands to ashlar.
+pub(crate) enum Standing {
+    /// On it.
+    On(Box<Report>),
+    /// On it, without a window; its name.
+    NoWindow(String),
+    /// Not on it; its name.
+    Foreign(String),
+}
+
+impl Standing {
+    /// Returns the name of the process.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Standing::On(report) => &report.name,
+            Standing::NoWindow(name) | Standing::Foreign(name) => name,
+        }
+    }
+}
+
+/// Looks at a process that the user named, on ashlar or not.
+pub(crate) fn standing(pid: i32) -> Result<Standing, ToolError> {
+    let target = Target::open(pid).map_err(|(refusal, name)| refusal.error(pid, &name))?;
+    match target.report() {
+        Ok(report) => Ok(Standing::On(Box::new(report))),
+        Err(Refusal::NoWindow) => Ok(Standing::NoWindow(target.name)),
+        Err(Refusal::Foreign) => Ok(Standing::Foreign(target.name)),
+        Err(refusal) => Err(refusal.error(pid, &target.name)),
+    }
+}
+
 impl Refusal {
     /// Returns the error for a process that the user named.
     pub(super) fn error(&self, pid: i32, name: &str) -> ToolError {

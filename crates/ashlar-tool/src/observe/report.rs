@@ -57,6 +57,26 @@ pub(crate) struct Allocator {
     pub(super) aliases: Vec<Alias>,
 }
 
+impl Report {
+    /// Returns what `ashlar doctor` wants to know of each allocator.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = AllocatorStanding<'_>> {
+        self.allocators.iter().map(|allocator| AllocatorStanding {
+            version: &allocator.version,
+            file: &allocator.file,
+            mode: &allocator.mode,
+            options: &allocator.options,
+        })
+    }
+}
+
+/// What kind of allocator a process has.
+pub(crate) struct AllocatorStanding<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) file: &'a str,
+    pub(crate) mode: &'a str,
+    pub(crate) options: &'a str,
+}
+
 /// The page layer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Pages {
