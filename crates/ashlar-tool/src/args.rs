@@ -51,6 +51,13 @@ pub(crate) enum Command {
     /// Watch the caches of a process, or all processes on ashlar
     #[command(after_help = "Exit code: 0 done; 2 bad input, or a process that cannot be read.")]
     Top(TopArgs),
+    /// Serve the figures of all processes to Prometheus and its like, by HTTP
+    #[command(
+        after_help = "The path is /metrics, and a request reads the processes that `ashlar ps` lists. Prints the address, \
+        and runs until a signal ends it.\n\
+        Exit code: 2 bad input, or an address that cannot be listened at."
+    )]
+    Export(ExportArgs),
     /// Say what is in the way of ashlar here, in a program or in a process, and what to do
     #[command(
         override_usage = "ashlar doctor [OPTIONS] [PID | -- PROGRAM [ARGUMENT]...]",
@@ -100,6 +107,18 @@ pub(crate) struct Wait {
     /// Seconds to wait for the process, 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = interval)]
     pub(crate) timeout: f64,
+}
+
+/// Options of `ashlar export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The address and the port to listen at; port 0 for any
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9464")]
+    pub(crate) listen: String,
+
+    /// The most caches of all processes together; the largest are kept
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub(crate) caches: u32,
 }
 
 /// Options of `ashlar doctor`.

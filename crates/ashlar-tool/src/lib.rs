@@ -52,6 +52,7 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Info(args) => observe::info::run(&args),
             Command::Diff(args) => observe::diff::run(&args),
             Command::Top(args) => observe::top::run(&args),
+            Command::Export(args) => observe::export::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Tune(args) => observe::hands::tune(&args),
             Command::Shrink(args) => observe::hands::shrink(&args),

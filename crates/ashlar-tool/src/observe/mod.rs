@@ -10,11 +10,12 @@
 //! * [`caches`], [`slabs`], [`pages`]: walk the structures of the allocator.
 //! * [`report`]: the figures. [`text`], [`prometheus`], [`diff`]: what is printed of them.
 //! * [`samples`]: the heap profile of a running process.
-//! * [`ps`], [`info`], [`top`], [`pins`]: the commands that look.
+//! * [`ps`], [`info`], [`top`], [`pins`], [`export`]: the commands that look.
 //! * [`hands`]: the commands that change something; [`mail`] carries them to the process.
 
 mod caches;
 pub(crate) mod diff;
+pub(crate) mod export;
 pub(crate) mod hands;
 pub(crate) mod info;
 mod mail;

@@ -1,11 +1,49 @@
-//! The figures in the text format of Prometheus.
+//! The figures in the text format of Prometheus, and in that of OpenMetrics.
 
 use core::fmt::Write;
 
 use super::report::{Allocator, Cache, Report};
 
-/// Returns the whole text.
+/// The two forms of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Version 0.0.4 of the format.
+    Prometheus,
+    /// Version 1.0.0: counters have a name without `_total`, and the text has an end.
+    OpenMetrics,
+}
+
+impl Form {
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Form::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Returns the text of some processes.
 pub(super) fn render(reports: &[Report]) -> String {
+    figures(reports, Form::Prometheus)
+}
+
+/// Returns the text of all processes, of which `left_out` caches are not in `reports`.
+pub(super) fn render_all(reports: &[Report], left_out: usize, form: Form) -> String {
+    let mut text = figures(reports, form);
+    for (name, help, value) in [
+        ("export_processes", "Processes on ashlar that could be read.", reports.len()),
+        ("export_caches_left_out", "Caches with slabs that are left out, the smallest ones.", left_out),
+    ] {
+        family(&mut text, name, "gauge", help);
+        let _ = writeln!(text, "ashlar_{name} {value}");
+    }
+    if form == Form::OpenMetrics {
+        text += "# EOF\n";
+    }
+    text
+}
+
+fn figures(reports: &[Report], form: Form) -> String {
     let mut text = String::new();
     type OfAllocator = fn(&Allocator) -> u64;
     let of_allocators: [(&str, &str, OfAllocator); 9] = [
@@ -46,7 +84,8 @@ pub(super) fn render(reports: &[Report]) -> String {
             let _ = writeln!(text, "ashlar_{name}{{{labels}}} {}", figure(cache));
         }
     }
-    family(&mut text, "cache_events_total", "counter", "Events at a cache since it was created.");
+    let events = if form == Form::OpenMetrics { "cache_events" } else { "cache_events_total" };
+    family(&mut text, events, "counter", "Events at a cache since it was created.");
     for (labels, cache) in caches(reports) {
         for (event, count) in cache.events.named() {
             let _ = writeln!(text, "ashlar_cache_events_total{{{labels},event=\"{event}\"}} {count}");
