@@ -543,7 +543,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache debug" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -1306,18 +1306,26 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__run)
-            opts="-h --engine --option --stats --profile --profile-rate --leaks --suppressions --leak-exit-code --help"
+            opts="-h --engine --option --debug --failslab --stats --profile --profile-rate --leaks --suppressions --leak-exit-code --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --engine)
-                    COMPREPLY=($(compgen -W "ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache debug" -- "${cur}"))
                     return 0
                     ;;
                 --option)
                     COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= deepbind= control= profile=" -- "${cur}"))
+                    return 0
+                    ;;
+                --debug)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --failslab)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --stats)
@@ -1373,7 +1381,7 @@ _ashlar() {
             fi
             case "${prev}" in
                 --systems)
-                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "all ashlar slub slub-emu slub+ slub-o slub-2010 slub-2010-ll slub-ll slub-bulk slab slab24 slob slob-seg slob-cache debug" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)

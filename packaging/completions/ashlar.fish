@@ -59,7 +59,8 @@ slab\t''
 slab24\t''
 slob\t''
 slob-seg\t''
-slob-cache\t''"
+slob-cache\t''
+debug\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l option -d 'An option of the allocator, as in `ASHLAR_OPTIONS`; may be given several times' -r -f -a "engine=\t''
 percpu=\t''
 irq=\t''
@@ -86,6 +87,8 @@ on_error=\t''
 deepbind=\t''
 control=\t''
 profile=\t''"
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l debug -d 'Debug caches, as `ASHLAR_DEBUG`: letters of FZPUTAO, then names of caches, each behind a comma; further blocks behind semicolons. An empty text means FZPU for all' -r
+complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l failslab -d 'Let allocations of caches with the letter A fail, as `ASHLAR_FAILSLAB`' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l stats -d 'Print the caches, resident memory and the mode on standard error when the program ends' -r -f -a "text\t''
 json\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l profile -d 'Sample where memory is allocated, and write that to a file when the program ends; `%p` is the number of the process' -r -F
@@ -341,7 +344,8 @@ slab\t''
 slab24\t''
 slob\t''
 slob-seg\t''
-slob-cache\t''"
+slob-cache\t''
+debug\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l sizes -d 'Object sizes in bytes, 16 or more, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l live -d 'Objects of the fragmented heap, of which every second is freed' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from worst" -l samples -d 'Calls of each kind that are timed with warm caches' -r
@@ -579,7 +583,8 @@ slab\t''
 slab24\t''
 slob\t''
 slob-seg\t''
-slob-cache\t''"
+slob-cache\t''
+debug\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l cpus -d 'Numbers of CPUs to predict for, 2 to 1024, separated by commas' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand simulate" -l nodes -d 'Numbers of NUMA nodes to predict for, 1 to 16, separated by commas; where there are more nodes than CPUs, nothing is predicted' -r
