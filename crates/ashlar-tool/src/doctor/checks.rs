@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::finding::{Finding, State};
 use super::subject::{Kind, Subject};
-use super::{Finding, State};
 use crate::observe::process::Standing;
 use crate::{host, library, program};
 

@@ -2,11 +2,13 @@
 //! what to do about it.
 //!
 //! * [`checks`]: one function for each thing that is looked at.
+//! * [`finding`]: what a check says.
 //! * [`elf`]: what a program's file says: whether it is static, and which malloc is in it.
 //! * [`subject`]: where the facts of a process or of a program come from.
 
 mod checks;
 mod elf;
+mod finding;
 mod subject;
 #[cfg(test)]
 mod tests;
@@ -19,47 +21,12 @@ use serde::Serialize;
 use crate::args::DoctorArgs;
 use crate::error::ToolError;
 use crate::output;
+use finding::{Finding, State};
 use subject::Subject;
 
 /// Columns of a terminal, and of the names and states at its left.
 const WIDTH: usize = 80;
 const LEFT: usize = 22;
-
-/// How good something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum State {
-    /// As it should be.
-    Ok,
-    /// Worth knowing.
-    Note,
-    /// In the way.
-    Problem,
-}
-
-/// What was found about one thing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Finding {
-    pub(crate) name: &'static str,
-    pub(crate) state: State,
-    pub(crate) value: String,
-    /// What to do; empty if nothing.
-    pub(crate) advice: String,
-}
-
-impl Finding {
-    pub(crate) fn ok(name: &'static str, value: impl Into<String>) -> Finding {
-        Finding { name, state: State::Ok, value: value.into(), advice: String::new() }
-    }
-
-    pub(crate) fn note(name: &'static str, value: impl Into<String>, advice: impl Into<String>) -> Finding {
-        Finding { name, state: State::Note, value: value.into(), advice: advice.into() }
-    }
-
-    pub(crate) fn problem(name: &'static str, value: impl Into<String>, advice: impl Into<String>) -> Finding {
-        Finding { name, state: State::Problem, value: value.into(), advice: advice.into() }
-    }
-}
 
 /// All findings, as `--json` writes them.
 #[derive(Debug, Serialize)]

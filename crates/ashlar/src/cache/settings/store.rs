@@ -1,6 +1,7 @@
 //! Where the settings are kept, and where they come from.
 //!
-//! Locks: the *options lock* and the *debug options lock*, leaves; the reaper and the creation of caches read under it.
+//! Locks: the *options lock* and the *debug options lock*, leaves; the
+//! reaper and the creation of caches read under them.
 
 use super::debug::{self, Debugging};
 use super::options::{self, OptionError, Options};

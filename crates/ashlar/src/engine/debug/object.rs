@@ -222,7 +222,7 @@ impl Slot {
         self.flags.has(DebugFlags::STORE_USER).then_some(place as *mut Track)
     }
 
-    /// Returns who did it last; `None` if nobody did, or nobody is recorded.
+    /// Returns who did it last; `None` if that never happened, or is not recorded.
     #[place(cold)]
     pub(super) fn track(&self, event: Event) -> Option<Track> {
         let place = self.track_at(event)?;

@@ -26,7 +26,7 @@ fn end_of(cache: &RawCache, page: PageIndex) -> core::ops::Range<usize> {
 pub(super) fn fill_end(cache: &RawCache, page: PageIndex) {
     if state_of(cache).flags().has(DebugFlags::POISON) {
         let end = end_of(cache, page);
-        // SAFETY: the bytes lie in the slab, behind its last object, so nobody else has them.
+        // SAFETY: the bytes lie in the slab, behind its last object, so they are in no object.
         unsafe { core::ptr::write_bytes(end.start as *mut u8, POISON_INUSE, end.len()) };
     }
 }

@@ -189,9 +189,10 @@ pub(crate) fn cache_of(code: Code) -> &'static RawCache {
     unsafe { &*CACHES[code.class()].load(Ordering::Acquire) }
 }
 
-/// Allocates an object of a class for `size` bytes, and enters it in the map if the class has one. Returns `None` without memory. If
-/// there are free pages, but no memory for the cache of the class, allocates a large object
-/// instead. That happens in a program that reached its limit and then freed much.
+/// Allocates an object of a class for `size` bytes, and enters it in the map if the class has one.
+/// Returns `None` without memory. If there are free pages, but no memory for the cache of the
+/// class, allocates a large object instead. That happens in a program that reached its limit and
+/// then freed much.
 pub(crate) fn alloc(class: usize, size: usize) -> Option<NonNull<u8>> {
     let Some(cache) = cache(class) else {
         return large::alloc(size_of_class(class), PAGE_SIZE, Fill::Any);
