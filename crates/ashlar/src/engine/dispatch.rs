@@ -6,9 +6,7 @@
 
 use super::history::{slab_queues, slob, slob_pools, slub};
 use super::sheaves::barn::BarnStats;
-use super::{
-    CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, Validated, Wish, debug, sheaves,
-};
+use super::{CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, Wish, debug, sheaves};
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
 use crate::base::units::{NodeId, PageIndex};
@@ -287,7 +285,7 @@ pub(crate) fn shrink(cache: &'static RawCache) -> usize {
 /// Checks the free objects of a cache; `None` if its engine has no such check.
 #[cfg(feature = "os")]
 #[place(cold)]
-pub(crate) fn validate(cache: &'static RawCache) -> Option<Validated> {
+pub(crate) fn validate(cache: &'static RawCache) -> Option<super::Validated> {
     match cache.engine {
         Engine::Sheaves => Some(sheaves::validate(cache)),
         Engine::Debug => Some(debug::validate(cache).1),

@@ -28,7 +28,8 @@ const ANY: u64 = u64::MAX;
 /// Allocations so far.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Sets which allocations fail from now on.
+/// Sets which allocations fail from now on. Only the environment does so.
+#[cfg(feature = "os")]
 #[place(cold)]
 pub(crate) fn set(failures: Failures) {
     INTERVAL.store(failures.interval.max(1), Ordering::Relaxed);
