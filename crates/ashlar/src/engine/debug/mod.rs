@@ -23,7 +23,8 @@
 //! its objects count as in use (the kernel's "Marking all objects used").
 //!
 //! Lock: list_lock of the slab's node. The lock of the list of full slabs is taken under it. The
-//! system is called under both, to print a report.
+//! system is called under both, to print a report, but not the unwinder: a backtrace is made before,
+//! or after.
 //!
 //! Source: mm/slub.c of Linux 6.18, from `set_track` to `validate_slab_cache`. The link and the
 //! mark of an object lie outside of it here. A red zone or a poison that is wrong is reported in
@@ -68,6 +69,14 @@ pub(crate) fn flags_of(cache: &RawCache) -> DebugFlags {
 #[derive(Clone, Copy)]
 pub(crate) struct Debug;
 
+/// Returns the track of a call of the cache. It has a backtrace if somebody will see it. Made before
+/// any lock is taken.
+#[place(cold)]
+fn track_for(cache: &RawCache) -> Track {
+    let flags = state_of(cache).flags();
+    Track::here(flags.has(DebugFlags::STORE_USER) || flags.has(DebugFlags::TRACE))
+}
+
 /// As [`crate::engine::alloc_sized`].
 #[place(cold)]
 #[inline(never)]
@@ -84,9 +93,10 @@ fn alloc_for(cache: &'static RawCache, node: NodeId, size: usize) -> *mut u8 {
         return core::ptr::null_mut();
     }
     state_of(cache).allocs.fetch_add(1, Ordering::Relaxed);
-    let track = Track::here(state_of(cache).flags().has(DebugFlags::STORE_USER));
-    let object = alloc_of_nodes(cache, node, size, &track);
-    if object.is_null() { super::after_all(|| alloc_of_nodes(cache, node, size, &track)) } else { object }
+    let track = track_for(cache);
+    let take = || report::watch(cache, || alloc_of_nodes(cache, node, size, &track));
+    let object = take();
+    if object.is_null() { super::after_all(take) } else { object }
 }
 
 /// As [`alloc_for`], from the node and, if that has no memory, from the others.
@@ -157,7 +167,7 @@ fn take_first(
         slot.set_mark(Mark::Live(size));
         slot.init(Some(size));
         if debug.flags().has(DebugFlags::TRACE) {
-            report::trace(&slot, Event::Alloc);
+            report::trace(&slot, Event::Alloc, track);
         }
         return Some(slot.at);
     }
@@ -205,19 +215,18 @@ fn open_slab(cache: &'static RawCache, node: NodeId) -> Option<PageIndex> {
 /// Frees an object that lies in a slab of its cache.
 #[place(cold)]
 #[inline(never)]
-fn free_to(cache: &'static RawCache, page: PageIndex, address: usize) {
+fn free_to(cache: &'static RawCache, page: PageIndex, address: usize, track: &Track) {
     let debug = state_of(cache);
     debug.frees.fetch_add(1, Ordering::Relaxed);
-    let track = Track::here(state_of(cache).flags().has(DebugFlags::STORE_USER));
     let node = cache.slabs.node_of(page);
     let mut partial = node.list().lock();
     let Some((slot, index)) = slabs::check_free(cache, page, address) else {
         drop(partial);
         return report::fixed(cache, debug, format_args!("Object at {address:#x} not freed"));
     };
-    slot.set_track(Event::Free, &track);
+    slot.set_track(Event::Free, track);
     if debug.flags().has(DebugFlags::TRACE) {
-        report::trace(&slot, Event::Free);
+        report::trace(&slot, Event::Free, track);
     }
     slot.init(None);
     slot.set_mark(Mark::Free);
@@ -279,11 +288,13 @@ pub(crate) fn report_freed_twice(function: &str, address: usize, cache: &'static
         "{function}({address:#x}): object of cache {} is free already",
         cache.name()
     ));
-    if let Ok((page, index)) = cache.slabs.locate(address) {
-        let _lock = cache.slabs.node_of(page).list().lock();
-        report::object(&Slot::new(cache, state_of(cache), page, index), "Object already free");
-    }
-    report::fixed(cache, state_of(cache), format_args!("Object at {address:#x} not freed"));
+    report::watch(cache, || {
+        if let Ok((page, index)) = cache.slabs.locate(address) {
+            let _lock = cache.slabs.node_of(page).list().lock();
+            report::object(&Slot::new(cache, state_of(cache), page, index), "Object already free");
+        }
+        report::fixed(cache, state_of(cache), format_args!("Object at {address:#x} not freed"));
+    });
 }
 
 /// Reports the objects of a cache that are in use when it is to be destroyed (the kernel's
@@ -317,8 +328,11 @@ impl Strategy for Debug {
         adopt_thread();
         let Object { cache, address } = object;
         match cache.slabs.slab_at(address) {
-            Some(page) => free_to(cache, page, address),
-            None => slabs::report_other(cache, address),
+            Some(page) => {
+                let track = track_for(cache);
+                report::watch(cache, || free_to(cache, page, address, &track));
+            }
+            None => report::watch(cache, || slabs::report_other(cache, address)),
         }
         crate::base::background::settle();
     }

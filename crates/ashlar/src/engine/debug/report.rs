@@ -7,7 +7,7 @@ use core::fmt::{Arguments, Write};
 use core::ops::Range;
 
 use super::flags::DebugFlags;
-use super::object::{Event, Slot};
+use super::object::{Event, Slot, state_of};
 use super::state::DebugState;
 use super::track::Track;
 use crate::base::report::{Line, end_unless_quarantine};
@@ -120,12 +120,25 @@ fn trailer(slot: &Slot) {
     if layout.padding < layout.end {
         dump("Padding ", slot, slot.at + layout.padding..slot.at + layout.end);
     }
-    end_of_report();
 }
 
-/// Prints where the calling thread is. Ends the program unless it is to go on.
+/// Calls `call`, an operation of a cache. If it reported something, prints where the calling thread
+/// is, and ends the program unless it is to go on. The operation holds no lock any more then, so
+/// that a lock that the unwinder may take is of no consequence.
+pub(super) fn watch<R>(cache: &RawCache, call: impl FnOnce() -> R) -> R {
+    let debug = state_of(cache);
+    let before = debug.errors();
+    let result = call();
+    if debug.errors() != before {
+        found();
+    }
+    result
+}
+
+#[cold]
+#[inline(never)]
 #[place(cold)]
-fn end_of_report() {
+fn found() {
     track("Found:", &Track::here(true));
     end_unless_quarantine();
 }
@@ -165,7 +178,6 @@ pub(super) fn restored(slot: &Slot, what: &str, range: Range<usize>, value: u8) 
 #[place(cold)]
 pub(super) fn slab(cache: &RawCache, state: &DebugState, what: Arguments<'_>) {
     bug(cache, state, what);
-    end_of_report();
 }
 
 /// Prints an object that is in use although its cache is to go.
@@ -181,7 +193,7 @@ pub(super) fn remaining(slot: &Slot) {
 /// Prints the line of an allocation or a free of a traced cache.
 #[cold]
 #[place(cold)]
-pub(super) fn trace(slot: &Slot, event: Event) {
+pub(super) fn trace(slot: &Slot, event: Event, by: &Track) {
     let state = SlabState(MEMMAP.head(slot.page).state.load(Ordering::Relaxed));
     let what = if event == Event::Alloc { "alloc" } else { "free" };
     line(format_args!(
@@ -194,5 +206,5 @@ pub(super) fn trace(slot: &Slot, event: Event) {
     if event == Event::Free {
         dump("Object  ", slot, slot.at..slot.at + slot.layout.size.min(PAGE_SIZE));
     }
-    track("By", &Track::here(true));
+    track("By:", by);
 }
