@@ -22,9 +22,8 @@
 //! that fails a check when an object is to be allocated is on neither any more: it is frozen, and
 //! its objects count as in use (the kernel's "Marking all objects used").
 //!
-//! Lock: list_lock of the slab's node. The lock of the list of full slabs is taken under it. The
-//! system is called under both, to print a report, but not the unwinder: a backtrace is made before,
-//! or after.
+//! Lock: list_lock of the slab's node. The lock of the list of full slabs is taken under it.
+//! Reports are written under both, but no backtrace is made there: the unwinder may take locks.
 //!
 //! Source: mm/slub.c of Linux 6.18, from `set_track` to `validate_slab_cache`. The link and the
 //! mark of an object lie outside of it here. A red zone or a poison that is wrong is reported in
@@ -69,8 +68,8 @@ pub(crate) fn flags_of(cache: &RawCache) -> DebugFlags {
 #[derive(Clone, Copy)]
 pub(crate) struct Debug;
 
-/// Returns the track of a call of the cache. It has a backtrace if somebody will see it. Made before
-/// any lock is taken.
+/// Returns the track of a call of the cache, before it takes a lock. The track has a backtrace if
+/// it will be kept or printed.
 #[place(cold)]
 fn track_for(cache: &RawCache) -> Track {
     let flags = state_of(cache).flags();
