@@ -110,8 +110,11 @@ impl Kind {
 }
 
 fn engines() -> impl Strategy<Value = Engine> {
-    let merging: Vec<Engine> =
-        Engine::ALL.iter().copied().filter(|engine| !matches!(engine.id(), "slab24" | "slob" | "slob-seg")).collect();
+    let merging: Vec<Engine> = Engine::ALL
+        .iter()
+        .copied()
+        .filter(|engine| !matches!(engine.id(), "slab24" | "slob" | "slob-seg" | "debug"))
+        .collect();
     prop::sample::select(merging)
 }
 

@@ -17,14 +17,13 @@
 
 pub(crate) mod args;
 pub(crate) mod child;
-mod instructions;
 mod plan;
 mod table;
 
 use std::collections::BTreeMap;
 
 use crate::experiments::hackbench::args::HackbenchArgs;
-use crate::experiments::hackbench::plan::{Answer, Work, collect, loops_of};
+use crate::experiments::hackbench::plan::{Answer, Work, collect, instructions, loops_of};
 use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::record::Report;

@@ -1,5 +1,7 @@
 //! What a process is told and answers, and the records that its answers become.
 
+pub(crate) mod instructions;
+
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
