@@ -93,9 +93,13 @@ fn alloc_for(cache: &'static RawCache, node: NodeId, size: usize) -> *mut u8 {
     }
     state_of(cache).allocs.fetch_add(1, Ordering::Relaxed);
     let track = track_for(cache);
-    let take = || report::watch(cache, || alloc_of_nodes(cache, node, size, &track));
-    let object = take();
-    if object.is_null() { super::after_all(take) } else { object }
+    let before = state_of(cache).errors();
+    let mut object = alloc_of_nodes(cache, node, size, &track);
+    if object.is_null() {
+        object = super::after_all(|| alloc_of_nodes(cache, node, size, &track));
+    }
+    report::end_of_operation(cache, before);
+    object
 }
 
 /// As [`alloc_for`], from the node and, if that has no memory, from the others.
@@ -287,13 +291,13 @@ pub(crate) fn report_freed_twice(function: &str, address: usize, cache: &'static
         "{function}({address:#x}): object of cache {} is free already",
         cache.name()
     ));
-    report::watch(cache, || {
-        if let Ok((page, index)) = cache.slabs.locate(address) {
-            let _lock = cache.slabs.node_of(page).list().lock();
-            report::object(&Slot::new(cache, state_of(cache), page, index), "Object already free");
-        }
-        report::fixed(cache, state_of(cache), format_args!("Object at {address:#x} not freed"));
-    });
+    let before = state_of(cache).errors();
+    if let Ok((page, index)) = cache.slabs.locate(address) {
+        let _lock = cache.slabs.node_of(page).list().lock();
+        report::object(&Slot::new(cache, state_of(cache), page, index), "Object already free");
+    }
+    report::fixed(cache, state_of(cache), format_args!("Object at {address:#x} not freed"));
+    report::end_of_operation(cache, before);
 }
 
 /// Reports the objects of a cache that are in use when it is to be destroyed (the kernel's
@@ -326,13 +330,15 @@ impl Strategy for Debug {
     fn free(object: Object) {
         adopt_thread();
         let Object { cache, address } = object;
+        let before = state_of(cache).errors();
         match cache.slabs.slab_at(address) {
             Some(page) => {
                 let track = track_for(cache);
-                report::watch(cache, || free_to(cache, page, address, &track));
+                free_to(cache, page, address, &track);
             }
-            None => report::watch(cache, || slabs::report_other(cache, address)),
+            None => slabs::report_other(cache, address),
         }
+        report::end_of_operation(cache, before);
         crate::base::background::settle();
     }
 

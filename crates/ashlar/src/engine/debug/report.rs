@@ -122,17 +122,14 @@ fn trailer(slot: &Slot) {
     }
 }
 
-/// Calls `call`, an operation of a cache. If it reported something, prints where the calling thread
-/// is, and ends the program unless it is to go on. The operation holds no lock any more then, so
-/// that a lock that the unwinder may take is of no consequence.
-pub(super) fn watch<R>(cache: &RawCache, call: impl FnOnce() -> R) -> R {
-    let debug = state_of(cache);
-    let before = debug.errors();
-    let result = call();
-    if debug.errors() != before {
+/// Ends an operation of a cache, before which there were so many errors. If it reported something,
+/// prints where the calling thread is, and ends the program unless it is to go on. The operation
+/// holds no lock any more, so that a lock that the unwinder may take is of no consequence.
+#[place(cold)]
+pub(super) fn end_of_operation(cache: &RawCache, errors_before: usize) {
+    if state_of(cache).errors() != errors_before {
         found();
     }
-    result
 }
 
 #[cold]

@@ -220,14 +220,12 @@ pub(super) fn for_each_live(cache: &'static RawCache, each: impl Fn(Slot)) {
 pub(crate) fn validate(cache: &'static RawCache) -> (usize, Validated) {
     let debug = state_of(cache);
     let before = debug.errors();
-    let seen = report::watch(cache, || {
-        let mut seen = Validated::default();
-        for (node, full) in cache.slabs.nodes.iter().zip(debug.full) {
-            let partial = node.list().lock();
-            validate_list(cache, &partial, &mut seen);
-            validate_list(cache, &full.lock(), &mut seen);
-        }
-        seen
-    });
+    let mut seen = Validated::default();
+    for (node, full) in cache.slabs.nodes.iter().zip(debug.full) {
+        let partial = node.list().lock();
+        validate_list(cache, &partial, &mut seen);
+        validate_list(cache, &full.lock(), &mut seen);
+    }
+    report::end_of_operation(cache, before);
     (debug.errors() - before, seen)
 }

@@ -395,8 +395,8 @@ mod tests {
             // Up to three CPUs are on their way.
             let (least, most) = (of_all(cpus - 4), of_all(cpus));
             let cost = polled.cost(cpus, 1);
-            prop_assert!(cost >= least * 0.92 && cost <= most * 1.12, "{least} to {most}, {cost}");
-            prop_assert!((apart.cost(cpus, 1) / of_all(0) - 1.0).abs() < 0.12);
+            prop_assert!(cost >= least * 0.92 && cost <= most * 1.15, "{least} to {most}, {cost}");
+            prop_assert!((apart.cost(cpus, 1) / of_all(0) - 1.0).abs() < 0.15);
         }
 
         #[test]
