@@ -100,6 +100,21 @@ fn the_kernels_tests_count_as_many_errors_as_there() {
     });
 }
 
+/// Who asks for a validation gets its answer, also where a free would end the program.
+#[test]
+fn a_validation_does_not_end_the_program() {
+    let test = "a_validation_does_not_end_the_program";
+    let outcome = child(test, test, &[("ASHLAR_OPTIONS", "reaper=off")], || {
+        let zoned = cache(Z);
+        damage(take(&zoned).wrapping_add(64));
+        assert_eq!(validate(&zoned), 2);
+        assert_eq!(validate(&zoned), 0);
+    });
+    if let Some(child) = outcome {
+        assert!(child.succeeded().stderr.contains("Right Redzone overwritten"));
+    }
+}
+
 /// test_kmalloc_redzone_access and test_krealloc_redzone_zeroing of the kernel.
 #[test]
 fn the_red_zone_of_kmalloc_begins_behind_the_bytes_that_were_asked_for() {

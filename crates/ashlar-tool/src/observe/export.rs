@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, ToolError> {
     output::print(&format!("http://{address}/metrics\n"))?;
     let mut figures = Figures { read: None, most: args.caches as usize };
     for request in server.incoming_requests() {
-        // A client that went away is no error of ours.
+        // The client may have closed the connection.
         if let Err(error) = answer(request, &mut figures) {
             let _ = writeln!(std::io::stderr(), "ashlar: export: {error}");
         }

@@ -1,8 +1,8 @@
 //! What a tool may ask of a running process: other tunables, memory returned, caches checked.
 //!
 //! The letters are those of [`crate::base::mailbox`]. Ticks of the background call [`take_up`], and
-//! where there are no ticks (`reaper=off`) slow paths do, if a tool noted that there is work. They
-//! call it without a lock. What it does takes the registry lock, and under it the locks that the
+//! with `reaper=off`, when there are no ticks, slow paths call it after a tool asked for something.
+//! No lock is held then. What it does takes the registry lock, and under it the locks that the
 //! reaper takes. The C library is not called.
 
 use core::fmt::Write;

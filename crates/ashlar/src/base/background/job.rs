@@ -32,7 +32,7 @@ pub(crate) fn enable(job: &'static Job) {
     JOB.store(core::ptr::from_ref(job) as usize, Ordering::Release);
 }
 
-/// Registers what a slow path does where there is no job, if a tool has noted that there is work.
+/// Registers the function that slow paths call if no job does, once a tool asked for something.
 #[ashlar_macros::place(cold)]
 pub(crate) fn enable_without_job(work: fn()) {
     WITHOUT_JOB.store(work as usize, Ordering::Release);

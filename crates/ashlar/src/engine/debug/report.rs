@@ -129,15 +129,15 @@ fn trailer(slot: &Slot) {
 pub(super) fn end_of_operation(cache: &RawCache, errors_before: usize) {
     if state_of(cache).errors() != errors_before {
         found();
+        end_unless_quarantine();
     }
 }
 
 #[cold]
 #[inline(never)]
 #[place(cold)]
-fn found() {
+pub(super) fn found() {
     track("Found:", &Track::here(true));
-    end_unless_quarantine();
 }
 
 /// Reports a defect of an object (the kernel's `object_err`).

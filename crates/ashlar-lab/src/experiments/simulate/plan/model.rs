@@ -96,9 +96,9 @@ impl PartialOrd for Event {
 struct State {
     taken_until: f64,
     last: Option<usize>,
-    /// Who had come for it when a CPU took it last, the earliest first.
+    /// The CPUs that waited when it was taken last, in the order of their arrival.
     come: BinaryHeap<Reverse<Event>>,
-    /// Who wants it later, the earliest first.
+    /// The CPUs that will want it later, in the order of time.
     later: BinaryHeap<Reverse<Event>>,
 }
 
