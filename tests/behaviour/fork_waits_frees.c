@@ -1,13 +1,16 @@
 /* Promise: what threads free while fork waits for a stream is free afterwards, and they do not wait
-   for the fork. */
+   for the fork. The thread that allocates stays on its CPU: each node has memory of its own, so on
+   the CPU of another node the same blocks would be new memory. The others run anywhere. */
 #include "slow_stream.h"
 
 enum { COUNT = 4000, BYTES = 20000 };
 static char *blocks[COUNT];
 static volatile int freed;
+static cpu_set_t anywhere;
 
 static void all_are_freed(void) { MUST(freed); }
 static void *frees(void *unused) {
+    MUST(sched_setaffinity(0, sizeof anywhere, &anywhere) == 0);
     while (!flushing) sched_yield();
     sleep_ms(50);
     for (int i = 0; i < COUNT; i++) free(blocks[i]);
@@ -16,6 +19,11 @@ static void *frees(void *unused) {
 }
 int main(void) {
     pthread_t t[2];
+    cpu_set_t here;
+    MUST(sched_getaffinity(0, sizeof anywhere, &anywhere) == 0);
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    MUST(sched_setaffinity(0, sizeof here, &here) == 0);
     slow_stream_ms = 2500;
     slow_stream_check = all_are_freed;
     long before = resident_kib();
