@@ -1,10 +1,12 @@
 //! `ashlar profile`: shows where the memory of a program was allocated.
 //!
-//! * [`read`]: what the library wrote. [`symbols`]: names for addresses.
+//! * [`read`]: what the library wrote. [`symbols`]: names for addresses, from the
+//!   files of [`code`].
 //! * [`stacks`]: backtraces with names, and what was allocated there.
 //! * [`text`]: tables and folded stacks. [`pprof`]: the file for pprof.
 //! * [`leaks`]: `ashlar run --leaks`.
 
+mod code;
 pub(crate) mod leaks;
 mod pprof;
 pub(crate) mod read;

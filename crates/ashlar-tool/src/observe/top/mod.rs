@@ -1,6 +1,7 @@
 //! `ashlar top`: rates and growth of a process's caches, or of all processes, as they happen.
 
 mod model;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -10,11 +11,11 @@ use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use termion::event::Key;
 
 use model::{Model, Sample};
-use view::Screen;
+use terminal::{Screen, Woken};
+use view::Shown;
 
 use super::report::Report;
 use super::{info, ps, text};
@@ -86,9 +87,10 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode, ToolError> {
         return Err(ToolError::option("top", "standard output is not a terminal: use --once or --json"));
     }
     let failed = |error: std::io::Error| ToolError::Failed(format!("terminal: {error}"));
-    let mut terminal = ratatui::try_init().map_err(failed)?;
-    let outcome = watch(&mut terminal, &mut source, &mut model, interval);
-    ratatui::restore();
+    let mut screen = Screen::open().map_err(failed)?;
+    let outcome = watch(&mut screen, &mut source, &mut model, interval);
+    // The line of an error is for the screen that was there before.
+    drop(screen);
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
@@ -112,41 +114,41 @@ fn json(model: &Model) -> Result<String, ToolError> {
 
 /// Samples and draws until a key ends it.
 fn watch(
-    terminal: &mut DefaultTerminal,
+    screen: &mut Screen,
     source: &mut Source,
     model: &mut Model,
     interval: Duration,
 ) -> Result<(), ToolError> {
     let failed = |error: std::io::Error| ToolError::Failed(format!("terminal: {error}"));
-    let mut screen = Screen::default();
-    let mut shown = None;
+    let mut shown = Shown::default();
+    let mut open = None;
     let mut next = Instant::now() + interval;
     loop {
-        screen.head = source.head(model);
-        screen.detail = shown.as_deref().and_then(|name| source.detail(name));
-        terminal.draw(|frame| view::draw(frame, model, &screen)).map_err(failed)?;
-        if event::poll(next.saturating_duration_since(Instant::now())).map_err(failed)? {
-            if let Event::Key(key) = event::read().map_err(failed)? {
-                match pressed(key, model, &mut screen) {
-                    Action::Quit => return Ok(()),
-                    Action::Open(name) if source.pid.is_some() => shown = Some(name),
-                    Action::Open(_) => {
-                        // A process of the list becomes the one that is watched.
-                        let row = model.rows().into_iter().nth(model.selected);
-                        if let Some(pid) = row.and_then(|row| row.item.pid) {
-                            source.pid = Some(pid);
-                            *model = Model::new(source.sample()?, model.sort, String::new());
-                        }
+        shown.head = source.head(model);
+        shown.detail = open.as_deref().and_then(|name| source.detail(name));
+        screen.terminal().draw(|frame| view::draw(frame, model, &shown)).map_err(failed)?;
+        match screen.wait(next).map_err(failed)? {
+            Woken::Resized => {}
+            Woken::Key(key) => match pressed(key, model, &mut shown) {
+                Action::Quit => return Ok(()),
+                Action::Open(name) if source.pid.is_some() => open = Some(name),
+                Action::Open(_) => {
+                    // A process of the list becomes the one that is watched.
+                    let row = model.rows().into_iter().nth(model.selected);
+                    if let Some(pid) = row.and_then(|row| row.item.pid) {
+                        source.pid = Some(pid);
+                        *model = Model::new(source.sample()?, model.sort, String::new());
                     }
-                    Action::Close => shown = None,
-                    Action::None => {}
+                }
+                Action::Close => open = None,
+                Action::None => {}
+            },
+            Woken::Due => {
+                next = Instant::now() + interval;
+                if !shown.paused {
+                    model.add(source.sample()?);
                 }
             }
-            continue;
-        }
-        next = Instant::now() + interval;
-        if !screen.paused {
-            model.add(source.sample()?);
         }
     }
 }
@@ -161,22 +163,19 @@ enum Action {
 }
 
 /// Applies a key.
-fn pressed(key: KeyEvent, model: &mut Model, screen: &mut Screen) -> Action {
-    if key.kind == KeyEventKind::Release {
-        return Action::None;
-    }
-    if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+fn pressed(key: Key, model: &mut Model, shown: &mut Shown) -> Action {
+    if key == Key::Ctrl('c') {
         return Action::Quit;
     }
-    if screen.typing {
-        match key.code {
-            KeyCode::Enter => screen.typing = false,
-            KeyCode::Esc => {
-                screen.typing = false;
+    if shown.typing {
+        match key {
+            Key::Char('\n') => shown.typing = false,
+            Key::Esc => {
+                shown.typing = false;
                 model.filter.clear();
             }
-            KeyCode::Backspace => _ = model.filter.pop(),
-            KeyCode::Char(c) => model.filter.push(c),
+            Key::Backspace => _ = model.filter.pop(),
+            Key::Char(c) => model.filter.push(c),
             _ => {}
         }
         model.selected = 0;
@@ -184,25 +183,25 @@ fn pressed(key: KeyEvent, model: &mut Model, screen: &mut Screen) -> Action {
     }
     let rows = model.rows();
     let last = rows.len().saturating_sub(1);
-    match key.code {
-        KeyCode::Char('q') => return Action::Quit,
-        KeyCode::Esc | KeyCode::Left => return Action::Close,
-        KeyCode::Enter => {
+    match key {
+        Key::Char('q') => return Action::Quit,
+        Key::Esc | Key::Left => return Action::Close,
+        Key::Char('\n') => {
             return rows.get(model.selected.min(last)).map_or(Action::None, |row| Action::Open(row.item.name.clone()));
         }
-        KeyCode::Down | KeyCode::Char('j') => model.selected = (model.selected + 1).min(last),
-        KeyCode::Up | KeyCode::Char('k') => model.selected = model.selected.min(last).saturating_sub(1),
-        KeyCode::PageDown => model.selected = (model.selected + 20).min(last),
-        KeyCode::PageUp => model.selected = model.selected.saturating_sub(20),
-        KeyCode::Home => model.selected = 0,
-        KeyCode::End => model.selected = last,
-        KeyCode::Char('>') => model.sort = model.sort.moved(1),
-        KeyCode::Char('<') => model.sort = model.sort.moved(Column::ALL.len() - 1),
-        KeyCode::Char('r') => model.reversed = !model.reversed,
-        KeyCode::Char('m') => model.mark(),
-        KeyCode::Char(' ') => screen.paused = !screen.paused,
-        KeyCode::Char('/') => {
-            screen.typing = true;
+        Key::Down | Key::Char('j') => model.selected = (model.selected + 1).min(last),
+        Key::Up | Key::Char('k') => model.selected = model.selected.min(last).saturating_sub(1),
+        Key::PageDown => model.selected = (model.selected + 20).min(last),
+        Key::PageUp => model.selected = model.selected.saturating_sub(20),
+        Key::Home => model.selected = 0,
+        Key::End => model.selected = last,
+        Key::Char('>') => model.sort = model.sort.moved(1),
+        Key::Char('<') => model.sort = model.sort.moved(Column::ALL.len() - 1),
+        Key::Char('r') => model.reversed = !model.reversed,
+        Key::Char('m') => model.mark(),
+        Key::Char(' ') => shown.paused = !shown.paused,
+        Key::Char('/') => {
+            shown.typing = true;
             model.filter.clear();
         }
         _ => {}

@@ -1,11 +1,11 @@
 //! Keys, rates and the screen, without a terminal.
 
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_core::backend::TestBackend;
+use ratatui_core::terminal::Terminal;
+use termion::event::Key;
 
 use super::model::{Item, Model, Sample};
-use super::view::{self, Screen};
+use super::view::{self, Shown};
 use super::{Action, pressed};
 use crate::args::Column;
 use crate::observe::report::Events;
@@ -32,10 +32,6 @@ fn names(model: &Model) -> Vec<String> {
     model.rows().into_iter().map(|row| row.item.name).collect()
 }
 
-fn press(code: KeyCode, model: &mut Model, screen: &mut Screen) -> Action {
-    pressed(KeyEvent::new(code, KeyModifiers::NONE), model, screen)
-}
-
 #[test]
 fn rates_are_of_the_last_interval_and_growth_is_since_the_mark() {
     let mut model = model();
@@ -51,30 +47,30 @@ fn rates_are_of_the_last_interval_and_growth_is_since_the_mark() {
 
 #[test]
 fn keys_sort_filter_and_select() {
-    let (mut model, mut screen) = (model(), Screen::default());
+    let (mut model, mut shown) = (model(), Shown::default());
     assert_eq!(names(&model), ["large", "small", "new"]);
     for key in ['>', '>'] {
-        press(KeyCode::Char(key), &mut model, &mut screen);
+        pressed(Key::Char(key), &mut model, &mut shown);
     }
     assert_eq!((model.sort, names(&model)), (Column::Growth, vec!["small".into(), "new".into(), "large".into()]));
-    press(KeyCode::Char('r'), &mut model, &mut screen);
+    pressed(Key::Char('r'), &mut model, &mut shown);
     assert_eq!(names(&model), ["large", "new", "small"]);
     for key in ['/', 'l', 'a'] {
-        press(KeyCode::Char(key), &mut model, &mut screen);
+        pressed(Key::Char(key), &mut model, &mut shown);
     }
-    assert!(screen.typing);
-    press(KeyCode::Enter, &mut model, &mut screen);
+    assert!(shown.typing);
+    pressed(Key::Char('\n'), &mut model, &mut shown);
     assert_eq!(names(&model), ["large"]);
-    press(KeyCode::Down, &mut model, &mut screen);
-    assert_eq!(press(KeyCode::Enter, &mut model, &mut screen), Action::Open("large".into()));
-    assert_eq!(press(KeyCode::Esc, &mut model, &mut screen), Action::Close);
-    assert_eq!(press(KeyCode::Char('q'), &mut model, &mut screen), Action::Quit);
+    pressed(Key::Down, &mut model, &mut shown);
+    assert_eq!(pressed(Key::Char('\n'), &mut model, &mut shown), Action::Open("large".into()));
+    assert_eq!(pressed(Key::Esc, &mut model, &mut shown), Action::Close);
+    assert_eq!(pressed(Key::Char('q'), &mut model, &mut shown), Action::Quit);
 }
 
 /// The screen of this size, line by line.
-fn drawn(width: u16, height: u16, model: &Model, screen: &Screen) -> Vec<String> {
+fn drawn(width: u16, height: u16, model: &Model, shown: &Shown) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| view::draw(frame, model, screen)).unwrap();
+    terminal.draw(|frame| view::draw(frame, model, shown)).unwrap();
     let buffer = terminal.backend().buffer().clone();
     let line = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
     (0..height).map(line).collect()
@@ -83,19 +79,19 @@ fn drawn(width: u16, height: u16, model: &Model, screen: &Screen) -> Vec<String>
 #[test]
 fn the_screen_has_a_head_the_rows_and_the_keys() {
     let model = model();
-    let mut screen = Screen { head: vec!["python3 (PID 1)".to_owned()], ..Screen::default() };
-    let lines = drawn(80, 10, &model, &screen);
+    let mut shown = Shown { head: vec!["python3 (PID 1)".to_owned()], ..Shown::default() };
+    let lines = drawn(80, 10, &model, &shown);
     assert!(lines[0].starts_with("python3 (PID 1)"), "{lines:?}");
     assert!(lines[2].starts_with("name ") && lines[2].contains("*KiB"), "{lines:?}");
     assert!(lines[3].starts_with("large ") && lines[3].contains("8000") && lines[3].contains("-1000"), "{lines:?}");
     assert!(lines[9].starts_with("q quit") && lines[9].contains("Space pause"), "{lines:?}");
-    let wide = drawn(160, 10, &model, &screen);
+    let wide = drawn(160, 10, &model, &shown);
     assert!(wide[2].contains("cached") && wide[3].contains('█'), "{wide:?}");
-    screen.detail = Some("all of one cache".to_owned());
-    let lines = drawn(80, 10, &model, &screen);
+    shown.detail = Some("all of one cache".to_owned());
+    let lines = drawn(80, 10, &model, &shown);
     assert!(lines[2].starts_with("all of one cache") && lines[9].starts_with("Esc back"), "{lines:?}");
     // No size makes it panic.
     for (width, height) in [(1, 1), (5, 2), (20, 3), (300, 100)] {
-        drawn(width, height, &model, &screen);
+        drawn(width, height, &model, &shown);
     }
 }

@@ -1,11 +1,10 @@
 //! Draws `ashlar top`: a head, the table, and a line of keys. Bold and reversed text alone, which
 //! light and dark terminals show alike.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Text};
-use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState};
+use ratatui_core::layout::{Constraint, Layout, Rect};
+use ratatui_core::style::{Modifier, Style};
+use ratatui_core::terminal::Frame;
+use ratatui_core::text::{Line, Text};
 
 use super::model::{Model, Row};
 use crate::args::Column;
@@ -13,7 +12,7 @@ use crate::observe::text::{short, shortened};
 
 /// What is on the screen beside the rows.
 #[derive(Debug, Default)]
-pub(super) struct Screen {
+pub(super) struct Shown {
     /// What is true of the whole process or machine.
     pub(super) head: Vec<String>,
     /// All figures of one cache, in place of the table.
@@ -27,32 +26,35 @@ const KEYS: &str = "q quit  Enter detail  </> sort  r reverse  / filter  m mark 
 const KEYS_OF_DETAIL: &str = "Esc back  q quit";
 /// From this width on there are a column of free objects and curves.
 const WIDE: u16 = 100;
+/// Columns of a curve.
+const CURVE: u16 = 20;
 
 /// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, screen: &Screen) {
-    let head = screen.head.len() as u16;
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, shown: &Shown) {
+    let head = shown.head.len() as u16;
     let parts = [Constraint::Length(head + 1), Constraint::Min(1), Constraint::Length(1)];
     let [top, middle, bottom] = Layout::vertical(parts).areas(frame.area());
-    let mut lines: Vec<Line<'_>> = screen.head.iter().map(|line| Line::from(line.as_str())).collect();
+    let mut lines: Vec<Line<'_>> = shown.head.iter().map(|line| Line::from(line.as_str())).collect();
     if let Some(first) = lines.first_mut() {
         first.style = Style::new().add_modifier(Modifier::BOLD);
     }
-    frame.render_widget(Paragraph::new(lines), top);
-    match &screen.detail {
-        Some(text) => frame.render_widget(Paragraph::new(Text::from(text.as_str())), middle),
+    frame.render_widget(Text::from(lines), top);
+    match &shown.detail {
+        Some(text) => frame.render_widget(Text::from(text.as_str()), middle),
         None => draw_table(frame, middle, model),
     }
     let keys = match () {
-        () if screen.typing => format!("filter: {}_", model.filter),
-        () if screen.detail.is_some() => KEYS_OF_DETAIL.to_owned(),
+        () if shown.typing => format!("filter: {}_", model.filter),
+        () if shown.detail.is_some() => KEYS_OF_DETAIL.to_owned(),
         () => {
-            let paused = if screen.paused { "paused  " } else { "" };
+            let paused = if shown.paused { "paused  " } else { "" };
             let filter = if model.filter.is_empty() { String::new() } else { format!("filter {}  ", model.filter) };
             format!("{paused}{filter}{KEYS}")
         }
     };
     let keys = shortened(&keys, usize::from(bottom.width));
-    frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::REVERSED)), bottom);
+    frame.render_widget(Line::from(keys), bottom);
+    frame.buffer_mut().set_style(bottom, Modifier::REVERSED);
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, model: &Model) {
@@ -60,41 +62,46 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let columns: Vec<Column> = Column::ALL.into_iter().filter(|&column| wide || column != Column::Cached).collect();
     let mut widths = vec![Constraint::Min(20)];
     widths.extend(columns.iter().skip(1).map(|&column| Constraint::Length(width(column))));
-    let mut heads: Vec<Cell<'_>> = columns
-        .iter()
-        .map(|&column| {
-            let mark = match (column == model.sort, model.reversed) {
-                (false, _) => "",
-                (true, false) => "*",
-                (true, true) => "^",
-            };
-            let head = Line::from(format!("{mark}{}", column.head()));
-            Cell::from(if column == Column::Name { head } else { head.right_aligned() })
-        })
-        .collect();
-    if wide {
-        widths.push(Constraint::Length(20));
-        heads.push(Cell::from("live memory"));
-    }
+    widths.extend(wide.then_some(Constraint::Length(CURVE)));
+    let columns_of = Layout::horizontal(widths).spacing(1);
+    let mut heads: Vec<Line<'_>> = columns.iter().map(|&column| head(model, column)).collect();
+    heads.extend(wide.then(|| Line::from("live memory")));
     let rows = model.rows();
+    let shown = usize::from(area.height.saturating_sub(1));
     let selected = model.selected.min(rows.len().saturating_sub(1));
-    let rows = rows.iter().map(|row| {
-        let mut cells: Vec<Cell<'_>> = columns
-            .iter()
-            .map(|&column| {
-                let line = Line::from(cell(row, column));
-                Cell::from(if column == Column::Name { line } else { line.right_aligned() })
-            })
-            .collect();
-        if wide {
-            cells.push(Cell::from(curve(&row.history, 20)));
-        }
-        TableRow::new(cells)
+    // The last line that fits is the selected one when that is further down.
+    let first = (selected + 1).saturating_sub(shown);
+    let cells = rows.iter().skip(first).map(|row| {
+        let mut cells: Vec<Line<'_>> =
+            columns.iter().map(|&column| aligned(cell(row, column).into(), column)).collect();
+        cells.extend(wide.then(|| Line::from(curve(&row.history, usize::from(CURVE)))));
+        cells
     });
-    let table = Table::new(rows, widths)
-        .header(TableRow::new(heads).style(Style::new().add_modifier(Modifier::BOLD)))
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(Some(selected)));
+    for (line, cells) in area.rows().zip(core::iter::once(heads).chain(cells)) {
+        for (cell, place) in cells.into_iter().zip(columns_of.split(line).iter()) {
+            frame.render_widget(cell, *place);
+        }
+    }
+    let line = |number: usize| Rect { y: area.y + number as u16, height: 1, ..area }.intersection(area);
+    frame.buffer_mut().set_style(line(0), Modifier::BOLD);
+    if !rows.is_empty() && shown > 0 {
+        frame.buffer_mut().set_style(line(1 + selected - first), Modifier::REVERSED);
+    }
+}
+
+/// The head of a column; that by which rows are sorted has a mark.
+fn head(model: &Model, column: Column) -> Line<'static> {
+    let mark = match (column == model.sort, model.reversed) {
+        (false, _) => "",
+        (true, false) => "*",
+        (true, true) => "^",
+    };
+    aligned(Line::from(format!("{mark}{}", column.head())), column)
+}
+
+/// Numbers stand to the right.
+fn aligned(line: Line<'_>, column: Column) -> Line<'_> {
+    if column == Column::Name { line } else { line.right_aligned() }
 }
 
 fn width(column: Column) -> u16 {
