@@ -106,8 +106,8 @@ fn mapped(path: &Path) -> Option<Elf> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }
-    // SAFETY: the mapping is private and only read. Who cuts the file short meanwhile ends the tool
-    // by a signal, and whoever may do that may stop the tool, or gave it the file.
+    // SAFETY: the mapping is private and only read. A file that is cut short meanwhile ends the tool
+    // by a signal, and does no other harm.
     let map: &'static Mmap = Box::leak(Box::new(unsafe { Mmap::map(&file) }.ok()?));
     Elf::parse(map).ok()
 }

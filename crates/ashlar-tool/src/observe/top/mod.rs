@@ -113,12 +113,7 @@ fn json(model: &Model) -> Result<String, ToolError> {
 }
 
 /// Samples and draws until a key ends it.
-fn watch(
-    screen: &mut Screen,
-    source: &mut Source,
-    model: &mut Model,
-    interval: Duration,
-) -> Result<(), ToolError> {
+fn watch(screen: &mut Screen, source: &mut Source, model: &mut Model, interval: Duration) -> Result<(), ToolError> {
     let failed = |error: std::io::Error| ToolError::Failed(format!("terminal: {error}"));
     let mut shown = Shown::default();
     let mut open = None;
