@@ -106,8 +106,8 @@ fn mapped(path: &Path) -> Option<Elf> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }
-    // SAFETY: the mapping is private and only read. If the file is cut short meanwhile, the tool ends
-    // by a signal, and does no other harm.
+    // SAFETY: the mapping is private and only read. If the file is cut short meanwhile, a signal
+    // ends the tool, which does no other harm.
     let map: &'static Mmap = Box::leak(Box::new(unsafe { Mmap::map(&file) }.ok()?));
     Elf::parse(map).ok()
 }
