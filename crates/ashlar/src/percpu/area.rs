@@ -14,7 +14,8 @@
 //! |---|---|
 //! | slot 0 | belongs to no cache: its main word is the null sheaf for ever |
 //! | slot 1 | the CPU lock, the number of the CPU's node, and the stops of the lock (see `bias`) |
-//! | slot 2 | as slot 0; a free of an address with no live object is sent here |
+//! | slot 2 | the bytes that the CPU hands out before the next sample of a profile |
+//! | slot 3 | as slot 0; a free of an address with no live object is sent here |
 //! | next | the slots of caches whose slots are sided |
 //! | next | the slots of size classes |
 //! | next | the table of object map entries by size |
@@ -53,17 +54,17 @@ pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 pub(crate) const NODE_OFFSET: usize = LOCK_OFFSET + SLOT_BYTES / 2;
 /// Offset of the number of threads that keep sections off the lock: the last word of slot 1.
 pub(crate) const STOPS_OFFSET: usize = NODE_OFFSET + SLOT_BYTES / 4;
-const _: () = assert!(size_of::<crate::base::sync::LockWord>() <= SLOT_BYTES / 2);
-/// Offset of the bytes that a CPU hands out before the next sample of a profile, 4 bytes: the end
-/// of slot 1.
+const _: () = assert!(LOCK_OFFSET + size_of::<crate::base::sync::LockWord>() <= NODE_OFFSET);
+const _: () = assert!(NODE_OFFSET < STOPS_OFFSET && STOPS_OFFSET + size_of::<u32>() <= 2 * SLOT_BYTES);
+/// Offset of the bytes that a CPU hands out before the next sample of a profile, 4 bytes: slot 2.
 #[cfg(feature = "os")]
-pub(crate) const BUDGET_OFFSET: usize = NODE_OFFSET + 4;
+pub(crate) const BUDGET_OFFSET: usize = 2 * SLOT_BYTES;
 /// Number of caches whose slots are sided.
 pub(crate) const SIDED_CACHES: usize = 70;
-/// Offset of the slot that entry 0 of the object map leads to: slot 2.
-const CODE_0_SLOT: u16 = 2 * SLOT_BYTES as u16;
+/// Offset of the slot that entry 0 of the object map leads to: slot 3.
+pub(crate) const CODE_0_SLOT: u16 = 3 * SLOT_BYTES as u16;
 /// Offset of the first sided slot.
-pub(crate) const SIDED_SLOTS: usize = 3 * SLOT_BYTES;
+pub(crate) const SIDED_SLOTS: usize = 4 * SLOT_BYTES;
 /// Offset of the first slot of a size class.
 pub(crate) const CLASS_SLOTS: usize = SIDED_SLOTS + SIDED_CACHES * SLOT_BYTES;
 /// Number of size classes that have a slot of their own.

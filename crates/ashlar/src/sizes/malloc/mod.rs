@@ -22,7 +22,7 @@ use crate::engine::{self, Policy, RawCache};
 use crate::pages::direct::Fill;
 use crate::pages::memmap::{FastFrees, MEMMAP};
 use crate::percpu;
-use crate::percpu::area::{PERCPU, PerCpu, SIDED_SLOTS, SIZE_ENTRIES_BYTES, SLOT_BYTES};
+use crate::percpu::area::{CODE_0_SLOT, PERCPU, PerCpu, SIDED_SLOTS, SIZE_ENTRIES_BYTES, SLOT_BYTES};
 use crate::slab::OrderRule;
 use classes::{CLASSES, Code, MALLOC_MAX_CACHE_SIZE, NAME, STEP, class_of, name_of_class, size_of_class};
 
@@ -65,6 +65,7 @@ static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::pt
 /// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot
 /// of its cache.
 pub(crate) const SLOT_OF_CODE_0: usize = SIDED_SLOTS - 8 * Code::of_class(0).entry() as usize;
+const _: () = assert!(SLOT_OF_CODE_0 == CODE_0_SLOT as usize);
 /// The entry of the object map for each size up to 28 KiB, on CPUs of side 0, by the size in steps
 /// of 16 bytes, rounded up. All classes are multiples of 16 bytes, so sizes of one step have one
 /// class. The table takes 2 KiB, where one by size would take 28, and a cache line serves 64 sizes.
