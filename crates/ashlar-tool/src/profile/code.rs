@@ -19,13 +19,27 @@ use object::elf::PT_LOAD;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::read::{CompressionFormat, Object, ObjectSection, SymbolMap, SymbolMapName};
 
-use super::symbols::Frame;
-
 type Bytes = EndianSlice<'static, LittleEndian>;
 type Elf = ElfFile64<'static, object::LittleEndian>;
 
 /// Where files with debugging information lie.
 const DEBUG: &str = "/usr/lib/debug";
+
+/// A function at an address; several where functions were compiled into others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Frame {
+    pub(crate) function: String,
+    /// File and line of the call; empty and 0 without debug information.
+    pub(crate) file: String,
+    pub(crate) line: u32,
+}
+
+impl Frame {
+    /// Makes one from what a file says.
+    fn new(function: &str, file: &str, line: u32) -> Frame {
+        Frame { function: clean(function), file: clean(file), line }
+    }
+}
 
 /// The code in a file. Its bytes stay mapped until the tool ends.
 pub(super) struct Code {
@@ -97,6 +111,11 @@ impl Code {
         }
         frames
     }
+}
+
+/// A name of a file that may be anybody's, for one line on a terminal.
+fn clean(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(1000).collect()
 }
 
 /// Maps a file until the tool ends.

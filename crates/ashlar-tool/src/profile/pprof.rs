@@ -10,9 +10,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
+use super::code::Frame;
 use super::read::Profile;
 use super::stacks::{Stack, Stacks};
-use super::symbols::Frame;
 
 /// A message of protocol buffers in the making.
 #[derive(Default)]

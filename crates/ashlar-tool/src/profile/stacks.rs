@@ -1,7 +1,8 @@
 //! Backtraces with names, and what was allocated there.
 
+use super::code::Frame;
 use super::read::Profile;
-use super::symbols::{Frame, Symbols, is_ours};
+use super::symbols::{Symbols, is_ours};
 
 /// What was allocated in one place.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,24 +4,8 @@ use core::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::code::Code;
+use super::code::{Code, Frame};
 use super::read::{Map, Profile};
-
-/// A function at an address; several where functions were compiled into others.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Frame {
-    pub(crate) function: String,
-    /// File and line of the call; empty and 0 without debug information.
-    pub(crate) file: String,
-    pub(crate) line: u32,
-}
-
-impl Frame {
-    /// Makes one from what a file says.
-    pub(super) fn new(function: &str, file: &str, line: u32) -> Frame {
-        Frame { function: clean(function), file: clean(file), line }
-    }
-}
 
 /// Finds names. Each file is read once, each address looked up once.
 pub(crate) struct Symbols<'a> {
@@ -70,11 +54,6 @@ impl<'a> Symbols<'a> {
         let code = files.entry(map.path.clone()).or_insert_with(|| Code::open(Path::new(&map.path)));
         code.as_ref().map_or_else(Vec::new, |code| code.frames(address - map.start + map.offset))
     }
-}
-
-/// A name of a file that may be anybody's, for one line on a terminal.
-fn clean(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(1000).collect()
 }
 
 /// The innermost frames of each backtrace are the allocator's.
