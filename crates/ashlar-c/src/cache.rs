@@ -4,6 +4,7 @@ use core::alloc::Layout;
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::fmt;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use core_ashlar::{CacheArgs, Constructor, CreateError, DestroyError, Engine, KmemCache, MAX_OBJECT_SIZE};
 use libc::{EBUSY, EINVAL, ENOMEM};
@@ -227,21 +228,35 @@ pub unsafe extern "C" fn kmem_cache_destroy(s: *mut kmem_cache) {
     if s.is_null() {
         return;
     }
-    // SAFETY: `s` is a live cache. Its value is moved out here, and either dropped with the handle
-    // or written back.
-    let handle = unsafe { s.read() };
-    match handle.inner.destroy() {
-        // SAFETY: the handle came from kmalloc, and its value was moved out.
-        Ok(()) => unsafe { core_ashlar::kfree(s.cast()) },
-        Err((inner, error)) => {
+    // SAFETY: `s` is a live cache that no other thread uses; or it was destroyed, and is still kept
+    // by `bury`.
+    let inner = unsafe { &mut (*s).inner };
+    match inner.destroy_in_place() {
+        Ok(()) => bury(s),
+        Err(error) => {
             if !matches!(error, DestroyError::LiveObjects(_)) {
                 warn(format_args!("kmem_cache_destroy({}): {error}", inner.name()));
             }
-            // SAFETY: the memory is the handle's, whose value was moved out.
-            unsafe { s.write(kmem_cache { inner, has_ctor: handle.has_ctor }) };
             set_errno(EBUSY);
         }
     }
+}
+
+/// The handles of the caches that were destroyed last. They are kept for some time, so that a use
+/// of one is reported.
+static BURIED: [AtomicPtr<kmem_cache>; 16] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 16];
+/// The number of handles that were ever put there.
+static BURIALS: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps the handle of a destroyed cache in place of the oldest one, which is freed.
+fn bury(handle: *mut kmem_cache) {
+    if BURIED.iter().any(|place| place.load(Ordering::Relaxed) == handle) {
+        return;
+    }
+    let place = &BURIED[BURIALS.fetch_add(1, Ordering::Relaxed) % BURIED.len()];
+    let oldest = place.swap(handle, Ordering::AcqRel);
+    // SAFETY: null, or a handle from kmalloc that the program gave up; only this swap returned it.
+    unsafe { core_ashlar::kfree(oldest.cast()) };
 }
 
 /// Reports and returns false if the flags ask for zeroed objects of a cache with a constructor.

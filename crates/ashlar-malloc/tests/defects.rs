@@ -33,6 +33,25 @@ const DEFECTS: [(&str, &str); 20] = [
 
 const SIGABRT: i32 = 6;
 
+/// With the option, the report has the functions of the program that led to it, from the one that
+/// called `free` on.
+#[test]
+fn a_report_says_where_the_program_is_if_asked() {
+    let program = build("cc", "defects/double_free_at_once.c", &[]);
+    for options in ["backtrace=on", "backtrace=on,percpu=lock"] {
+        let report = text(&preloaded(&program, options).stderr).to_owned();
+        let mut lines = report.lines();
+        assert!(
+            lines.next().is_some_and(|line| line.ends_with("object of cache malloc-64 is free already")),
+            "{report}"
+        );
+        let frames: Vec<&str> = lines.collect();
+        let name = program.file_name().and_then(|name| name.to_str()).expect("text");
+        assert!(frames.first().is_some_and(|line| line.contains(name)), "{report}");
+        assert!(frames.iter().all(|line| line.starts_with("\t0x")), "{report}");
+    }
+}
+
 #[test]
 fn every_kind_of_misuse_ends_with_its_report() {
     for (name, expected) in DEFECTS {

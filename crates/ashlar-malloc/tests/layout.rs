@@ -86,7 +86,7 @@ fn what_few_programs_use_lies_apart() {
         "13ashlar_malloc8deepbind",
         "6ashlar3api10zone_stats",
         "6ashlar6percpu5drain",
-        "13report_misuse",
+        "5owner6Misuse6report",
     ] {
         lies(function, &apart);
     }

@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use std::os::unix::process::ExitStatusExt;
 
 use ashlar::{CacheArgs, KmemCache};
-use common::{child, conformance, tell};
+use common::{child, conformance, cpus, pin, tell};
 
 const NAME: &str = "misuse";
 
@@ -22,6 +22,12 @@ fn take(cache: &KmemCache) -> NonNull<u8> {
 /// Tells the parent the address that the report must name.
 fn culprit(address: usize) {
     tell("address", format_args!("{address:#x}"));
+}
+
+/// Returns a report with the addresses that the child told.
+fn filled(report: &str, child: &common::process::Child) -> String {
+    let line = report.replace("{}", child.told("address"));
+    if line.contains("{large}") { line.replace("{large}", child.told("large")) } else { line }
 }
 
 /// Runs `body` in children: with every engine one ends by SIGABRT after exactly the line `report`
@@ -41,7 +47,7 @@ fn reported(test: &str, report: &str, blind: &[&str], body: fn()) {
         }
         let options = format!("reaper=off,engine={engine}");
         if let Some(child) = child(test, &format!("{test} abort {engine}"), &[("ASHLAR_OPTIONS", &options)], body) {
-            let line = format!("ashlar: {}\n", report.replace("{}", child.told("address")));
+            let line = format!("ashlar: {}\n", filled(report, &child));
             assert_eq!(child.stderr, line, "{engine}");
             assert_eq!(child.status.signal(), Some(libc::SIGABRT), "{engine}: {:?}", child.status);
         }
@@ -52,7 +58,7 @@ fn reported(test: &str, report: &str, blind: &[&str], body: fn()) {
         });
         if let Some(child) = outcome {
             let child = child.succeeded();
-            let line = format!("ashlar: {}", report.replace("{}", child.told("address")));
+            let line = format!("ashlar: {}", filled(report, &child));
             assert_eq!(child.stderr.lines().next(), Some(&*line), "{engine}");
         }
     }
@@ -63,7 +69,7 @@ fn reported(test: &str, report: &str, blind: &[&str], body: fn()) {
     });
     if let Some(child) = outcome {
         let child = child.succeeded();
-        let line = format!("ashlar: {}", report.replace("{}", child.told("address")));
+        let line = format!("ashlar: {}", filled(report, &child));
         assert_eq!(child.stderr.lines().next(), Some(&*line));
     }
 }
@@ -133,6 +139,33 @@ fn a_corrupt_freelist_among_others_takes_nothing_with_it() {
     }
 }
 
+/// Many second frees, of which some come when the slab of the object has gone back: each report
+/// calls them that.
+#[test]
+fn many_double_frees_are_called_so() {
+    let test = "many_double_frees_are_called_so";
+    for objects in [300usize, 3000] {
+        let options = "reaper=off,on_error=quarantine";
+        let outcome = child(test, &objects.to_string(), &[("ASHLAR_OPTIONS", options)], || {
+            let cache = cache();
+            let live: Vec<_> = (0..objects).map(|_| take(&cache)).collect();
+            for _ in 0..2 {
+                // SAFETY: violated on purpose; the second round frees what is free.
+                live.iter().for_each(|&object| unsafe { cache.free(object) });
+                cache.shrink();
+            }
+            assert_eq!(cache.info().usage.live, 0);
+        });
+        let Some(child) = outcome else { continue };
+        let child = child.succeeded();
+        assert_ne!(child.stderr, "");
+        for line in child.stderr.lines() {
+            let twice = line.ends_with(" was freed twice") || line.ends_with(": freed already, or never allocated");
+            assert!(twice && line.starts_with("ashlar: cache misuse: "), "{line}");
+        }
+    }
+}
+
 macro_rules! misuses {
     ($($(#[$doc:meta])* $name:ident $(but for $($blind:literal)*)?: $report:literal, $body:expr;)*) => {
         $($(#[$doc])* #[test] fn $name() {
@@ -174,6 +207,50 @@ misuses! {
         unsafe { cache.free(a) };
         cache.shrink();
     };
+    /// The second free finds the object on top of the sheaf, and needs no flush to be found.
+    freed_twice_in_a_row_is_found_at_once but for "slob" "slob-seg" "slob-cache" "slab" "slab24" "slub" "slub-emu" "slub+" "slub-o" "slub-2010" "slub-2010-ll" "slub-ll" "slub-bulk": "cache misuse: object {} was freed twice", || {
+        // On another CPU, the object would lie on another sheaf.
+        pin(cpus()[0]);
+        let cache = cache();
+        let [a, _b] = [take(&cache), take(&cache)];
+        culprit(a.as_ptr() as usize);
+        // SAFETY: violated on purpose; the second free is what is tested.
+        unsafe { cache.free(a); cache.free(a) };
+        assert_ne!(take(&cache), take(&cache), "handed out twice");
+    };
+    freed_twice_by_kfree_is_found_at_once but for "slob" "slob-seg" "slob-cache" "slab" "slab24" "slub" "slub-emu" "slub+" "slub-o" "slub-2010" "slub-2010-ll" "slub-ll" "slub-bulk": "cache kmalloc-64: object {} was freed twice", || {
+        // On another CPU, the object would lie on another sheaf.
+        pin(cpus()[0]);
+        let [a, _b] = [ashlar::kmalloc(64), ashlar::kmalloc(64)];
+        culprit(a as usize);
+        // SAFETY: violated on purpose; the second free is what is tested.
+        unsafe { ashlar::kfree(a); ashlar::kfree(a) };
+        assert_ne!(ashlar::kmalloc(64), ashlar::kmalloc(64), "handed out twice");
+    };
+    /// The first sheaf that is full is looked through.
+    freed_to_another_cache_among_many but for "slob" "slob-seg" "slob-cache": "cache misuse: {} is an object of cache other", || {
+        pin(cpus()[0]);
+        let other = KmemCache::create("other", 64, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
+        let cache = cache();
+        let object = take(&other);
+        culprit(object.as_ptr() as usize);
+        let live: Vec<_> = (0..1000).map(|_| take(&cache)).collect();
+        // SAFETY: violated on purpose; the object is of another cache.
+        unsafe { cache.free(object) };
+        // SAFETY: live, each freed once.
+        live.into_iter().for_each(|object| unsafe { cache.free(object) });
+    };
+    freed_twice_among_many but for "slob" "slob-seg" "slob-cache" "slab" "slab24" "slub" "slub-emu" "slub+" "slub-o" "slub-2010" "slub-2010-ll" "slub-ll" "slub-bulk": "cache misuse: object {} was freed twice", || {
+        pin(cpus()[0]);
+        let cache = cache();
+        let live: Vec<_> = (0..1000).map(|_| take(&cache)).collect();
+        culprit(live[3].as_ptr() as usize);
+        // SAFETY: violated on purpose; an object is freed again after twenty others.
+        live.iter().enumerate().for_each(|(at, &object)| unsafe {
+            if at == 20 { cache.free(live[3]) }
+            cache.free(object);
+        });
+    };
     freed_twice_by_kfree: "cache kmalloc-64: object {} was freed twice", || {
         let [a, _b] = [ashlar::kmalloc(64), ashlar::kmalloc(64)];
         culprit(a as usize);
@@ -202,7 +279,7 @@ misuses! {
         }
         cache.shrink();
     };
-    freed_to_another_cache but for "slob" "slob-seg" "slob-cache": "cache misuse: {} is no object of this cache", || {
+    freed_to_another_cache but for "slob" "slob-seg" "slob-cache": "cache misuse: {} is an object of cache other", || {
         let other = KmemCache::create("other", 64, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
         let cache = cache();
         let object = take(&other);
@@ -228,7 +305,7 @@ misuses! {
         unsafe { cache.free(NonNull::new(inside).expect("not null")) };
         cache.shrink();
     };
-    kfree_of_the_stack: "kfree({}): not an address that was allocated here", || {
+    kfree_of_the_stack: "kfree({}): not allocated here, or a huge object freed long ago", || {
         ashlar::mode();
         let mut local = [0u64; 8];
         let address = core::hint::black_box(&raw mut local);
@@ -236,25 +313,27 @@ misuses! {
         // SAFETY: violated on purpose; the memory is not the allocator's.
         unsafe { ashlar::kfree(address.cast()) };
     };
-    kfree_inside_a_large_object: "kfree({}): not an address that was allocated here", || {
-        let inside = ashlar::kmalloc(100_000).wrapping_add(8192);
+    kfree_inside_a_large_object: "kfree({}): inside the large object at {large}", || {
+        let large = ashlar::kmalloc(100_000);
+        tell("large", format_args!("{:#x}", large as usize));
+        let inside = large.wrapping_add(8192);
         culprit(inside as usize);
         // SAFETY: violated on purpose; the pointer is into the middle of an object.
         unsafe { ashlar::kfree(inside) };
     };
-    kfree_of_a_large_object_twice: "kfree({}): not an address that was allocated here", || {
+    kfree_of_a_large_object_twice: "kfree({}): no object there: freed already, or never allocated", || {
         let large = ashlar::kmalloc(100_000);
         culprit(large as usize);
         // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { ashlar::kfree(large); ashlar::kfree(large) };
     };
-    kfree_of_a_mapping_twice: "kfree({}): not an address that was allocated here", || {
+    kfree_of_a_mapping_twice: "kfree({}): huge object is free already", || {
         let large = ashlar::kmalloc(40 << 20);
         culprit(large as usize);
         // SAFETY: violated on purpose; the second free is what is tested.
         unsafe { ashlar::kfree(large); ashlar::kfree(large) };
     };
-    ksize_of_the_stack: "ksize({}): not an address that was allocated here", || {
+    ksize_of_the_stack: "ksize({}): not allocated here, or a huge object freed long ago", || {
         ashlar::mode();
         let local = [0u64; 8];
         let address = core::hint::black_box(&raw const local);

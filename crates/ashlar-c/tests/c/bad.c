@@ -60,6 +60,27 @@ static void creation(const char *kind)
     said(kmem_cache_create(name, size, &args, flags));
 }
 
+static void after_destruction(const char *kind)
+{
+    struct kmem_cache *gone = kmem_cache_create("gone", 64, NULL, SLAB_NO_MERGE);
+    void *object[20];
+
+    memset(object, 0, sizeof object);
+    kmem_cache_destroy(gone);
+    if (strcmp(kind, "alloc") == 0)
+        kmem_cache_alloc(gone, GFP_KERNEL);
+    else if (strcmp(kind, "zalloc") == 0)
+        kmem_cache_zalloc(gone, GFP_KERNEL);
+    else if (strcmp(kind, "free") == 0)
+        kmem_cache_free(gone, kmalloc(64, GFP_KERNEL));
+    else if (strcmp(kind, "alloc-bulk") == 0)
+        kmem_cache_alloc_bulk(gone, GFP_KERNEL, 20, object);
+    else if (strcmp(kind, "free-bulk") == 0)
+        kmem_cache_free_bulk(gone, 20, object);
+    else if (strcmp(kind, "destroy") == 0)
+        kmem_cache_destroy(gone);
+}
+
 int main(int argc, char **argv)
 {
     struct kmem_cache_args args = ASHLAR_CACHE_ARGS_INIT;
@@ -133,6 +154,8 @@ int main(int argc, char **argv)
         return 0;
     } else if (strcmp(kind, "kfree-foreign") == 0)
         kfree(&plain);
+    else if (strncmp(kind, "gone-", 5) == 0)
+        after_destruction(kind + 5);
     /* What was refused changed nothing. */
     CHECK(kmem_cache_sheaf_size(sheaf) == 3 && all_bytes(p, 100, 0x61));
     return 0;

@@ -118,7 +118,41 @@ pub(crate) fn set_on_error(action: OnError) {
 #[place(cold)]
 fn fail(args: fmt::Arguments<'_>) {
     warn(args);
+    backtrace();
     end_unless_quarantine();
+}
+
+/// Most frames that a report shows.
+#[cfg(feature = "os")]
+const FRAMES: usize = 16;
+
+/// Prints where the calling thread is, if the unwinder is loaded.
+#[cold]
+#[place(cold)]
+fn backtrace() {
+    #[cfg(feature = "os")]
+    {
+        use crate::base::os;
+        if os::has_unwinder() {
+            let mut frames = [0; FRAMES];
+            let count = os::capture_of_program(&mut frames);
+            frames[..count].iter().for_each(|&address| frame(address));
+        }
+    }
+}
+
+/// Prints a return address, with the file that it lies in if that is known.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn frame(address: usize) {
+    let mut line = Line::new();
+    #[cfg(feature = "os")]
+    if let Some(place) = crate::base::os::maps::file_of(address) {
+        let _ = writeln!(line, "\t{address:#x} in {}+{:#x}", place.name(), place.offset);
+        return line.print();
+    }
+    let _ = writeln!(line, "\t{address:#x}");
+    line.print();
 }
 
 /// Ends the program after a report of several lines, unless it is to go on.
@@ -170,6 +204,27 @@ pub(crate) fn not_of_cache(cache: &str, object: usize) {
     fail(format_args!("cache {cache}: {object:#x} is no object of this cache"));
 }
 
+/// Reports a free to a cache of an object of another one.
+#[cold]
+#[place(cold)]
+pub(crate) fn of_other_cache(cache: &str, object: usize, owner: &str) {
+    fail(format_args!("cache {cache}: {object:#x} is an object of cache {owner}"));
+}
+
+/// Reports a free to a cache of an address in memory that went back to the zone.
+#[cold]
+#[place(cold)]
+pub(crate) fn not_allocated_of(cache: &str, object: usize) {
+    fail(format_args!("cache {cache}: no object at {object:#x}: freed already, or never allocated"));
+}
+
+/// Reports a use of a cache after it was destroyed.
+#[cold]
+#[place(cold)]
+pub(crate) fn gone(cache: &str) {
+    fail(format_args!("cache {cache}: used after it was destroyed"));
+}
+
 /// Reports a corrupt link: a free object was written to, so its link does not decode.
 #[cold]
 #[place(cold)]
@@ -184,14 +239,11 @@ pub(crate) fn corrupt_freelist(cache: &str, slab: usize) {
     fail(format_args!("cache {cache}: freelist of the slab at {slab:#x} is corrupt"));
 }
 
-/// Reports that `function` was called with an address at which no allocation starts.
+/// Reports that `function` was called with an address inside an object of a cache.
 #[cold]
 #[place(cold)]
-pub(crate) fn invalid_pointer(function: &str, address: usize, cache: Option<&str>) {
-    match cache {
-        Some(cache) => fail(format_args!("{function}({address:#x}): no object of cache {cache} starts there")),
-        None => fail(format_args!("{function}({address:#x}): not an address that was allocated here")),
-    }
+pub(crate) fn invalid_pointer(function: &str, address: usize, cache: &str) {
+    fail(format_args!("{function}({address:#x}): no object of cache {cache} starts there"));
 }
 
 /// Reports that `function` was called with an object that is free already.

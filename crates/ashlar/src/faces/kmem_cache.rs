@@ -26,6 +26,9 @@ pub struct KmemCache {
     hot: Hot,
     /// The name, unless it is the first one of the shared cache.
     alias: Option<&'static Alias>,
+    /// Whether the cache was destroyed, and every call is a mistake: see
+    /// [`destroy_in_place`](KmemCache::destroy_in_place).
+    is_gone: bool,
 }
 
 /// The constants that the critical sections of one cache need.
@@ -164,12 +167,12 @@ impl KmemCache {
             crate::base::os::load_unwinder();
         }
         let (raw, alias) = create_or_merge(name, size, args, &PROGRAM, None)?;
-        Ok(KmemCache { raw, hot: Hot::of(raw), alias })
+        Ok(KmemCache { raw, hot: Hot::of(raw), alias, is_gone: false })
     }
 
     /// Copies the handle. The caller gives up one of the two.
     pub(super) fn again(&self) -> KmemCache {
-        KmemCache { raw: self.raw, hot: self.hot, alias: self.alias }
+        KmemCache { raw: self.raw, hot: self.hot, alias: self.alias, is_gone: self.is_gone }
     }
 
     /// Returns the engine's side of this cache.
@@ -193,6 +196,10 @@ impl KmemCache {
     #[cold]
     #[inline(never)]
     fn alloc_slow(&self) -> Option<NonNull<u8>> {
+        if self.is_gone {
+            self.report_use();
+            return None;
+        }
         NonNull::new(engine::alloc(self.raw))
     }
 
@@ -226,6 +233,9 @@ impl KmemCache {
     #[inline(never)]
     #[expect(unsafe_code, reason = "an object may be freed only once")]
     unsafe fn free_slow(&self, object: NonNull<u8>) {
+        if self.is_gone {
+            return self.report_use();
+        }
         #[cfg(all(feature = "os", target_arch = "x86_64"))]
         if percpu::sections::push_of_node(self.hot.slot, object.as_ptr() as usize) {
             return;
@@ -244,6 +254,10 @@ impl KmemCache {
     #[cold]
     #[inline(never)]
     fn alloc_bulk_slow(&self, out: &mut [*mut u8]) -> bool {
+        if self.is_gone {
+            self.report_use();
+            return false;
+        }
         let done = engine::alloc_bulk(self.raw, as_addresses_mut(out));
         // Engines write bare addresses, without provenance. This loop restores it, and compiles to
         // no instruction.
@@ -270,6 +284,9 @@ impl KmemCache {
     #[inline(never)]
     #[expect(unsafe_code, reason = "objects may be freed only once")]
     unsafe fn free_bulk_slow(&self, objects: &[usize]) {
+        if self.is_gone {
+            return self.report_use();
+        }
         // SAFETY: the caller's promise.
         engine::free_bulk(unsafe { Objects::new(self.raw, objects) });
     }
@@ -326,6 +343,35 @@ impl KmemCache {
             engine::debug::report_remaining(self.raw);
         }
         Err((self, DestroyError::LiveObjects(live)))
+    }
+
+    /// As [`destroy`](KmemCache::destroy), for languages in which the program may go on to use the
+    /// handle. Every allocation and free by it, and another destruction, is then reported as a use
+    /// after the destruction.
+    ///
+    /// # Errors
+    /// As for [`destroy`](KmemCache::destroy); the handle is as before then.
+    #[doc(hidden)]
+    pub fn destroy_in_place(&mut self) -> Result<(), DestroyError> {
+        if self.is_gone {
+            self.report_use();
+            return Ok(());
+        }
+        self.again().destroy().map_err(|(_, error)| error)?;
+        self.is_gone = true;
+        // Slot 0 is empty and full, so no fast path serves the handle.
+        self.hot = Hot { slot: percpu::slot0(0), free_slot: percpu::slot0(0), ..self.hot };
+        Ok(())
+    }
+
+    /// Reports a use of the handle of a cache that was destroyed. The name is still known if there
+    /// is no new cache in its place.
+    #[place(cold)]
+    #[inline(never)]
+    #[cold]
+    fn report_use(&self) {
+        let is_free = self.raw.serial.load(crate::base::sync::Ordering::Relaxed) == 0;
+        crate::base::report::gone(if is_free && self.alias.is_none() { self.raw.name() } else { "?" });
     }
 
     /// Returns the name that the cache was created with, merged or not.

@@ -1,7 +1,7 @@
 //! Load: the work done once, when the program or library that contains this crate is loaded.
 //!
-//! Registers the fork handlers, loads the unwinder where caches are debugged, and keeps a library
-//! loaded. `dlclose` would unmap code that threads
+//! Registers the fork handlers, loads the unwinder where reports have backtraces, and keeps a
+//! library loaded. `dlclose` would unmap code that threads
 //! run, descriptors of critical sections that the kernel reads, and objects that other libraries
 //! still use. An allocation can do neither, because it may come from inside the C library, under
 //! locks that both take.
@@ -12,7 +12,7 @@ extern "C" fn at_load() {
     // musl never unloads libraries.
     #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
     crate::base::os::stay_loaded();
-    if crate::base::os::secure_env(c"ASHLAR_DEBUG").is_some() {
+    if crate::cache::settings::wants_backtraces() {
         // For the backtraces of tracks and reports. Later, an allocation could not load it.
         crate::base::os::load_unwinder();
     }

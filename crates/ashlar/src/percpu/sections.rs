@@ -100,7 +100,17 @@ macro_rules! section_room {
         concat!("cmp ", $low, ", 8\njne 5f\ntest byte ptr [", $top, " - 8], 1\njnz ", $out, "\n5:\n")
     };
 }
-pub(crate) use {section_close, section_cpu, section_open, section_room};
+/// Leaves for `$out` if the object in `$object` is the top entry of the sheaf with the top in
+/// `$top`: then it is freed a second time, and the slow path says so. The same check protects the
+/// kernel's hardened freelists. The entry below a top is 0 if the sheaf is empty.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! section_twice {
+    ($top:literal, $object:literal, $out:literal) => {
+        concat!("cmp ", $object, ", [", $top, "]\nje ", $out, "\n")
+    };
+}
+pub(crate) use {section_close, section_cpu, section_open, section_room, section_twice};
 
 /// Returns the offset of the rseq area from the thread pointer. It is one load in assembly, because
 /// the compiler, which does not see where `PERCPU` is defined, would load its address first.
@@ -197,6 +207,7 @@ macro_rules! push {
                 main_word!($layout),
                 "mov {v}, [{slot} + {t}]",
                 section_room!("{v}", "{v:l}", "{no}"),
+                section_twice!("{v}", "{object}", "{no}"),
                 "mov [{v} - 8], {object}",
                 "sub qword ptr [{slot} + {t}], 8",
                 section_close!("{no}"),
@@ -263,6 +274,7 @@ pub(crate) fn push_of_node(slot: usize, object: usize) -> bool {
             "jne {no}",
             "mov {v}, [{slot} + {t}]",
             section_room!("{v}", "{v:l}", "{no}"),
+            section_twice!("{v}", "{object}", "{no}"),
             "mov [{v} - 8], {object}",
             "sub qword ptr [{slot} + {t}], 8",
             section_close!("{no}"),

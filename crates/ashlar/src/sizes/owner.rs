@@ -57,6 +57,25 @@ pub(crate) enum Misuse {
     Foreign,
 }
 
+impl Misuse {
+    /// Reports that `function` was called with `address`.
+    #[cold]
+    #[place(cold)]
+    #[inline(never)]
+    pub(crate) fn report(&self, function: &str, address: usize) {
+        match self {
+            Misuse::Free(cache) => engine::report_freed_twice(function, address, cache),
+            Misuse::NoObject(cache) => report::invalid_pointer(function, address, cache.name()),
+            Misuse::FreeSized(_) => report::not_allocated(function, address),
+            Misuse::NotAllocated(page) => match large::around(*page) {
+                Some(start) => report::inside_large(function, address, start),
+                None => report::not_allocated(function, address),
+            },
+            Misuse::Foreign => direct::report_stray(function, address),
+        }
+    }
+}
+
 impl Owner {
     /// Frees the allocation, which starts at `ptr`, for `function`.
     ///

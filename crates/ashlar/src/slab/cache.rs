@@ -2,10 +2,12 @@
 //!
 //! It is the first field of every cache. So a slab's owner word, which is the address of the cache,
 //! is the address of its `CacheSlabs` too.
+#![allow(unsafe_code, reason = "names the owner of a slab")]
 
 use super::counters::SlowPathStats;
 use super::geometry::Geometry;
 use super::node::Node;
+use crate::base::report;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::base::units::{CpuId, NodeId, Order, PageIndex};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
@@ -152,6 +154,24 @@ impl CacheSlabs {
         let class = MEMMAP.class_of(page);
         let first = PageIndex(page.0.wrapping_sub(class.back()));
         (class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == self.owner_word()).then_some(first)
+    }
+
+    /// Reports that an object was freed to this cache which is none of it.
+    #[cold]
+    #[place(cold)]
+    #[inline(never)]
+    pub(crate) fn report_stranger(&self, object: usize) {
+        let Some(page) = MEMMAP.page_of(object) else { return report::not_of_cache(self.name(), object) };
+        match MEMMAP.class_of(page).kind() {
+            PageKind::Slab => {
+                let owner = MEMMAP.head(MEMMAP.head_of(page)).owner() as *const CacheSlabs;
+                // SAFETY: the owner word of a slab is the address of the first field of its cache,
+                // and caches are never unmapped.
+                report::of_other_cache(self.name(), object, unsafe { &*owner }.name());
+            }
+            PageKind::Free => report::not_allocated_of(self.name(), object),
+            PageKind::LargeHead | PageKind::Slob => report::not_of_cache(self.name(), object),
+        }
     }
 
     /// Returns the head page and the index of an object of this cache, or why the address is not

@@ -105,7 +105,7 @@ pub(crate) fn return_object(cache: &'static CacheSlabs, slab: PageIndex, object:
 pub(crate) fn slab_of(cache: &CacheSlabs, object: usize) -> Option<PageIndex> {
     let slab = cache.slab_at(object);
     if slab.is_none() {
-        report::not_of_cache(cache.name(), object);
+        cache.report_stranger(object);
     }
     slab
 }

@@ -37,7 +37,8 @@ pub(crate) use mem::LinuxSource;
 pub(crate) use table::{map_table, unmap_table};
 pub(crate) use topology::{SYSTEM, read_topology};
 pub(crate) use unwind::{
-    Extent, after_fork_in_child as forget_other_backtraces, capture, has_unwinder, load as load_unwinder,
+    Extent, after_fork_in_child as forget_other_backtraces, capture, capture_of_program, has_unwinder,
+    load as load_unwinder,
 };
 pub(crate) use window::show;
 

@@ -39,7 +39,7 @@ const NEXT: c_int = 0;
 const STOP: c_int = 4;
 
 #[cfg(target_arch = "x86_64")]
-core::arch::global_asm!(".weak dlsym");
+core::arch::global_asm!(".weak dlsym, _DYNAMIC, __ehdr_start", ".hidden _DYNAMIC, __ehdr_start");
 
 /// Returns whether the unwinder is loaded.
 #[place(cold)]
@@ -148,6 +148,41 @@ pub(crate) fn capture(frames: &mut [usize]) -> (usize, Extent) {
     unsafe { backtrace(on_frame, (&raw mut state).cast()) };
     place.store(0, Ordering::Relaxed);
     (state.count, if state.truncated { Extent::Truncated } else { Extent::Whole })
+}
+
+/// Most leading frames that are taken for the allocator's own.
+const OWN_FRAMES: usize = 16;
+
+/// As [`capture`], without the leading frames of this library. In a program that contains this
+/// crate the two cannot be told apart, and all frames are there.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn capture_of_program(frames: &mut [usize]) -> usize {
+    let mut all = [0; 2 * OWN_FRAMES];
+    let wanted = (OWN_FRAMES + frames.len()).min(all.len());
+    let (count, _) = capture(&mut all[..wanted]);
+    let own = own_code();
+    let first = all[..count].iter().position(|frame| !own.contains(frame)).unwrap_or(0);
+    let taken = (count - first).min(frames.len());
+    frames[..taken].copy_from_slice(&all[first..first + taken]);
+    taken
+}
+
+/// Returns the addresses of the code of the library that contains this function; none in a program.
+#[cfg(target_arch = "x86_64")]
+#[place(cold)]
+fn own_code() -> core::ops::Range<usize> {
+    const PAGE: usize = 4096;
+    // The dynamic section lies in the first segment of data, behind all code.
+    let (start, end) = (crate::address_of!("__ehdr_start") as usize, crate::address_of!("_DYNAMIC") as usize);
+    // SAFETY: getauxval has no preconditions.
+    let program = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
+    if end == 0 || program & !(PAGE - 1) == start { 0..0 } else { start..end }
+}
+#[cfg(not(target_arch = "x86_64"))]
+#[place(cold)]
+fn own_code() -> core::ops::Range<usize> {
+    0..0
 }
 
 /// Forgets the threads that do not exist in the child.

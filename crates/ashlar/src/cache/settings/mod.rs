@@ -20,8 +20,8 @@ pub(crate) use options::Options;
 pub(crate) use options::{Control, Reaper};
 pub use options::{DeepBind, OptionError, check_options};
 pub(crate) use own::{Candidate, Own};
-#[cfg(feature = "os")]
-pub(crate) use store::read_environment;
 pub(crate) use store::{
     configure_if, debugging, for_each_lock, has_debugging, options, order_rule, own_engine, own_options, set_cpus,
 };
+#[cfg(feature = "os")]
+pub(crate) use store::{read_environment, wants_backtraces};

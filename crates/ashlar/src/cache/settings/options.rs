@@ -83,6 +83,8 @@ pub(crate) struct Options {
     /// Whether frees of SLAB to other nodes go there one by one.
     pub(crate) noaliencache: bool,
     pub(crate) on_error: OnError,
+    /// Whether the unwinder is loaded at load, so that reports have a backtrace.
+    pub(crate) backtrace: bool,
     /// For the malloc library alone.
     pub(crate) deepbind: DeepBind,
     pub(crate) control: Control,
@@ -115,6 +117,7 @@ impl Options {
         merge: true,
         noaliencache: false,
         on_error: OnError::Abort,
+        backtrace: false,
         deepbind: DeepBind::Drop,
         control: Control::On,
         profile: 0,
@@ -147,7 +150,7 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, deepbind, control, profile; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, backtrace, deepbind, control, profile; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -179,6 +182,18 @@ pub(crate) fn parse<'a>(
         bad(OptionError { part: "profile", expected: "engine=ashlar: other engines have no profile" });
         options.profile = 0;
     }
+}
+
+/// Returns whether `text` asks for backtraces in reports.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn has_backtrace(text: &str) -> bool {
+    let mut options = Options::DEFAULT;
+    for part in text.split(',').map(str::trim).filter(|part| part.starts_with("backtrace")) {
+        // The start reports what is no option.
+        let _ = apply("backtrace", part.split_once('=').map_or("", |(_, value)| value.trim()), &mut options);
+    }
+    options.backtrace
 }
 
 /// Whether `text` is a good value of `ASHLAR_OPTIONS`.
@@ -255,6 +270,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 _ => return Err("on_error=abort or on_error=quarantine"),
             }
         }
+        "backtrace" => options.backtrace = switch(value).ok_or("backtrace=on or backtrace=off")?,
         "deepbind" => {
             options.deepbind = match value {
                 "drop" => DeepBind::Drop,
@@ -346,6 +362,7 @@ mod tests {
             ("sheaf_capacity=255", "sheaf_capacity=0 to 254"),
             ("nomerge=on", "nomerge without a value"),
             ("deepbind=on", "deepbind=drop"),
+            ("backtrace=some", "backtrace=on or backtrace=off"),
             ("control=yes", "control=on, control=audit"),
             ("profile=17M", "1 to 16M"),
             ("profile=-1", "profile=ready or profile=off"),

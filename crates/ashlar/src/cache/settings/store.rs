@@ -47,6 +47,14 @@ pub(crate) fn configure_if(may_change: impl FnOnce() -> bool, text: &str) -> Res
         all.percpu = percpu;
         first.get_or_insert(OptionError { part: "percpu=emulate", expected: "in ASHLAR_OPTIONS only" });
     }
+    let wants_backtraces = all.backtrace;
+    drop(settings);
+    #[cfg(feature = "os")]
+    if wants_backtraces {
+        crate::base::os::load_unwinder();
+    }
+    #[cfg(not(feature = "os"))]
+    let _ = wants_backtraces;
     first.map_or(Ok(()), Err)
 }
 
@@ -99,6 +107,15 @@ pub(crate) fn read_environment() {
     options::parse(text, all, own, |error| {
         report::warn(format_args!("ASHLAR_OPTIONS: {error}"));
     });
+}
+
+/// Returns whether reports will have backtraces, before the environment has been read.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn wants_backtraces() -> bool {
+    use crate::base::os::secure_env;
+    let text = secure_env(c"ASHLAR_OPTIONS").and_then(|bytes| core::str::from_utf8(bytes).ok());
+    secure_env(c"ASHLAR_DEBUG").is_some() || text.is_some_and(options::has_backtrace)
 }
 
 /// Returns the options in force.

@@ -10,7 +10,7 @@ use super::flags::DebugFlags;
 use super::object::{Event, Slot, state_of};
 use super::state::DebugState;
 use super::track::Track;
-use crate::base::report::{Line, end_unless_quarantine};
+use crate::base::report::{Line, end_unless_quarantine, frame};
 use crate::base::sync::Ordering;
 use crate::base::units::PAGE_SIZE;
 use crate::engine::RawCache;
@@ -77,16 +77,6 @@ pub(super) fn track(what: &str, track: &Track) {
     let age = 0;
     line(format_args!("{what} age={age} ms cpu={} thread={}", track.cpu, track.thread));
     track.frames().for_each(frame);
-}
-
-/// Prints a return address, with the file that it lies in if that is known.
-#[place(cold)]
-fn frame(address: usize) {
-    #[cfg(feature = "os")]
-    if let Some(place) = crate::base::os::maps::file_of(address) {
-        return line(format_args!("\t{address:#x} in {}+{:#x}", place.name(), place.offset));
-    }
-    line(format_args!("\t{address:#x}"));
 }
 
 /// Prints all that is known of an object: the kernel's `print_trailer`.

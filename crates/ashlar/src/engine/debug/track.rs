@@ -10,7 +10,7 @@ const FRAMES: usize = 16;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Track {
-    /// Return addresses, innermost first; 0 behind the last one.
+    /// Return addresses, innermost first, from the program's on; 0 behind the last one.
     pub(crate) frames: [usize; FRAMES],
     /// The thread's number in the system.
     pub(crate) thread: u32,
@@ -32,7 +32,7 @@ impl Track {
         let (thread, cpu) = (os::kernel_thread_id(), os::current_cpu());
         let mut track = Track { thread, cpu, at_ms: os::now_ms(), ..Self::NONE };
         if backtrace {
-            os::capture(&mut track.frames);
+            os::capture_of_program(&mut track.frames);
         }
         track
     }

@@ -135,6 +135,13 @@ impl Barn {
         crate::base::sync::bump(&self.free_slow);
     }
 
+    /// Returns the frees that have found their sheaf full.
+    #[cfg(not(ashlar_loom))]
+    #[inline]
+    pub(crate) fn frees(&self) -> usize {
+        self.free_slow.load(crate::base::sync::Ordering::Relaxed)
+    }
+
     /// Adds this barn's counts to `sum`.
     #[cfg(not(ashlar_loom))]
     pub(crate) fn add_to(&self, sum: &mut crate::engine::Counts) {

@@ -4,6 +4,7 @@
 //! a time.
 
 use super::barn::{Barn, ROBBED_AT_ONCE};
+use super::inspect;
 use super::locality;
 use super::node::SheafNode;
 use super::remote_free::{self, FreedFor};
@@ -27,6 +28,10 @@ pub(super) fn fits(cache: &RawCache, sheaf: &Sheaf) -> bool {
 pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId, full: Sheaf, freed_for: FreedFor) {
     if !fits(cache, &full) {
         return return_sheaf(cache, full);
+    }
+    if !cache.policy.tracked && !inspect::is_sound(cache, node.barn(cpu), &full) {
+        // The way to the slabs reports what is wrong, object by object.
+        return empty(cache, node, cpu, full);
     }
     let Some(owner) = remote_free::owner(cache, &full, cpu) else { return empty(cache, node, cpu, full) };
     let stride = cache.slabs.geometry.stride;

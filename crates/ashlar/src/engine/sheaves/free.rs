@@ -9,7 +9,9 @@
 use super::drain::check_capacity;
 use super::exchange::{empty_sheaf, put_empty, store_full};
 use super::here::node_of_cpu;
+use super::inspect;
 use super::remote_free::{FreedFor, sheaf_capacity};
+use crate::base::report;
 use crate::base::units::PageIndex;
 use crate::engine::{Object, RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
@@ -35,6 +37,9 @@ fn free_unsettled(object: Object) {
     let Object { cache, address: object } = object;
     for _ in 0..percpu::ATTEMPTS {
         let Some(view) = percpu::read(cache.slot) else { break };
+        if inspect::is_on_top(&view, object) {
+            return report::double_free(cache.name(), object);
+        }
         if !percpu::is_full(view.main) {
             if percpu::push(cache.slot, object) {
                 return;

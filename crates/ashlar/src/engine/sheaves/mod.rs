@@ -39,6 +39,7 @@ mod evicted;
 mod exchange;
 mod free;
 mod here;
+mod inspect;
 mod locality;
 pub(crate) mod node;
 mod refill;

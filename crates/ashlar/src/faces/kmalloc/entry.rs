@@ -33,7 +33,7 @@ mod fast {
     use crate::base::units::{BLOCK_ORDER, PAGE_SHIFT};
     use crate::pages::memmap::{MEMMAP, MemMap};
     use crate::percpu::area::{AREA_SHIFT, NODE_OFFSET, PERCPU, PerCpu};
-    use crate::percpu::sections::{GATE, section_close, section_cpu, section_open, section_room};
+    use crate::percpu::sections::{GATE, section_close, section_cpu, section_open, section_room, section_twice};
     use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT};
     use core::arch::naked_asm;
     use core::mem::offset_of;
@@ -111,6 +111,7 @@ mod fast {
             "shl rcx, {shift}",
             "mov rax, [r8 + rcx]",
             section_room!("rax", "al", "{slow}"),
+            section_twice!("rax", "rdi", "{slow}"),
             "mov [rax - 8], rdi",
             "sub qword ptr [r8 + rcx], 8",
             section_close!("{slow}"),
@@ -161,6 +162,7 @@ mod fast {
             "jne {far}",
             "mov rax, [r8 + rcx]",
             section_room!("rax", "al", "{slow}"),
+            section_twice!("rax", "rdi", "{slow}"),
             "mov [rax - 8], rdi",
             "sub qword ptr [r8 + rcx], 8",
             section_close!("{slow}"),
@@ -224,6 +226,7 @@ mod fast {
             "shl rcx, {shift}",
             "mov rax, [r8 + rcx]",
             section_room!("rax", "al", "{slow}"),
+            section_twice!("rax", "rdi", "{slow}"),
             "mov [rax - 8], rdi",
             "sub qword ptr [r8 + rcx], 8",
             section_close!("{slow}"),

@@ -108,10 +108,8 @@ unsafe fn kfree_rest(ptr: *mut u8) {
 #[place(cold)]
 fn report_misuse(function: &str, address: usize, misuse: &Misuse) {
     match misuse {
-        Misuse::Free(cache) => engine::report_freed_twice(function, address, cache),
         Misuse::FreeSized(cache) => report::double_free(cache.name(), address),
-        Misuse::NoObject(cache) => report::invalid_pointer(function, address, Some(cache.name())),
-        Misuse::NotAllocated(_) | Misuse::Foreign => report::invalid_pointer(function, address, None),
+        misuse => misuse.report(function, address),
     }
 }
 

@@ -115,7 +115,7 @@ unsafe fn resize(ptr: *mut u8, size: usize) -> Resized {
     let owner = match owner::identify(ptr as usize) {
         Ok(owner) => owner,
         Err(misuse) => {
-            slow::report_misuse("realloc", ptr as usize, &misuse);
+            misuse.report("realloc", ptr as usize);
             return Resized::Failed;
         }
     };

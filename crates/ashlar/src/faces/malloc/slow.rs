@@ -7,7 +7,6 @@
 use core::ptr::NonNull;
 
 use super::errno;
-use crate::base::report;
 use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
 use crate::boot;
 use crate::engine::{self, Object};
@@ -18,7 +17,7 @@ use crate::sizes::beside_fork;
 use crate::sizes::large;
 use crate::sizes::malloc::classes::{Code, MALLOC_MAX_CACHE_SIZE, STEP, class_of};
 use crate::sizes::malloc::{alloc, cache_of};
-use crate::sizes::owner::{self, Misuse};
+use crate::sizes::owner;
 #[cfg(feature = "os")]
 use crate::sizes::profile;
 
@@ -105,22 +104,7 @@ pub(super) unsafe fn release(function: &str, ptr: *mut u8) {
     match owner::identify(ptr as usize) {
         // SAFETY: the caller gives the allocation up.
         Ok(owner) => unsafe { owner.free(function, ptr) },
-        Err(misuse) => report_misuse(function, ptr as usize, &misuse),
-    }
-}
-
-#[cold]
-#[place(cold)]
-pub(super) fn report_misuse(function: &str, address: usize, misuse: &Misuse) {
-    match misuse {
-        Misuse::Free(cache) => engine::report_freed_twice(function, address, cache),
-        Misuse::NoObject(cache) => report::invalid_pointer(function, address, Some(cache.name())),
-        Misuse::FreeSized(_) => report::not_allocated(function, address),
-        Misuse::NotAllocated(page) => match large::around(*page) {
-            Some(start) => report::inside_large(function, address, start),
-            None => report::not_allocated(function, address),
-        },
-        Misuse::Foreign => direct::report_stray(function, address),
+        Err(misuse) => misuse.report(function, ptr as usize),
     }
 }
 
@@ -130,7 +114,7 @@ pub(super) fn bytes_of(function: &str, ptr: *const u8) -> Option<usize> {
     match owner::identify(ptr as usize) {
         Ok(owner) => Some(owner.bytes(ptr as usize)),
         Err(misuse) => {
-            report_misuse(function, ptr as usize, &misuse);
+            misuse.report(function, ptr as usize);
             None
         }
     }

@@ -29,7 +29,7 @@ pub(crate) fn free(freed: Object) {
             return free_in(freed, first);
         }
     }
-    report::not_of_cache(cache.name(), object);
+    cache.slabs.report_stranger(object);
 }
 
 /// See [`crate::engine::free_in`].
