@@ -32,6 +32,9 @@
 #define ASHLAR_CACHE_ARGS_INIT { 0 }
 #endif
 
+/* Frames of a call stack in struct ashlar_trace. */
+#define ASHLAR_TRACE_FRAMES 16
+
 /* Largest size that the fast path of kmalloc serves, in bytes. */
 #define KMALLOC_MAX_CACHE_SIZE 8192
 
@@ -134,6 +137,28 @@ typedef unsigned int slab_flags_t;
  * not described below are refused.
  */
 typedef unsigned int gfp_t;
+
+/* The objects of a cache that were allocated, or freed, by one call stack. */
+struct ashlar_trace {
+    /* Objects. */
+    size_t count;
+    /* Milliseconds since it happened: the least of all objects, the sum, the largest. */
+    uint64_t age_min;
+    /* See age_min. */
+    uint64_t age_sum;
+    /* See age_min. */
+    uint64_t age_max;
+    /* The least number of a thread, as the system counts threads. */
+    unsigned int thread_min;
+    /* The largest. */
+    unsigned int thread_max;
+    /* The CPUs, a bit for each of the first 64. */
+    uint64_t cpus;
+    /* The number of frames. */
+    size_t depth;
+    /* Return addresses, innermost first. */
+    const void *frames[ASHLAR_TRACE_FRAMES];
+};
 
 /*
  * The state of a cache at one moment, summed over all nodes. It is exact while no thread allocates
@@ -451,6 +476,31 @@ void kmem_cache_free_bulk(struct kmem_cache *s, size_t size, void **p);
  * s is a live cache.
  */
 long validate_slab_cache(struct kmem_cache *s);
+
+/*
+ * Calls each with arg for every call stack that allocated objects which are in use, the most
+ * frequent first. Returns the number of stacks; -1 with errno EINVAL for a cache without
+ * SLAB_STORE_USER. each may allocate and free, and may be NULL.
+ *
+ * The caller promises:
+ * s is a live cache; each may be called with arg.
+ */
+long ashlar_alloc_traces(struct kmem_cache *s, void (*each)(const struct ashlar_trace*, void*), void *arg);
+
+/*
+ * As ashlar_alloc_traces, for the call stacks that freed objects which are free now.
+ *
+ * The caller promises:
+ * As for ashlar_alloc_traces.
+ */
+long ashlar_free_traces(struct kmem_cache *s, void (*each)(const struct ashlar_trace*, void*), void *arg);
+
+/*
+ * Prints on standard error what an address is, whose, and, in a cache with SLAB_STORE_USER, who
+ * allocated and who freed it. The address may be any, also one inside an object. Returns whether
+ * it is memory of this library.
+ */
+bool kmem_dump_obj(void *object);
 
 /*
  * Returns free slabs to the page allocator of the library. Returns 0 if no slab is left, else 1.

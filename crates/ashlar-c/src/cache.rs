@@ -6,7 +6,7 @@ use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use core_ashlar::{CacheArgs, Constructor, CreateError, DestroyError, Engine, KmemCache, MAX_OBJECT_SIZE};
+use core_ashlar::{CacheArgs, Constructor, CreateError, DestroyError, Engine, KmemCache, MAX_OBJECT_SIZE, Trace};
 use libc::{EBUSY, EINVAL, ENOMEM};
 
 use crate::flags::{
@@ -404,6 +404,111 @@ pub unsafe extern "C" fn validate_slab_cache(s: *mut kmem_cache) -> c_long {
             -1
         }
     }
+}
+
+/// Frames of a call stack in `struct ashlar_trace`.
+pub const ASHLAR_TRACE_FRAMES: usize = 16;
+
+/// The objects of a cache that were allocated, or freed, by one call stack.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ashlar_trace {
+    /// Objects.
+    pub count: usize,
+    /// Milliseconds since it happened: the least of all objects, the sum, the largest.
+    pub age_min: u64,
+    /// See age_min.
+    pub age_sum: u64,
+    /// See age_min.
+    pub age_max: u64,
+    /// The least number of a thread, as the system counts threads.
+    pub thread_min: c_uint,
+    /// The largest.
+    pub thread_max: c_uint,
+    /// The CPUs, a bit for each of the first 64.
+    pub cpus: u64,
+    /// The number of frames.
+    pub depth: usize,
+    /// Return addresses, innermost first.
+    pub frames: [*const c_void; ASHLAR_TRACE_FRAMES],
+}
+
+type EachTrace = Option<unsafe extern "C" fn(*const ashlar_trace, *mut c_void)>;
+
+/// Calls `each` for what `traces` tells, and returns what a C function of it returns.
+fn each_trace(
+    each: EachTrace,
+    arg: *mut c_void,
+    traces: impl FnOnce(&mut dyn FnMut(&Trace)) -> Option<usize>,
+) -> c_long {
+    let told = traces(&mut |trace| {
+        let mut frames = [core::ptr::null(); ASHLAR_TRACE_FRAMES];
+        for (place, &frame) in frames.iter_mut().zip(trace.frames()) {
+            *place = core::ptr::without_provenance(frame);
+        }
+        let told = ashlar_trace {
+            count: trace.count,
+            age_min: trace.age_min,
+            age_sum: trace.age_sum,
+            age_max: trace.age_max,
+            thread_min: trace.thread_min,
+            thread_max: trace.thread_max,
+            cpus: trace.cpus,
+            depth: trace.frames().len().min(ASHLAR_TRACE_FRAMES),
+            frames,
+        };
+        if let Some(each) = each {
+            // SAFETY: the callers' promise.
+            unsafe { each(&raw const told, arg) };
+        }
+    });
+    match told {
+        Some(stacks) => stacks as c_long,
+        None => {
+            set_errno(EINVAL);
+            -1
+        }
+    }
+}
+
+/// Calls `each` with `arg` for every call stack that allocated objects which are in use, the most
+/// frequent first. Returns the number of stacks; -1 with errno EINVAL for a cache without
+/// SLAB_STORE_USER. `each` may allocate and free, and may be NULL.
+///
+/// # Safety
+/// `s` is a live cache; `each` may be called with `arg`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_alloc_traces(
+    s: *mut kmem_cache,
+    each: Option<unsafe extern "C" fn(*const ashlar_trace, *mut c_void)>,
+    arg: *mut c_void,
+) -> c_long {
+    // SAFETY: a live cache, by the caller's promise.
+    let cache = unsafe { &*s };
+    each_trace(each, arg, |one| cache.inner.alloc_traces(one))
+}
+
+/// As ashlar_alloc_traces, for the call stacks that freed objects which are free now.
+///
+/// # Safety
+/// As for ashlar_alloc_traces.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_free_traces(
+    s: *mut kmem_cache,
+    each: Option<unsafe extern "C" fn(*const ashlar_trace, *mut c_void)>,
+    arg: *mut c_void,
+) -> c_long {
+    // SAFETY: a live cache, by the caller's promise.
+    let cache = unsafe { &*s };
+    each_trace(each, arg, |one| cache.inner.free_traces(one))
+}
+
+/// Prints on standard error what an address is, whose, and, in a cache with SLAB_STORE_USER, who
+/// allocated and who freed it. The address may be any, also one inside an object. Returns whether
+/// it is memory of this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn kmem_dump_obj(object: *mut c_void) -> bool {
+    core_ashlar::dump_obj(object.cast())
 }
 
 /// Returns free slabs to the page allocator of the library. Returns 0 if no slab is left, else 1.

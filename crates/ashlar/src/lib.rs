@@ -134,8 +134,11 @@ mod api {
     // Columns of the lab's comparison of engines.
     #[doc(hidden)]
     pub use crate::engine::Search;
+    #[cfg(feature = "os")]
+    pub use crate::engine::debug::Trace;
     pub use crate::engine::{Counts, DebugFlags, Engine, Stage, Tunable, Usage};
     // For ashlar-malloc and for tests. Programs in Rust have the fork handlers registered for them.
+    pub use crate::faces::dump::dump_obj;
     #[cfg(feature = "os")]
     #[doc(hidden)]
     pub use crate::faces::fork;

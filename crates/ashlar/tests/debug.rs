@@ -499,3 +499,90 @@ fn a_validation_beside_work_finds_nothing() {
     assert_eq!(validate(&cache), 0);
     cache.destroy().map_err(|(_, error)| error).expect("empty");
 }
+
+/// Allocates by a call stack of its own.
+#[inline(never)]
+fn first_site(cache: &KmemCache) -> *mut u8 {
+    core::hint::black_box(take(core::hint::black_box(cache)))
+}
+
+#[inline(never)]
+fn second_site(cache: &KmemCache) -> *mut u8 {
+    core::hint::black_box(take(core::hint::black_box(cache))).wrapping_add(core::hint::black_box(0))
+}
+
+#[test]
+fn traces_count_objects_by_the_stacks_that_allocated_and_freed_them() {
+    let test = "traces_count_objects_by_the_stacks_that_allocated_and_freed_them";
+    printed(test, test, &[], || {
+        let cache = cache(U);
+        let mut live: Vec<_> = (0..core::hint::black_box(70)).map(|_| first_site(&cache)).collect();
+        live.extend((0..core::hint::black_box(30)).map(|_| second_site(&cache)));
+        let mut counts = Vec::new();
+        let stacks = cache.alloc_traces(|trace| {
+            assert!(!trace.frames().is_empty() && trace.frames().iter().all(|&frame| frame != 0), "{trace:?}");
+            counts.push(trace.count);
+        });
+        assert_eq!((stacks, &*counts), (Some(2), [70, 30].as_slice()));
+        let threads = |trace: &ashlar::Trace| (trace.thread_min, trace.thread_max, trace.cpus.count_ones() > 0);
+        let own = std::process::id();
+        cache.alloc_traces(|trace| assert!(threads(trace).0 >= own && threads(trace).2, "{trace:?}"));
+        assert_eq!(cache.free_traces(|_| panic!("none was freed")), Some(0));
+        for &object in &live[..core::hint::black_box(40)] {
+            give(&cache, object);
+        }
+        let mut freed = Vec::new();
+        // The callback may allocate from the same cache.
+        cache.free_traces(|trace| {
+            freed.push((trace.count, trace.age_min <= trace.age_max));
+            give(&cache, take(&cache));
+        });
+        assert_eq!(freed, [(40, true)]);
+        let mut left = Vec::new();
+        cache.alloc_traces(|trace| left.push(trace.count));
+        assert_eq!(left, [30, 30]);
+        assert_eq!(self::cache(Z).alloc_traces(|_| {}), None, "without U");
+    });
+}
+
+#[test]
+fn an_address_is_told_whose_it_is() {
+    let test = "an_address_is_told_whose_it_is";
+    let out = printed(test, test, &[], || {
+        let debugged = cache(U.with(Z));
+        let object = take(&debugged);
+        let line = |what: &str, at: *const u8| {
+            eprintln!("- {what}");
+            eprintln!("= {}", ashlar::dump_obj(at));
+        };
+        line("inside", object.wrapping_add(5));
+        line("red zone", object.wrapping_sub(3));
+        give(&debugged, object);
+        line("freed", object);
+        let plain = KmemCache::create("plain", 64, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
+        line("plain", take(&plain));
+        line("malloc", ashlar::malloc::malloc(100).wrapping_add(99));
+        let large = ashlar::malloc::malloc(100_000);
+        line("large", large.wrapping_add(50_000));
+        let local = 0u8;
+        line("stack", &raw const local);
+        line("null", core::ptr::null());
+    });
+    let Some(out) = out else { return };
+    let part = |what: &str| {
+        out.split(&format!("- {what}\n")).nth(1).and_then(|rest| rest.split("\n= ").next()).expect("printed")
+    };
+    let has = |what: &str, words: &[&str]| {
+        let text = part(what);
+        assert!(words.iter().all(|word| text.contains(word)), "{what}: {text}");
+    };
+    has("inside", &[" is 5 bytes into the object ", " of 64 bytes of cache victim, in use", "\nAllocated: age="]);
+    has("red zone", &[" is 3 bytes before the object "]);
+    has("freed", &[" is 0 bytes into the object ", "cache victim, free", "\nAllocated: ", "\nFreed: "]);
+    has("plain", &["of cache plain, in use or free"]);
+    has("malloc", &[" is 99 bytes into the object ", " of 112 bytes of cache malloc-112, in use"]);
+    has("large", &[" is 50000 bytes into the large object "]);
+    has("stack", &[" is no memory of ashlar"]);
+    has("null", &[" is no memory of ashlar"]);
+    assert_eq!(out.matches("\n= true").count(), 6);
+}

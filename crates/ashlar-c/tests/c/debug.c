@@ -102,6 +102,40 @@ static void only_debugged_caches(void)
     kmem_cache_destroy(s);
 }
 
+struct told {
+    long stacks, objects;
+};
+
+static void add(const struct ashlar_trace *trace, void *told)
+{
+    struct told *sum = (struct told *)told;
+
+    CHECK(trace->count > 0 && trace->age_min <= trace->age_max && trace->depth <= ASHLAR_TRACE_FRAMES);
+    sum->stacks++;
+    sum->objects += trace->count;
+}
+
+static void traces(void)
+{
+    struct kmem_cache *s = make(SLAB_STORE_USER), *plain = make(0);
+    struct told told = {0, 0};
+    void *objects[10];
+    int i;
+
+    CHECK(kmem_cache_alloc_bulk(s, GFP_KERNEL, 10, objects) == 10);
+    CHECK(ashlar_alloc_traces(s, add, &told) == told.stacks && told.stacks > 0 && told.objects == 10);
+    CHECK(ashlar_free_traces(s, NULL, NULL) == 0);
+    for (i = 0; i < 10; i++)
+        kmem_cache_free(s, objects[i]);
+    told.stacks = told.objects = 0;
+    CHECK(ashlar_free_traces(s, add, &told) == told.stacks && told.objects == 10);
+    errno = 0;
+    CHECK(ashlar_alloc_traces(plain, add, &told) == -1 && errno == EINVAL);
+    CHECK(kmem_dump_obj(objects[0]) && !kmem_dump_obj(&told));
+    kmem_cache_destroy(plain);
+    kmem_cache_destroy(s);
+}
+
 int main(void)
 {
     clobber_zone();
@@ -111,6 +145,7 @@ int main(void)
     clobber_redzone_free();
     leak_destroy();
     bulk();
+    traces();
     only_debugged_caches();
     puts("well");
     return 0;

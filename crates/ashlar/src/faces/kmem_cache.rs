@@ -7,6 +7,8 @@ use core::ptr::NonNull;
 use crate::base::error::{CreateError, DestroyError, TuneError};
 use crate::boot;
 use crate::cache::{Alias, CacheArgs, CacheInfo, check_wishes, create_or_merge, info, registry, tune};
+#[cfg(feature = "os")]
+use crate::engine::debug::Trace;
 use crate::engine::history::slab_queues::QueueTunables;
 use crate::engine::{self, DebugFlags, Engine, Object, Objects, Policy, RawCache, Tunable};
 use crate::pages::zone::ZONE;
@@ -297,6 +299,23 @@ impl KmemCache {
     #[place(cold)]
     pub fn validate(&self) -> Option<usize> {
         engine::validate_debugged(self.raw)
+    }
+
+    /// Calls `each` for every call stack that allocated objects which are in use, the most frequent
+    /// first (the kernel's file `alloc_traces`). `each` may allocate. Returns the number of stacks;
+    /// `None` for a cache without the flag `U`, or without memory for the table of stacks.
+    #[cfg(feature = "os")]
+    #[place(cold)]
+    pub fn alloc_traces(&self, each: impl FnMut(&Trace)) -> Option<usize> {
+        engine::debug::for_each_trace(self.raw, false, each)
+    }
+
+    /// As [`alloc_traces`](KmemCache::alloc_traces), for the stacks that freed objects which are
+    /// free now (the kernel's file `free_traces`).
+    #[cfg(feature = "os")]
+    #[place(cold)]
+    pub fn free_traces(&self, each: impl FnMut(&Trace)) -> Option<usize> {
+        engine::debug::for_each_trace(self.raw, true, each)
     }
 
     /// Returns the debug flags of the cache.

@@ -176,6 +176,12 @@ fn entry_at(address: usize) -> u8 {
     }
 }
 
+/// Returns whether a live object of a tracked cache starts at `address`.
+#[place(cold)]
+pub(crate) fn is_in_use(address: usize) -> bool {
+    entry_at(address) != 0
+}
+
 /// Removes the live object of a tracked cache that starts at `address` from the map. Returns its
 /// entry; 0 if there is none.
 #[inline]

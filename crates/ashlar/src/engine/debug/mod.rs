@@ -13,6 +13,7 @@
 //! | [`check`] | the checks of one object |
 //! | [`state`] | what is kept for a cache beside its slabs |
 //! | [`slabs`] | the checks of slabs and frees, and the walk over all slabs of a cache |
+//! | [`traces`](Trace) | the call stacks of all objects of a cache |
 //! | [`report`] | what is printed |
 //! | [`failures`] | allocations that fail on purpose |
 //!
@@ -37,10 +38,16 @@ mod object;
 mod report;
 mod slabs;
 pub(crate) mod state;
+#[cfg(feature = "os")]
+mod traces;
 mod track;
 
 pub use flags::DebugFlags;
 pub(crate) use slabs::validate;
+#[cfg(feature = "os")]
+pub use traces::Trace;
+#[cfg(feature = "os")]
+pub(crate) use traces::for_each as for_each_trace;
 
 use super::{Object, RawCache, Strategy, Wish};
 use crate::base::error::CreateError;
@@ -279,6 +286,39 @@ pub(crate) fn size_of(cache: &'static RawCache, address: usize) -> usize {
 pub(crate) fn is_free(cache: &'static RawCache, address: usize) -> bool {
     let Ok((page, index)) = cache.slabs.locate(address) else { return false };
     Slot::new(cache, state_of(cache), page, index).mark() == Mark::Free
+}
+
+/// What is known of an object of a debugged cache.
+pub(crate) struct Known {
+    pub(crate) is_free: bool,
+    /// Who allocated it and who freed it, with the flag `U`.
+    tracks: [Option<Track>; 2],
+}
+
+impl Known {
+    /// Prints who allocated and who freed the object.
+    #[place(cold)]
+    #[inline(never)]
+    pub(crate) fn print_tracks(&self) {
+        for (track, what) in self.tracks.iter().zip(["Allocated:", "Freed:"]) {
+            if let Some(track) = track {
+                report::track(what, track);
+            }
+        }
+    }
+}
+
+/// Returns what is known of the object of `cache` that starts at `address`.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn known(cache: &'static RawCache, address: usize) -> Option<Known> {
+    let (page, index) = cache.slabs.locate(address).ok()?;
+    let _lock = cache.slabs.node_of(page).list().lock();
+    let slot = Slot::new(cache, state_of(cache), page, index);
+    Some(Known {
+        is_free: slot.mark() == Mark::Free,
+        tracks: [Event::Alloc, Event::Free].map(|event| slot.track(event)),
+    })
 }
 
 /// Reports that `function` was called with an object of `cache` that is free already, and who freed

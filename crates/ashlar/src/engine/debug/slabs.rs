@@ -196,13 +196,23 @@ fn validate_list(cache: &'static RawCache, list: &Partial, seen: &mut Validated)
 /// Calls `each` for every object in use, under list_lock of its node.
 #[place(cold)]
 pub(super) fn for_each_live(cache: &'static RawCache, each: impl Fn(Slot)) {
+    for_each_object(cache, &mut |slot| {
+        if matches!(slot.mark(), Mark::Live(_)) {
+            each(slot);
+        }
+    });
+}
+
+/// Calls `each` for every object, in use or free, under list_lock of its node.
+#[place(cold)]
+#[inline(never)]
+pub(super) fn for_each_object(cache: &'static RawCache, each: &mut dyn FnMut(Slot)) {
     let debug = state_of(cache);
-    let look = |list: &Partial| {
+    let mut look = |list: &Partial| {
         let mut page = list.first();
         while page != PageIndex::NONE {
             let (first, objects) = (Slot::new(cache, debug, page, 0), MEMMAP.head(page).objects());
-            let slots = (0..objects).map(|index| first.with_index(index));
-            slots.filter(|slot| matches!(slot.mark(), Mark::Live(_))).for_each(&each);
+            (0..objects).for_each(|index| each(first.with_index(index)));
             page = MEMMAP.head(page).next();
         }
     };
