@@ -1,0 +1,9 @@
+/* Memory of kmalloc is freed twice. */
+#include "cache.h"
+
+int main(void) {
+    void *volatile a = kmalloc(64, GFP_KERNEL);
+    kfree(a);
+    kfree(a);
+    return 0;
+}
