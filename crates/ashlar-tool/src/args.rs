@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Have a running process return the free slabs of a cache, or of all
     #[command(after_help = HANDS)]
-    Shrink(ShrinkArgs),
+    Shrink(OneCacheArgs),
     /// Have a running process return all free memory to the system
     #[command(after_help = HANDS)]
     Reap(ReapArgs),
@@ -81,7 +81,7 @@ pub(crate) enum Command {
         Exit code: 0 sound; 1 a slab is corrupt, or the process took nothing up within the time; 2 bad input, or a \
         process that does not allow it."
     )]
-    Validate(ValidateArgs),
+    Validate(OneCacheArgs),
     /// Show where the memory of a program was allocated
     #[command(
         after_help = "The file is written by `ashlar run --profile FILE -- PROGRAM`. A process is read while it runs, \
@@ -100,6 +100,14 @@ const HANDS: &str = "The process is not interrupted: it takes the request up in 
     in its background thread. Asking needs the rights of a debugger: the same user, or root.\n\
     Exit code: 0 done; 1 the process took nothing up within the time, and nothing was changed; 2 bad input, or a \
     process that does not allow it.";
+
+/// The process that a command is for.
+#[derive(Debug, Args)]
+pub(crate) struct ProcessArg {
+    /// The number of the process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+}
 
 /// How long a process is waited for.
 #[derive(Debug, Args)]
@@ -140,9 +148,8 @@ pub(crate) struct DoctorArgs {
 /// Options of `ashlar tune`.
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
-    /// The number of the process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: i32,
+    #[command(flatten)]
+    pub(crate) process: ProcessArg,
 
     /// `cache.NAME.KEY=VALUE`, as in `ASHLAR_OPTIONS`; a NAME that ends in `*` stands for all that
     /// begin so
@@ -153,12 +160,11 @@ pub(crate) struct TuneArgs {
     pub(crate) wait: Wait,
 }
 
-/// Options of `ashlar shrink`.
+/// Options of `ashlar shrink` and `ashlar validate`.
 #[derive(Debug, Args)]
-pub(crate) struct ShrinkArgs {
-    /// The number of the process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: i32,
+pub(crate) struct OneCacheArgs {
+    #[command(flatten)]
+    pub(crate) process: ProcessArg,
 
     /// The cache [default: all]
     #[arg(value_name = "CACHE")]
@@ -171,24 +177,8 @@ pub(crate) struct ShrinkArgs {
 /// Options of `ashlar reap`.
 #[derive(Debug, Args)]
 pub(crate) struct ReapArgs {
-    /// The number of the process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: i32,
-
     #[command(flatten)]
-    pub(crate) wait: Wait,
-}
-
-/// Options of `ashlar validate`.
-#[derive(Debug, Args)]
-pub(crate) struct ValidateArgs {
-    /// The number of the process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: i32,
-
-    /// The cache [default: all]
-    #[arg(value_name = "CACHE")]
-    pub(crate) cache: Option<String>,
+    pub(crate) process: ProcessArg,
 
     #[command(flatten)]
     pub(crate) wait: Wait,
@@ -197,9 +187,8 @@ pub(crate) struct ValidateArgs {
 /// Options of `ashlar pins`.
 #[derive(Debug, Args)]
 pub(crate) struct PinsArgs {
-    /// The number of the process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: i32,
+    #[command(flatten)]
+    pub(crate) process: ProcessArg,
 
     /// Show these caches alone
     #[arg(value_name = "CACHE")]
@@ -332,9 +321,8 @@ pub(crate) struct PsArgs {
 /// Options of `ashlar info`.
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// The number of the process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: i32,
+    #[command(flatten)]
+    pub(crate) process: ProcessArg,
 
     /// Show all figures of these caches alone
     #[arg(value_name = "CACHE")]

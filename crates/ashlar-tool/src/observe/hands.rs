@@ -13,7 +13,7 @@ use ashlar::mailbox::{DONE, Letter, REFUSED, ask};
 use super::mail::{self, NoAnswer};
 use super::process::Target;
 use super::report::Report;
-use crate::args::{ReapArgs, ShrinkArgs, TuneArgs, ValidateArgs, Wait};
+use crate::args::{OneCacheArgs, ReapArgs, TuneArgs, Wait};
 use crate::error::ToolError;
 use crate::output;
 
@@ -92,7 +92,7 @@ impl Asked {
 /// Runs `ashlar tune`.
 pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode, ToolError> {
     let settings = args.settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let process = Asked::open(args.pid, &args.wait)?;
+    let process = Asked::open(args.process.pid, &args.wait)?;
     settings.iter().try_for_each(|setting| process.check_cache(setting.cache))?;
     for Setting { cache, which, value } in settings {
         for answer in process.send(ask::TUNE, &format!("{cache}.{}={value}", which.name()))? {
@@ -141,8 +141,8 @@ pub(crate) fn stop_profile(pid: i32, wait: &Wait) -> Result<(), ToolError> {
 }
 
 /// Runs `ashlar shrink`.
-pub(crate) fn shrink(args: &ShrinkArgs) -> Result<ExitCode, ToolError> {
-    let process = Asked::open(args.pid, &args.wait)?;
+pub(crate) fn shrink(args: &OneCacheArgs) -> Result<ExitCode, ToolError> {
+    let process = Asked::open(args.process.pid, &args.wait)?;
     let cache = args.cache.as_deref().unwrap_or_default();
     if !cache.is_empty() {
         process.check_cache(cache)?;
@@ -158,7 +158,7 @@ pub(crate) fn shrink(args: &ShrinkArgs) -> Result<ExitCode, ToolError> {
 
 /// Runs `ashlar reap`.
 pub(crate) fn reap(args: &ReapArgs) -> Result<ExitCode, ToolError> {
-    let process = Asked::open(args.pid, &args.wait)?;
+    let process = Asked::open(args.process.pid, &args.wait)?;
     for answer in process.send(ask::REAP, "")? {
         output::print(&format!("{} KiB returned to the system\n", answer.numbers[0].saturating_mul(4)))?;
     }
@@ -166,8 +166,8 @@ pub(crate) fn reap(args: &ReapArgs) -> Result<ExitCode, ToolError> {
 }
 
 /// Runs `ashlar validate`.
-pub(crate) fn validate(args: &ValidateArgs) -> Result<ExitCode, ToolError> {
-    let process = Asked::open(args.pid, &args.wait)?;
+pub(crate) fn validate(args: &OneCacheArgs) -> Result<ExitCode, ToolError> {
+    let process = Asked::open(args.process.pid, &args.wait)?;
     let cache = args.cache.as_deref().unwrap_or_default();
     if !cache.is_empty() {
         process.check_cache(cache)?;

@@ -13,7 +13,7 @@ use crate::output;
 
 /// Runs the command.
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode, ToolError> {
-    let mut report = read(args.pid)?;
+    let mut report = read(args.process.pid)?;
     if !args.caches.is_empty() {
         keep_caches(&mut report, &args.caches)?;
     }

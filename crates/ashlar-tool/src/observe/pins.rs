@@ -75,8 +75,9 @@ struct OfSite {
 
 /// Runs the command.
 pub(crate) fn run(args: &PinsArgs) -> Result<ExitCode, ToolError> {
-    let target = Target::open(args.pid).map_err(|(refusal, name)| refusal.error(args.pid, &name))?;
-    let refused = |refusal: Refusal| refusal.error(args.pid, &target.name);
+    let pid = args.process.pid;
+    let target = Target::open(pid).map_err(|(refusal, name)| refusal.error(pid, &name))?;
+    let refused = |refusal: Refusal| refusal.error(pid, &target.name);
     let mut report = target.report().map_err(refused)?;
     if !args.caches.is_empty() {
         super::info::keep_caches(&mut report, &args.caches)?;
