@@ -55,6 +55,9 @@ _ashlar() {
             ashlar,reap)
                 cmd="ashlar__subcmd__reap"
                 ;;
+            ashlar,report)
+                cmd="ashlar__subcmd__report"
+                ;;
             ashlar,reproduce)
                 cmd="ashlar__subcmd__reproduce"
                 ;;
@@ -151,6 +154,9 @@ _ashlar() {
             ashlar__subcmd__help,reap)
                 cmd="ashlar__subcmd__help__subcmd__reap"
                 ;;
+            ashlar__subcmd__help,report)
+                cmd="ashlar__subcmd__help__subcmd__report"
+                ;;
             ashlar__subcmd__help,reproduce)
                 cmd="ashlar__subcmd__help__subcmd__reproduce"
                 ;;
@@ -194,7 +200,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version run compare ps info diff top export doctor tune shrink reap validate profile pins bench forward hackbench simulate reproduce help"
+            opts="-h -V --help --version run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -802,7 +808,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="run compare ps info diff top export doctor tune shrink reap validate profile pins bench forward hackbench simulate reproduce help"
+            opts="run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate reproduce help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1067,6 +1073,20 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help__subcmd__reproduce)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1261,6 +1281,32 @@ _ashlar() {
             fi
             case "${prev}" in
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__report)
+            opts="-h --html --seconds --profile --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -93,6 +93,13 @@ pub(crate) enum Command {
     #[command(after_help = "The objects are known where a heap profile was started: `ashlar run --profile`.\n\
         Exit code: 0 done; 2 bad input, or a process that cannot be read.")]
     Pins(PinsArgs),
+    /// Write a page about the memory of a process: caches, growth, pinned pages, heap profile
+    #[command(
+        after_help = "The page is one file that needs nothing else. A process that runs is looked at for some seconds, \
+        and does nothing meanwhile. If it ends before, the page shows what was seen.\n\
+        Exit code: 0 done; 2 bad input, or a process that cannot be read."
+    )]
+    Report(ReportArgs),
 }
 
 /// What is true of all commands that ask a process for something.
@@ -201,6 +208,26 @@ pub(crate) struct PinsArgs {
     /// Write the same as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Options of `ashlar report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The number of a process, or files of `ashlar info --save`: two or more show growth
+    #[arg(required = true, value_name = "PID|FILE")]
+    pub(crate) subjects: Vec<PathBuf>,
+
+    /// Write the page to OUT, or to standard output
+    #[arg(long, required = true, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) html: PathBuf,
+
+    /// Seconds to look at a process, 0.1 to 3600 [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = interval)]
+    pub(crate) seconds: Option<f64>,
+
+    /// Show this heap profile, of `ashlar run --profile` [default: that of the process, if any]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
 }
 
 /// Options of `ashlar profile`.

@@ -60,6 +60,7 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Validate(args) => observe::hands::validate(&args),
             Command::Profile(args) => profile::run(&args),
             Command::Pins(args) => observe::pins::run(&args),
+            Command::Report(args) => observe::page::run(&args),
         }),
     };
     match outcome {

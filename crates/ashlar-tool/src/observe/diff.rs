@@ -1,14 +1,13 @@
 //! `ashlar diff`: what changed between two files of `ashlar info --save`.
 
 use core::fmt::Write;
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 
 use super::ps::to_json;
-use super::report::{Allocator, Cache, Events, FORM, Report};
+use super::report::{Allocator, Cache, Events, Report};
+use super::saved;
 use super::text::{is_used, name, short};
 use crate::args::DiffArgs;
 use crate::error::ToolError;
@@ -47,9 +46,17 @@ struct CacheChange {
     events: Events,
 }
 
+impl CacheChange {
+    /// Whether a column of the table would not be 0. The background locks lists of all caches.
+    fn has_row(&self) -> bool {
+        let Events { alloc_slow, free_slow, alloc_slab, .. } = self.events;
+        self.active != 0 || self.active_bytes != 0 || self.slabs != 0 || [alloc_slow, free_slow, alloc_slab] != [0; 3]
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode, ToolError> {
-    let (before, after) = (load("A", &args.before)?, load("B", &args.after)?);
+    let (before, after) = (saved::one("A", &args.before)?, saved::one("B", &args.after)?);
     if after.time < before.time {
         return Err(ToolError::option("B", format_args!("{}: was saved before A", args.after.display())));
     }
@@ -57,18 +64,6 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode, ToolError> {
     let text = if args.json { to_json(&change)? + "\n" } else { render(&after, &change) };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Reads a saved report. `which` names the argument.
-fn load(which: &str, path: &Path) -> Result<Report, ToolError> {
-    let fail = |message: String| ToolError::option(which, format_args!("{}: {message}", path.display()));
-    let text = fs::read(path).map_err(|error| fail(error.to_string()))?;
-    let report: Report =
-        serde_json::from_slice(&text).map_err(|error| fail(format!("not a file of `ashlar info --save`: {error}")))?;
-    if report.form != FORM || !report.time.is_finite() {
-        return Err(fail(format!("has form {}, expected {FORM}", report.form)));
-    }
-    Ok(report)
 }
 
 fn growth(before: u64, after: u64) -> i64 {
@@ -148,7 +143,7 @@ fn render(after: &Report, change: &Change) -> String {
             "\n{:<20} {:>9} {:>9} {:>7} {:>8} {:>8} {:>8}",
             "# name", "active", "KiB", "slabs", "alloc/s", "free/s", "slabs/s"
         );
-        for cache in &allocator.caches {
+        for cache in allocator.caches.iter().filter(|cache| cache.has_row()) {
             let signed = |number: i64, width: usize| {
                 let text = short(number.unsigned_abs(), width - 1);
                 if number < 0 { format!("-{text}") } else { format!("+{text}") }

@@ -10,16 +10,20 @@
 //! * [`caches`], [`slabs`], [`pages`]: walk the structures of the allocator.
 //! * [`report`]: the figures. [`text`], [`prometheus`], [`diff`]: what is printed of them.
 //! * [`samples`]: the heap profile of a running process.
-//! * [`ps`], [`info`], [`top`], [`pins`], [`export`]: the commands that look.
+//! * [`saved`]: reads what `ashlar info --save` wrote.
+//! * [`ps`], [`info`], [`top`], [`pins`], [`export`], [`page`]: the commands that look.
 //! * [`hands`]: the commands that change something; [`mail`] carries them to the process.
 
 mod caches;
 pub(crate) mod diff;
 pub(crate) mod export;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 pub(crate) mod hands;
 pub(crate) mod info;
 mod mail;
 mod memory;
+pub(crate) mod page;
 mod pages;
 pub(crate) mod pins;
 mod proc;
@@ -28,6 +32,7 @@ mod prometheus;
 pub(crate) mod ps;
 mod report;
 mod samples;
+mod saved;
 mod slabs;
 mod snapshot;
 #[cfg(test)]

@@ -22,55 +22,60 @@ use crate::error::ToolError;
 use crate::output;
 use crate::profile::read::{Live, Profile};
 use crate::profile::stacks::Stacks;
-use crate::profile::text::{age, bytes};
+use crate::profile::text::{age, bytes, callers};
 
 /// The most sites that are printed.
 const MOST_SITES: usize = 20;
-/// Functions of a backtrace in a row.
-const FUNCTIONS: usize = 4;
 
 /// What the command says.
 #[derive(Serialize)]
-struct Pins {
-    pid: i32,
-    name: String,
-    pinned_bytes: u64,
+pub(super) struct Pins {
+    pub(super) pid: i32,
+    pub(super) name: String,
+    pub(super) pinned_bytes: u64,
     /// Free memory that goes back by itself.
-    free_pages_bytes: u64,
-    empty_slabs_bytes: u64,
-    cached_bytes: u64,
-    decay: Decay,
-    decay_ms: u32,
-    caches: Vec<OfCache>,
+    pub(super) free_pages_bytes: u64,
+    pub(super) empty_slabs_bytes: u64,
+    pub(super) cached_bytes: u64,
+    pub(super) decay: Decay,
+    pub(super) decay_ms: u32,
+    pub(super) caches: Vec<OfCache>,
     /// Whether there is a heap profile.
-    profile: bool,
-    sites: Vec<OfSite>,
+    pub(super) profile: bool,
+    pub(super) sites: Vec<OfSite>,
 }
 
 #[derive(Serialize)]
-struct OfCache {
-    name: String,
-    pinned_bytes: u64,
-    slabs: u64,
-    partial: u64,
+pub(super) struct OfCache {
+    pub(super) name: String,
+    pub(super) pinned_bytes: u64,
+    pub(super) slabs: u64,
+    pub(super) partial: u64,
     /// Partial slabs of which at most a quarter is in use.
-    sparse: u64,
-    empty_bytes: u64,
-    cached_bytes: u64,
-    active: u64,
-    objsize: u64,
+    pub(super) sparse: u64,
+    pub(super) empty_bytes: u64,
+    pub(super) cached_bytes: u64,
+    pub(super) active: u64,
+    pub(super) objsize: u64,
 }
 
 /// A site and what its objects hold, by samples.
 #[derive(Clone, Debug, Default, Serialize)]
-struct OfSite {
-    cache: String,
-    pinned_bytes: f64,
-    objects: f64,
-    samples: u64,
-    oldest_ms: u64,
+pub(super) struct OfSite {
+    pub(super) cache: String,
+    pub(super) pinned_bytes: f64,
+    pub(super) objects: f64,
+    pub(super) samples: u64,
+    pub(super) oldest_ms: u64,
     /// Functions, innermost first.
-    functions: Vec<String>,
+    pub(super) functions: Vec<String>,
+}
+
+impl OfSite {
+    /// Returns the innermost functions in a row.
+    pub(super) fn callers(&self) -> String {
+        callers(&self.functions.iter().map(String::as_str).collect::<Vec<_>>())
+    }
 }
 
 /// Runs the command.
@@ -89,7 +94,8 @@ pub(crate) fn run(args: &PinsArgs) -> Result<ExitCode, ToolError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn pins(report: &Report, snapshot: &Snapshot, all: bool) -> Result<Pins, Refusal> {
+/// Returns what keeps the pages of a process; with `all` also sites that hold little.
+pub(super) fn pins(report: &Report, snapshot: &Snapshot, all: bool) -> Result<Pins, Refusal> {
     let mut pins = Pins {
         pid: report.pid,
         name: report.name.clone(),
@@ -104,13 +110,14 @@ fn pins(report: &Report, snapshot: &Snapshot, all: bool) -> Result<Pins, Refusal
         sites: Vec::new(),
     };
     for allocator in &report.allocators {
-        pins.free_pages_bytes += allocator.pages.dirty_bytes;
+        let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
+        add(&mut pins.free_pages_bytes, allocator.pages.dirty_bytes);
         (pins.decay, pins.decay_ms) = (allocator.pages.decay, allocator.pages.decay_ms);
         for cache in &allocator.caches {
             let of = of_cache(cache);
-            pins.pinned_bytes += of.pinned_bytes;
-            pins.empty_slabs_bytes += of.empty_bytes;
-            pins.cached_bytes += of.cached_bytes;
+            add(&mut pins.pinned_bytes, of.pinned_bytes);
+            add(&mut pins.empty_slabs_bytes, of.empty_bytes);
+            add(&mut pins.cached_bytes, of.cached_bytes);
             pins.caches.push(of);
         }
     }
@@ -233,7 +240,6 @@ fn tell(out: &mut String, pins: &Pins) -> core::fmt::Result {
     writeln!(out, "\nWhat holds them, by samples, the oldest first:")?;
     writeln!(out, "{:>8} {:>9} {:>6} {:>9}  site", "# oldest", "pinned", "%", "objects")?;
     for site in pins.sites.iter().take(MOST_SITES) {
-        let names: Vec<&str> = site.functions.iter().take(FUNCTIONS).map(String::as_str).collect();
         writeln!(
             out,
             "{:>8} {:>9} {:>6.1} {:>9.0}  {}: {}",
@@ -242,7 +248,7 @@ fn tell(out: &mut String, pins: &Pins) -> core::fmt::Result {
             site.pinned_bytes * 100.0 / total.max(1.0),
             site.objects,
             site.cache,
-            if names.is_empty() { crate::profile::stacks::NO_FRAMES.to_owned() } else { names.join(" < ") }
+            site.callers()
         )?;
     }
     if pins.sites.is_empty() {

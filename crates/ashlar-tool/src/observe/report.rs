@@ -1,6 +1,8 @@
 //! The figures of a process, as `--json` writes them and `ashlar diff` reads them. The names that
 //! the figures at exit (`ASHLAR_STATS=json`) have too mean the same here.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The number of the form of the JSON.
@@ -58,6 +60,18 @@ pub(crate) struct Allocator {
 }
 
 impl Report {
+    /// Returns all caches, and a name for each: two may have one name, and `#1` tells the second.
+    pub(super) fn caches(&self) -> Vec<(String, &Cache)> {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let caches = self.allocators.iter().flat_map(|allocator| &allocator.caches);
+        let named = caches.map(|cache| {
+            let twins = seen.entry(&cache.name).and_modify(|twins| *twins += 1).or_insert(0);
+            let name = if *twins == 0 { cache.name.clone() } else { format!("{}#{twins}", cache.name) };
+            (name, cache)
+        });
+        named.collect()
+    }
+
     /// Returns what `ashlar doctor` wants to know of each allocator.
     pub(crate) fn standings(&self) -> impl Iterator<Item = AllocatorStanding<'_>> {
         self.allocators.iter().map(|allocator| AllocatorStanding {

@@ -29,6 +29,21 @@ pub(crate) struct Profile {
     pub(crate) maps: Vec<Map>,
 }
 
+impl Profile {
+    /// Returns the part that belongs to one cache.
+    pub(crate) fn of_cache(&self, cache: &str) -> Profile {
+        let mut places = HashMap::new();
+        let mut sites = Vec::new();
+        for (number, site) in self.sites.iter().enumerate().filter(|(_, site)| site.cache() == cache) {
+            places.insert(number, sites.len());
+            sites.push(site.clone());
+        }
+        let moved = |live: &Live| Some(Live { site: *places.get(&live.site)?, ..live.clone() });
+        let live = self.live.iter().filter_map(moved).collect();
+        Profile { sites, live, maps: self.maps.clone(), ..*self }
+    }
+}
+
 /// How many samples there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -237,6 +252,9 @@ mod tests {
         assert_eq!(profile.live[1].bytes(), 1048576.0);
         assert_eq!((profile.maps[0].path.as_str(), profile.maps[0].offset), ("/bin/a b", 4096));
         assert_eq!(profile.maps.len(), 2);
+        let large = profile.of_cache("large");
+        assert_eq!((large.sites.len(), large.live.len(), large.live[0].site, large.pid), (1, 1, 0, 31));
+        assert_eq!(large.live[0].address, 0x7f_0000);
     }
 
     #[test]

@@ -213,6 +213,39 @@ pub(super) fn sites(
     Ok(())
 }
 
+/// Returns the sites of one cache with most live memory, a line each, under a head.
+pub(crate) fn of_cache(profile: &Profile, cache: &str, limit: usize) -> String {
+    let profile = profile.of_cache(cache);
+    let stacks = Stacks::of(&profile);
+    let mut order: Vec<&Stack> = stacks.all.iter().filter(|stack| stack.memory.live_samples > 0).collect();
+    order.sort_by(|a, b| b.memory.live_bytes.total_cmp(&a.memory.live_bytes));
+    let total: f64 = order.iter().map(|stack| stack.memory.live_bytes).sum();
+    let mut text = format!("{:>9} {:>6} {:>9} {:>8}  site\n", "# live", "%", "objects", "oldest");
+    for Stack { memory, frames, .. } in order.into_iter().take(limit) {
+        let names: Vec<&str> = frames.iter().flatten().map(|frame| frame.function.as_str()).collect();
+        text += &format!(
+            "{:>9} {:>6.1} {:>9.0} {:>8}  {}\n",
+            bytes(memory.live_bytes),
+            memory.live_bytes * 100.0 / total.max(1.0),
+            memory.live_objects,
+            age(memory.oldest_ms),
+            callers(&names)
+        );
+    }
+    text
+}
+
+/// Functions of a backtrace in a row.
+const CALLERS: usize = 4;
+
+/// Returns the innermost functions in a row. One that calls itself stands once.
+pub(crate) fn callers(names: &[&str]) -> String {
+    let mut names = names.to_vec();
+    names.dedup();
+    names.truncate(CALLERS);
+    if names.is_empty() { NO_FRAMES.to_owned() } else { names.join(" < ") }
+}
+
 /// Prints the functions of a backtrace, innermost first.
 pub(super) fn backtrace(out: &mut impl Write, stack: &Stack) -> io::Result<()> {
     if stack.functions().next().is_none() {

@@ -35,16 +35,7 @@ pub(super) struct Sample {
 impl Sample {
     /// The caches of a process.
     pub(super) fn of_process(report: &Report) -> Sample {
-        let mut items: Vec<Item> = Vec::new();
-        for cache in report.allocators.iter().flat_map(|allocator| &allocator.caches) {
-            let mut item = of_cache(cache);
-            // Two caches may have one name.
-            let twins = items.iter().filter(|other| other.name.split('#').next() == Some(&cache.name)).count();
-            if twins > 0 {
-                item.name = format!("{}#{twins}", cache.name);
-            }
-            items.push(item);
-        }
+        let items = report.caches().into_iter().map(|(name, cache)| of_cache(name, cache)).collect();
         Sample { time: report.time, items }
     }
 
@@ -55,9 +46,9 @@ impl Sample {
     }
 }
 
-fn of_cache(cache: &Cache) -> Item {
+fn of_cache(name: String, cache: &Cache) -> Item {
     Item {
-        name: cache.name.clone(),
+        name,
         pid: None,
         active: cache.active,
         cached: cache.cached,
