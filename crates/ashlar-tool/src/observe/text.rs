@@ -144,6 +144,11 @@ fn table_of_events(allocator: &Allocator) -> String {
 
 /// All figures of one cache, a line each.
 pub(super) fn cache(report: &Report, allocator: &Allocator, cache: &Cache) -> String {
+    figures_of(report, cache) + &events_of(allocator, cache)
+}
+
+/// What a cache has, and its tunables.
+pub(super) fn figures_of(report: &Report, cache: &Cache) -> String {
     let mut text = format!("{} of {} (PID {})\n", cache.name, report.name, report.pid);
     let mut line = |what: &str, figure: String| {
         let _ = writeln!(text, "{what:<24} {figure}");
@@ -166,6 +171,15 @@ pub(super) fn cache(report: &Report, allocator: &Allocator, cache: &Cache) -> St
     line("min_partial", tunables.min_partial.to_string());
     line("cpu_partial", tunables.cpu_partial.to_string());
     line("remote_node_defrag_ratio", tunables.remote_node_defrag_ratio.to_string());
+    text
+}
+
+/// What happened at a cache, and its other names.
+pub(super) fn events_of(allocator: &Allocator, cache: &Cache) -> String {
+    let mut text = String::new();
+    let mut line = |what: &str, figure: String| {
+        let _ = writeln!(text, "{what:<24} {figure}");
+    };
     for (event, count) in cache.events.named() {
         line(event, count.to_string());
     }

@@ -22,16 +22,37 @@ use super::{info, ps, text};
 use crate::args::{Column, TopArgs};
 use crate::error::ToolError;
 use crate::output;
+use crate::profile::text::of_cache as sites_of_cache;
 
 /// Where the samples come from.
 struct Source {
     /// The process; `None` for all.
     pid: Option<i32>,
     reports: Vec<Report>,
+    /// The sites of the cache that is shown, and the samples until they are read again: their names
+    /// are looked up in the files of the program.
+    sites: Option<Sites>,
 }
 
+struct Sites {
+    cache: String,
+    text: String,
+    left: u32,
+}
+
+/// The samples after which sites are read again, and the most sites.
+const SITES_LAST: u32 = 10;
+const MOST_SITES: usize = 10;
+
 impl Source {
+    fn of(pid: Option<i32>) -> Source {
+        Source { pid, reports: Vec::new(), sites: None }
+    }
+
     fn sample(&mut self) -> Result<Sample, ToolError> {
+        if let Some(sites) = &mut self.sites {
+            sites.left = sites.left.saturating_sub(1);
+        }
         match self.pid {
             Some(pid) => {
                 self.reports = vec![info::read(pid)?];
@@ -59,19 +80,35 @@ impl Source {
         }
     }
 
-    /// All figures of the cache of a row.
-    fn detail(&self, name: &str) -> Option<String> {
+    /// All figures of the cache of a row, and the sites that allocated its objects.
+    fn detail(&mut self, name: &str) -> Option<String> {
+        let sites = self.sites(name);
         let report = self.reports.first()?;
         let mut caches =
             report.allocators.iter().flat_map(|allocator| allocator.caches.iter().map(move |cache| (allocator, cache)));
         let (allocator, cache) = caches.find(|(_, cache)| Some(cache.name.as_str()) == name.split('#').next())?;
-        Some(text::cache(report, allocator, cache))
+        Some(format!("{}\n{sites}\n{}", text::figures_of(report, cache), text::events_of(allocator, cache)))
+    }
+
+    fn sites(&mut self, name: &str) -> String {
+        let known = self.sites.as_ref().filter(|sites| sites.cache == name && sites.left > 0);
+        if let Some(sites) = known {
+            return sites.text.clone();
+        }
+        let cache = name.split('#').next().unwrap_or(name);
+        let profile = self.pid.and_then(|pid| super::heap_profile(pid).ok());
+        let text = match profile {
+            Some(profile) => sites_of_cache(&profile, cache, MOST_SITES),
+            None => "sites: no heap profile was started; `ashlar profile PID --start` starts one\n".to_owned(),
+        };
+        self.sites = Some(Sites { cache: name.to_owned(), text: text.clone(), left: SITES_LAST });
+        text
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode, ToolError> {
-    let mut source = Source { pid: args.pid, reports: Vec::new() };
+    let mut source = Source::of(args.pid);
     let filter = args.filter.clone().unwrap_or_default();
     let mut model = Model::new(source.sample()?, args.sort, filter);
     let interval = Duration::from_secs_f64(args.interval);
@@ -126,7 +163,7 @@ fn watch(screen: &mut Screen, source: &mut Source, model: &mut Model, interval: 
             Woken::Resized => {}
             Woken::Key(key) => match pressed(key, model, &mut shown) {
                 Action::Quit => return Ok(()),
-                Action::Open(name) if source.pid.is_some() => open = Some(name),
+                Action::Open(name) if source.pid.is_some() => (open, shown.scrolled) = (Some(name), 0),
                 Action::Open(_) => {
                     // A process of the list becomes the one that is watched.
                     let row = model.rows().into_iter().nth(model.selected);
@@ -135,7 +172,7 @@ fn watch(screen: &mut Screen, source: &mut Source, model: &mut Model, interval: 
                         *model = Model::new(source.sample()?, model.sort, String::new());
                     }
                 }
-                Action::Close => open = None,
+                Action::Close => (open, source.sites) = (None, None),
                 Action::None => {}
             },
             Woken::Due => {
@@ -174,6 +211,20 @@ fn pressed(key: Key, model: &mut Model, shown: &mut Shown) -> Action {
             _ => {}
         }
         model.selected = 0;
+        return Action::None;
+    }
+    if let Some(text) = &shown.detail {
+        let last = text.lines().count().saturating_sub(1);
+        match key {
+            Key::Char('q') => return Action::Quit,
+            Key::Esc | Key::Left | Key::Char('\n') => return Action::Close,
+            Key::Down | Key::Char('j') => shown.scrolled = (shown.scrolled + 1).min(last),
+            Key::Up | Key::Char('k') => shown.scrolled = shown.scrolled.saturating_sub(1),
+            Key::PageDown => shown.scrolled = (shown.scrolled + 20).min(last),
+            Key::PageUp => shown.scrolled = shown.scrolled.saturating_sub(20),
+            Key::Char(' ') => shown.paused = !shown.paused,
+            _ => {}
+        }
         return Action::None;
     }
     let rows = model.rows();

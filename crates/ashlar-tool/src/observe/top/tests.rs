@@ -78,7 +78,7 @@ fn drawn(width: u16, height: u16, model: &Model, shown: &Shown) -> Vec<String> {
 
 #[test]
 fn the_screen_has_a_head_the_rows_and_the_keys() {
-    let model = model();
+    let mut model = model();
     let mut shown = Shown { head: vec!["python3 (PID 1)".to_owned()], ..Shown::default() };
     let lines = drawn(80, 10, &model, &shown);
     assert!(lines[0].starts_with("python3 (PID 1)"), "{lines:?}");
@@ -90,6 +90,13 @@ fn the_screen_has_a_head_the_rows_and_the_keys() {
     shown.detail = Some("all of one cache".to_owned());
     let lines = drawn(80, 10, &model, &shown);
     assert!(lines[2].starts_with("all of one cache") && lines[9].starts_with("Esc back"), "{lines:?}");
+    assert_eq!(pressed(Key::Char('\n'), &mut model, &mut shown), Action::Close);
+    shown.detail = Some("one\ntwo\nthree".to_owned());
+    for key in [Key::Down, Key::PageDown, Key::Up] {
+        assert_eq!(pressed(key, &mut model, &mut shown), Action::None);
+    }
+    assert!(drawn(80, 10, &model, &shown)[2].starts_with("two"), "{}", shown.scrolled);
+    shown.scrolled = 2;
     // No size makes it panic.
     for (width, height) in [(1, 1), (5, 2), (20, 3), (300, 100)] {
         drawn(width, height, &model, &shown);

@@ -17,13 +17,15 @@ pub(super) struct Shown {
     pub(super) head: Vec<String>,
     /// All figures of one cache, in place of the table.
     pub(super) detail: Option<String>,
+    /// The first line of them that is shown.
+    pub(super) scrolled: usize,
     /// The filter is being typed.
     pub(super) typing: bool,
     pub(super) paused: bool,
 }
 
 const KEYS: &str = "q quit  Enter detail  </> sort  r reverse  / filter  m mark  Space pause";
-const KEYS_OF_DETAIL: &str = "Esc back  q quit";
+const KEYS_OF_DETAIL: &str = "Esc back  Up/Down scroll  Space pause  q quit";
 /// From this width on there are a column of free objects and curves.
 const WIDE: u16 = 100;
 /// Columns of a curve.
@@ -40,14 +42,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, shown: &Shown) {
     }
     frame.render_widget(Text::from(lines), top);
     match &shown.detail {
-        Some(text) => frame.render_widget(Text::from(text.as_str()), middle),
+        Some(text) => {
+            frame.render_widget(text.lines().skip(shown.scrolled).map(Line::from).collect::<Text<'_>>(), middle)
+        }
         None => draw_table(frame, middle, model),
     }
+    let paused = if shown.paused { "paused  " } else { "" };
     let keys = match () {
         () if shown.typing => format!("filter: {}_", model.filter),
-        () if shown.detail.is_some() => KEYS_OF_DETAIL.to_owned(),
+        () if shown.detail.is_some() => format!("{paused}{KEYS_OF_DETAIL}"),
         () => {
-            let paused = if shown.paused { "paused  " } else { "" };
             let filter = if model.filter.is_empty() { String::new() } else { format!("filter {}  ", model.filter) };
             format!("{paused}{filter}{KEYS}")
         }
