@@ -5,6 +5,7 @@ mod common;
 #[path = "common/running.rs"]
 mod running;
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -158,6 +159,9 @@ fn two_saved_files_show_what_grew() {
     let row: Vec<&str> = first.split_whitespace().collect();
     assert!(row[0] == "malloc-1152" || row[0] == "malloc-1088" || row[0] == "malloc-1040", "{shown}");
     assert!(row[1].trim_start_matches('+').parse::<i64>().unwrap() >= 5000, "{shown}");
+    let zeros = |row: &&str| row.split_whitespace().skip(1).all(|cell| cell.trim_start_matches('+') == "0");
+    let mut rows = shown.lines().skip_while(|line| !line.starts_with("# name")).skip(1);
+    assert_eq!(rows.find(zeros), None, "a row of nothing");
     let json: Value = serde_json::from_slice(&ashlar(&["diff", "--json", a, b]).stdout).expect("JSON");
     assert_eq!(json["same_process"], true);
     fs::write(scratch("c.json"), "{}").unwrap();
@@ -266,6 +270,27 @@ fn a_hostile_process_is_refused() {
                 }
             }
         }
+        // Every command ends, by itself, and says what it thinks.
+        for args in [
+            &["pins"][..],
+            &["profile"],
+            &["doctor"],
+            &["top", "--once", "--interval", "0.1"],
+            &["report", "--html", "--seconds", "0.1"],
+            &["tune", "malloc-64.min_partial=1", "--timeout", "0.1"],
+            &["shrink", "--timeout", "0.1"],
+            &["reap", "--timeout", "0.1"],
+            &["validate", "--timeout", "0.1"],
+            &["profile", "--start", "--timeout", "0.1"],
+        ] {
+            let mut args = args.to_vec();
+            args.insert(1, &child.pid);
+            let out = ashlar(&args);
+            let code = out.status.code().unwrap_or_else(|| panic!("{pattern}: {args:?}: {}", out.status));
+            assert!(code == 0 || code <= 2, "{pattern}: {args:?}: {}", text(&out.stderr));
+            assert!(!out.stdout.is_empty() || !out.stderr.is_empty(), "{pattern}: {args:?}: {code}");
+            assert!(!text(&out.stderr).contains("panicked"), "{pattern}: {args:?}: {}", text(&out.stderr));
+        }
         let out = ashlar(&["ps"]);
         assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
         let both = text(&out.stderr) + &text(&out.stdout);
@@ -275,6 +300,59 @@ fn a_hostile_process_is_refused() {
     command.args(["64", "99", "0"]);
     let child = started(command);
     refused(&["info"], &[(&[&child.pid], "whose window has format 99; this tool is of ")]);
+}
+
+/// The process may end before, between and behind any two reads.
+#[test]
+fn a_process_that_dies_while_it_is_read_is_told() {
+    for round in 0..12 {
+        let Some(child) = python(&format!("{HOLES}; print('ready', flush=True); import time; time.sleep(100)")) else {
+            return;
+        };
+        let ends = AtomicBool::new(false);
+        let look = &|args: &[&str]| {
+            let mut looks = 0;
+            loop {
+                let over = ends.load(Ordering::Relaxed);
+                let out = ashlar(args);
+                let message = text(&out.stderr);
+                looks += 1;
+                match out.status.code() {
+                    Some(0) => assert!(!over, "{args:?} shows a process that has ended: {}", text(&out.stdout)),
+                    Some(2) => {
+                        let told =
+                            ["no such process", "it ended while it was read", "it has ended, and waits for its parent"];
+                        assert!(told.iter().any(|told| message.contains(told)), "{args:?}: {message}");
+                        assert!(out.stdout.is_empty(), "{args:?}");
+                        return looks;
+                    }
+                    code => panic!("{args:?}: {code:?}: {message}"),
+                }
+            }
+        };
+        let pid = child.pid.clone();
+        std::thread::scope(|scope| {
+            for args in [vec!["info", &pid], vec!["pins", &pid], vec!["info", "--json", &pid]] {
+                scope.spawn(move || assert!(look(&args) > 0));
+            }
+            // Any moment will do.
+            std::thread::sleep(core::time::Duration::from_micros(15_000 + 1_700 * round));
+            child.signal(libc::SIGKILL);
+            while state_of(&pid).is_some_and(|state| state != 'Z') {
+                std::thread::yield_now();
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        // Its parent has waited for it.
+        drop(child);
+        refused(&[], &[(&["info", &pid], "no such process"), (&["reap", &pid], "no such process")]);
+    }
+}
+
+/// The state of a process, as the kernel names it.
+fn state_of(pid: &str) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(super) struct Stat {
     /// The name, at most 15 bytes, as the process wrote it.
     pub(super) name: Vec<u8>,
     pub(super) state: char,
+    /// Whether it is a thread of the kernel, which has no memory of its own.
+    pub(super) is_kernel: bool,
     /// When it started, in clock ticks since the system did.
     pub(super) started: u64,
 }
@@ -85,6 +87,9 @@ fn malformed(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("/proc/PID/{name} has an unknown form"))
 }
 
+/// `PF_KTHREAD` of the kernel.
+const KERNEL_THREAD: u64 = 0x20_0000;
+
 /// The name stands in parentheses and may contain any byte, so that the last one ends it.
 fn stat(bytes: &[u8]) -> Option<Stat> {
     let start = bytes.iter().position(|&byte| byte == b'(')?;
@@ -92,9 +97,10 @@ fn stat(bytes: &[u8]) -> Option<Stat> {
     let name = bytes.get(start + 1..end)?.to_vec();
     let mut fields = core::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    // The 22nd field of proc(5); the state is the third.
-    let started = fields.nth(18)?.parse().ok()?;
-    Some(Stat { name, state, started })
+    // The 9th and the 22nd field of proc(5); the state is the third.
+    let flags: u64 = fields.nth(5)?.parse().ok()?;
+    let started = fields.nth(12)?.parse().ok()?;
+    Some(Stat { name, state, is_kernel: flags & KERNEL_THREAD != 0, started })
 }
 
 fn status(text: &str) -> Status {
@@ -113,6 +119,9 @@ mod tests {
         let line = b"71 (a) R 1 (\n2)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21\n";
         let stat = stat(line).expect("the form of the kernel");
         assert_eq!((stat.name.as_slice(), stat.state, stat.started), (b"a) R 1 (\n2)".as_slice(), 'S', 4711));
+        assert!(!stat.is_kernel);
+        let line = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 4 0 0\n";
+        assert!(super::stat(line).is_some_and(|stat| stat.is_kernel && stat.started == 4));
     }
 
     #[test]

@@ -152,8 +152,23 @@ impl Target {
         let on_library = || self.mappings.iter().any(|mapping| mapping.path.contains("/libashlar_malloc.so"));
         match () {
             () if !windows.is_empty() => Ok(windows),
-            () if on_library() => Err(Refusal::NoWindow),
-            () => Err(Refusal::Foreign),
+            () if on_library() => Err(self.ended().unwrap_or(Refusal::NoWindow)),
+            () => Err(self.ended().unwrap_or(Refusal::Foreign)),
+        }
+    }
+
+    /// Returns the refusal if it has ended, or is about to. Then it has no mappings, or had lost
+    /// some when they were listed. A thread of the kernel never has any.
+    fn ended(&self) -> Option<Refusal> {
+        match self.process.stat() {
+            Ok(stat) if stat.state == 'Z' => Some(Refusal::Zombie),
+            Ok(stat) if stat.is_kernel => None,
+            Ok(_) => match mappings(&self.process) {
+                Ok(found) if found.is_empty() => Some(Refusal::Unreadable(ReadError::Ended)),
+                Ok(_) => None,
+                Err(refusal) => Some(refusal),
+            },
+            Err(error) => Some(Refusal::of(&error)),
         }
     }
 

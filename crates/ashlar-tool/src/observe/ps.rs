@@ -3,6 +3,7 @@
 use core::fmt::Write;
 use std::process::ExitCode;
 
+use super::memory::ReadError;
 use super::proc;
 use super::process::{Refusal, Target};
 use super::report::Report;
@@ -62,7 +63,8 @@ fn look() -> Result<Seen, ToolError> {
         };
         match target.report() {
             Ok(report) => seen.reports.push(report),
-            Err(Refusal::Foreign | Refusal::Gone) => {}
+            // One that ends is not listed.
+            Err(Refusal::Foreign | Refusal::Gone | Refusal::Zombie | Refusal::Unreadable(ReadError::Ended)) => {}
             Err(refusal) => seen.unread.push(refusal.error(pid, &target.name)),
         }
     }
