@@ -72,6 +72,12 @@ pub fn run_tool(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Reads a process whose window and memory are these bytes. For the fuzz target alone.
+#[cfg(feature = "fuzz")]
+pub fn fuzz_window(bytes: &[u8]) {
+    observe::fuzz::read(bytes);
+}
+
 /// Reads the tool's own commands; ends the process where clap prints a help text or the version.
 fn parse(args: Vec<OsString>) -> Result<Cli, ToolError> {
     let parsed = command().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));

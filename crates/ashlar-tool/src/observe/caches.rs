@@ -189,7 +189,8 @@ fn objects(reader: &Reader<'_>, top: u64) -> Result<u64, ReadError> {
 /// Returns the names of merged caches, the oldest first.
 pub(super) fn aliases(reader: &Reader<'_>, window: &Window, caches: &[Found]) -> Result<Vec<Alias>, ReadError> {
     let layout = &window.alias;
-    let ends = [layout.name + u32::from(MAX_NAME), layout.name_len, layout.cache, layout.object_size, layout.next];
+    let name_end = layout.name.saturating_add(u32::from(MAX_NAME));
+    let ends = [name_end, layout.name_len, layout.cache, layout.object_size, layout.next];
     let bytes = ends.into_iter().max().unwrap_or(0).saturating_add(8);
     if bytes > MAX_STRUCTURE {
         return Err(ReadError::Nonsense("an alias is too large"));

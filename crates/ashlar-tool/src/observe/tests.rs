@@ -105,6 +105,16 @@ fn a_window_of_another_format_says_its_version() {
     assert_eq!(error, Some(NoSnapshot::OtherFormat { version: "9.8?7".to_owned(), format: 7 }));
 }
 
+/// Found by the fuzz target.
+#[test]
+fn a_name_at_the_end_of_all_addresses_is_refused() {
+    let mut layout = Window::from_bytes(&signed(Vec::new()).try_into().expect("a window"));
+    layout.alias.name = u32::MAX - 3;
+    let liar = Liar { window: signed(Vec::new()), seed: 0, wild: 1 << 40, end: u64::MAX };
+    let refused = super::caches::aliases(&Reader::new(&liar, BUDGET), &layout, &[]);
+    assert_eq!(refused.err(), Some(ReadError::Nonsense("an alias is too large")));
+}
+
 #[test]
 fn names_cannot_act_on_a_terminal() {
     assert_eq!(printable(b"a\x1b[2Jb\n\xff"), "a?[2Jb?\u{fffd}");
