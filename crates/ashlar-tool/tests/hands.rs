@@ -63,6 +63,24 @@ fn a_running_process_does_what_it_is_asked() {
     }
 }
 
+/// Its slow calls are allocations alone: what it frees fits on the sheaves.
+#[test]
+fn a_process_that_only_allocates_does_what_it_is_asked() {
+    let code = "import time\nprint('ready', flush=True)\nkept=[None]*100000\nfor i in range(100000):\n \
+                kept[i]=bytes(1100); time.sleep(0.001)";
+    let thread = "import threading\nthreading.Thread(target=lambda: threading.Event().wait(), daemon=True).start()\n";
+    for before in ["", thread] {
+        for options in ["", "percpu=lock"] {
+            let Some(child) = busy(options, &format!("{before}{code}")) else { return };
+            let said = well(&["tune", &child.pid, "malloc-64.min_partial=3"]);
+            assert!(said.starts_with("malloc-64.min_partial: 3 "), "{said}");
+            assert!(well(&["reap", &child.pid]).ends_with(" KiB returned to the system\n"), "{options}");
+            let json = info(&child.pid);
+            assert_eq!(cache(&json, "malloc-1152")["events"]["free_slow"], 0, "{json}");
+        }
+    }
+}
+
 #[test]
 fn the_background_thread_does_it_too() {
     let code = format!(

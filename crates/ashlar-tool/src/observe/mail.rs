@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ashlar::mailbox::{ANSWERED, ASKED, GARBLED, IDLE, Letter, Mailbox, WORDS};
-use ashlar::window::Window;
+use ashlar::window::{self, Window};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -136,7 +136,7 @@ impl Letters<'_> {
 
     /// Notes in the process that there is work.
     fn wake(&self) -> Result<(), NoAnswer> {
-        write(self.memory, self.window.places.wanted, &1u32.to_ne_bytes())
+        write(self.memory, self.window.places.wanted, &window::ASKED.to_ne_bytes())
     }
 
     fn is_late(&self) -> bool {

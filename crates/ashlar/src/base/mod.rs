@@ -19,6 +19,7 @@ pub(crate) mod background;
 pub(crate) mod background {
     pub(crate) fn wake() {}
     pub(crate) fn settle() {}
+    pub(crate) fn settle_letter() {}
     pub(crate) fn after_fork_in_child() {}
 }
 pub(crate) mod error;

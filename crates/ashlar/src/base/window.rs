@@ -104,7 +104,8 @@ pub struct Places {
     pub background: u64,
     /// The number of the background thread: 4 bytes.
     pub background_tid: u64,
-    /// Whether there is work for the background: 4 bytes.
+    /// Whether there is work for the background: 4 bytes, not 0 if there is. A tool that wrote to
+    /// the mailbox writes [`ASKED`].
     pub wanted: u64,
     /// The mailbox ([`super::mailbox`]); 0 if the options closed it.
     pub mailbox: u64,
@@ -118,6 +119,9 @@ pub struct Places {
 
 /// The state of a background thread that exists.
 pub const RUNNING: u32 = 2;
+
+/// Work that a tool asked for: allocations see to it as well as frees.
+pub const ASKED: u32 = 2;
 
 /// Numbers that never change.
 #[repr(C)]

@@ -18,8 +18,12 @@ static JOB: AtomicUsize = AtomicUsize::new(0);
 /// What a slow path does where there is no job: a function, or 0.
 static WITHOUT_JOB: AtomicUsize = AtomicUsize::new(0);
 
-/// Nonzero while there is work; see [`wake`]. A tool that wrote to the mailbox sets it, too.
+/// Nonzero while there is work; see [`wake`]. A tool that wrote to the mailbox sets it to
+/// [`ASKED`].
 pub(super) static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// What a tool writes to `WANTED`.
+pub(super) const ASKED: u32 = crate::base::window::ASKED;
 
 /// Returns the address of `WANTED`, for a reader outside of the process.
 #[ashlar_macros::place(cold)]

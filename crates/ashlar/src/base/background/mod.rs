@@ -29,12 +29,21 @@ pub(crate) use job::{Job, TICK_MS, enable, enable_without_job, wake, wanted_word
 pub(crate) use thread::{is_this_thread, start, stop, words};
 
 use crate::base::sync::Ordering;
-use job::WANTED;
+use job::{ASKED, WANTED};
 
 /// Gets the work done that [`wake`] noted. Called without a lock, at the end of an operation.
 #[inline]
 pub(crate) fn settle() {
     if WANTED.load(Ordering::Relaxed) != 0 {
+        see_to();
+    }
+}
+
+/// As [`settle`], for work that a tool asked for. Allocations call this: a program that frees
+/// nothing must answer a tool, too, but free pages are not trimmed while they are taken.
+#[inline]
+pub(crate) fn settle_letter() {
+    if WANTED.load(Ordering::Relaxed) >= ASKED {
         see_to();
     }
 }

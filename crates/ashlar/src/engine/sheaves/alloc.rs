@@ -21,6 +21,7 @@ use ashlar_macros::place;
 /// See [`crate::engine::alloc`].
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     let object = alloc_once(cache);
+    crate::base::background::settle_letter();
     // Barns may hold the last free memory, even of this cache: a CPU without an area never takes
     // from them.
     if object.is_null() { crate::engine::after_all(|| alloc_once(cache)) } else { object }
