@@ -120,7 +120,8 @@ fn a_process_that_was_not_prepared_profiles_itself_when_it_is_asked() {
     let code = format!("{THREAD}{GROWS}");
     let Some(process) = grows("", &code) else { return };
     let pid = process.pid.as_str();
-    refused(&["profile"], &[(&[pid], "no heap profile was started there")]);
+    let none = "no heap profile was started there";
+    refused(&["profile", pid], &[(&[], none), (&["--stop"], none)]);
     let file = scratch("asked.pb.gz");
     let profile = ["profile", pid, "--seconds", "1", "--rate", "16K", "--timeout", "60"];
     let out = ashlar(&[&profile[..], &["-o", file.to_str().unwrap(), "--top", "--by", "cache"]].concat());
@@ -142,6 +143,7 @@ fn a_process_that_was_not_prepared_profiles_itself_when_it_is_asked() {
     refused(&["profile", pid, "--timeout", "60"], &[(&["--start"], "refused: a profile runs already")]);
     assert!(text(&ashlar(&["profile", pid]).stdout).contains(": a sample each 64.0 KiB, "));
     well(&["--stop"]);
+    refused(&["profile", pid], &[(&["--stop"], "its heap profile was stopped before")]);
 }
 
 #[test]
@@ -177,4 +179,41 @@ fn a_process_that_is_idle_or_closed_is_told() {
         ],
     );
     refused(&["profile"], &[(&["no-such-file", "--start"], "PID: expected the number of a process")]);
+}
+
+/// The example of `docs/observe.md`, whose sources lie in `docs/leak`.
+#[test]
+fn the_worked_example_finds_the_leak_in_five_commands() {
+    let folder = scratch("leak");
+    fs::create_dir_all(&folder).expect("a folder");
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/leak");
+    for name in ["counter.c", "service.py"] {
+        fs::copy(format!("{sources}/{name}"), folder.join(name)).expect("a copy");
+    }
+    let script = "cc -g -O1 -shared -fPIC $(python3-config --includes) -o counter.so counter.c";
+    if !command("sh").args(["-c", script]).current_dir(&folder).output().is_ok_and(|out| out.status.success()) {
+        return skipped("no headers of Python");
+    }
+    let mut service = command("python3");
+    service.arg("service.py").current_dir(&folder).env("LD_PRELOAD", library());
+    let service = started(service);
+    let pid = service.pid.as_str();
+    let well = |args: &[&str]| {
+        let out = ashlar(args);
+        assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()), "{args:?}");
+        text(&out.stdout)
+    };
+    assert!(well(&["ps"]).contains(pid));
+    let (before, after) = (folder.join("before"), folder.join("after"));
+    let (before, after) = (before.to_str().unwrap(), after.to_str().unwrap());
+    well(&["info", pid, "--save", before]);
+    std::thread::sleep(core::time::Duration::from_secs(2));
+    well(&["info", pid, "--save", after]);
+    let diff = well(&["diff", before, after]);
+    let first = diff.lines().skip_while(|line| !line.starts_with("# name")).nth(1).expect("a row");
+    assert!(first.starts_with("malloc-1152 "), "{diff}");
+    let profile =
+        well(&["profile", pid, "--seconds", "2", "--rate", "16K", "--by", "site", "--limit", "1", "--timeout", "60"]);
+    assert!(profile.contains("objects of malloc-1152") && profile.contains("    count at "), "{profile}");
+    assert!(profile.contains("counter.c:"), "{profile}");
 }

@@ -60,6 +60,9 @@ fn profile(args: &ProfileArgs) -> Result<Option<Profile>, ToolError> {
         return read::from_file(&args.file).map(Some);
     };
     if args.stop {
+        if heap_profile(pid)?.rate == 0 {
+            return Err(ToolError::option("PID", format_args!("{pid}: its heap profile was stopped before")));
+        }
         hands::stop_profile(pid, &args.wait)?;
         return Ok(None);
     }
