@@ -116,6 +116,42 @@ fn warn(name: *const c_char) {
 /// # Safety
 /// As for the C library's: `name` is null or a NUL-terminated string, and the constructors of the
 /// loaded library are sound.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+#[place(cold)]
+pub unsafe extern "C" fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void {
+    // x0: name. w1: flags. x0, w1: what `prepare` returns. x16: the real function.
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "str x0, [sp, #16]",
+        "bl {prepare}",
+        "mov x16, x0",
+        "ldr x0, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "cbz x16, 2f",
+        "br x16",
+        // A failed call returns null, too.
+        "2: mov x0, xzr",
+        "ret",
+        ".cfi_endproc",
+        prepare = sym prepare,
+    )
+}
+
+/// `dlopen(3)`; see the module.
+///
+/// # Safety
+/// As for the C library's: `name` is null or a NUL-terminated string, and the constructors of the
+/// loaded library are sound.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 #[place(cold)]

@@ -31,7 +31,7 @@ pub(crate) fn set_errno(value: c_int) {
 }
 
 /// `malloc(3)`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
@@ -39,7 +39,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 }
 
 /// `malloc(3)`.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     inner::malloc(size).cast()
@@ -49,7 +49,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 ///
 /// # Safety
 /// `ptr` is null, or live memory of this family that no thread uses any more.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn free(ptr: *mut c_void) {
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn free(ptr: *mut c_void) {
 ///
 /// # Safety
 /// As above.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(ptr: *mut c_void) {
     // SAFETY: the same contract.

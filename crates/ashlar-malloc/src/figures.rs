@@ -214,9 +214,9 @@ fn resident() -> (usize, usize) {
 
 /// Returns the number of calls of `dlopen` in which a flag was removed.
 fn deepbind_dropped() -> usize {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     return crate::deepbind::dropped();
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     0
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn register() {
         return;
     }
     let registered = ashlar::fork::register();
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     let registered = registered && {
         unsafe extern "C" fn child() {
             crate::thread_count::after_fork_in_child();

@@ -10,10 +10,10 @@
 //! * [`cxx`]: operators new and delete (on x86-64; elsewhere the C++ library's own, which call
 //!   `malloc`). If a program replaces some, the other forms call the replacements, as the standard
 //!   requires.
-//! * [`deepbind`]: `dlopen` without `RTLD_DEEPBIND` (x86-64).
+//! * [`deepbind`]: `dlopen` without `RTLD_DEEPBIND`.
 //! * [`mallopt`]: returns what glibc returns, and changes nothing.
 //! * [`threads`]: `pthread_create`, which counts the program's threads, and starts and ends the
-//!   background thread (x86-64).
+//!   background thread.
 //! * `process`: the work at load, fork and exit; `vfork`: the C library's, made safe for rseq
 //!   critical sections.
 //! * `apart`: drops the pages of code and tables that only start-up used (x86-64).
@@ -58,7 +58,7 @@ ashlar::panic_handler!();
 mod apart;
 #[cfg(target_arch = "x86_64")]
 pub mod cxx;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod deepbind;
 pub mod family;
 pub mod figures;
@@ -67,9 +67,9 @@ pub mod mallopt;
 mod process;
 pub mod profile;
 mod text;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod thread_count;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod threads;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod vfork;

@@ -28,7 +28,7 @@ fn env(name: &CStr) -> *const c_char {
 
 extern "C" fn at_load() {
     fork_handlers::register();
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     crate::threads::prepare();
     #[cfg(target_arch = "x86_64")]
     crate::cxx::look_for_replacements();

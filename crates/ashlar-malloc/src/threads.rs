@@ -149,6 +149,30 @@ unsafe extern "C" fn begin(start: *mut Start, out: *mut Start) {
 }
 
 /// The entry of a counted thread.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+extern "C" fn entry(_start: *mut c_void) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "add x1, sp, #16",
+        "bl {begin}",
+        "ldp x16, x0, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "br x16",
+        ".cfi_endproc",
+        begin = sym begin,
+    )
+}
+
+/// The entry of a counted thread.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 extern "C" fn entry(_start: *mut c_void) -> *mut c_void {
     naked_asm!(

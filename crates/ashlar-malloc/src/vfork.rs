@@ -24,6 +24,72 @@ use ashlar::fork::{after_vfork, before_vfork};
 /// # Safety
 /// The child may call `_exit` or an `exec` function; it must not return from the function that
 /// called this.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vfork() -> libc::pid_t {
+    // System calls preserve all registers but x0. x9, x10: the registration. The return address
+    // stays in x30.
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "bl {before}",
+        "mov x9, x0",
+        "mov x10, x1",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "mov x0, {flags}",
+        "mov x1, xzr",
+        "mov x2, xzr",
+        "mov x3, xzr",
+        "mov x4, xzr",
+        "mov x8, {clone}",
+        "svc #0",
+        "cbz x0, 2f",
+        // The parent, which owns the stack again.
+        "stp x0, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x30, -8",
+        "mov x0, x9",
+        "mov x1, x10",
+        "bl {after}",
+        "ldp x0, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x30",
+        "cmn x0, #4095",
+        "b.hs 3f",
+        "2: ret",
+        // The vfork failed; only the parent reaches this.
+        "3: neg w0, w0",
+        "stp x0, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x30, -8",
+        "bl __errno_location",
+        "ldp x1, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x30",
+        "str w1, [x0]",
+        "mov x0, #-1",
+        "ret",
+        ".cfi_endproc",
+        before = sym before_vfork,
+        after = sym after_vfork,
+        flags = const libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+        clone = const libc::SYS_clone,
+    )
+}
+
+/// `vfork(2)`.
+///
+/// # Safety
+/// The child may call `_exit` or an `exec` function; it must not return from the function that
+/// called this.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> libc::pid_t {

@@ -47,7 +47,7 @@ pub unsafe fn cpu_push(cache: &KmemCache, object: *mut u8) -> bool {
 /// # Safety
 /// As for [`KmemCache::free`].
 pub unsafe fn free_remote(cache: &KmemCache, object: *mut u8) {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if percpu::mode() == percpu::Mode::Rseq {
         // The spare's word is the second of the slot; one that is missing counts as full.
         let spare = percpu::slot0(cache.raw_cache().slot) + size_of::<usize>();
@@ -67,10 +67,8 @@ pub fn slab_round(cache: &KmemCache) {
 
 /// The place of this thread's pointer to the armed critical section (`rseq_cs`), registered or
 /// emulated.
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn rseq_cs() -> *mut u64 {
-    let tp: usize;
-    // SAFETY: the x86-64 TLS ABI puts the thread pointer's own value at fs:0.
-    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) tp, options(nostack, readonly, preserves_flags)) };
+    let tp = crate::base::os::thread_id::id();
     tp.wrapping_add_signed(PERCPU.rseq_offset.load(Ordering::Relaxed)).wrapping_add(8) as *mut u64
 }

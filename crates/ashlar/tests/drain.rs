@@ -120,7 +120,7 @@ fn drains_by_either_way_lose_nothing_of_busy_threads() {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn where_everything_is_refused_destroy_says_so_and_the_cache_lives() {
     if cpus().len() < 2 {
         return; // There is no other CPU whose sheaves could be out of reach.

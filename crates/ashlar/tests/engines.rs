@@ -90,7 +90,7 @@ macro_rules! suites {
 
 /// Two threads that allocate and free under the lock of one CPU, while a third takes it from
 /// outside. Each object has one owner at a time.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn locked_from_outside() {
     let cache = KmemCache::create("engines-outside", 64, &CacheArgs::default()).expect("a cache");
     let (stop, rounds) = (AtomicBool::new(false), [AtomicUsize::new(0), AtomicUsize::new(0)]);
@@ -130,7 +130,7 @@ fn locked_from_outside() {
     cache.destroy().map_err(|(_, e)| e).expect("empty");
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 suites! {
     each_biased:
     biased_conformance_by_rseq: "rseq", "", conformance::run;
@@ -143,7 +143,7 @@ suites! {
     biased_conformance_by_locks_on_four_nodes: "lock", ",percpu=lock,nodes=4", conformance::run;
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 suites! {
     each:
     conformance_by_rseq: "rseq", "", conformance::run;

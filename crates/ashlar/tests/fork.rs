@@ -125,7 +125,13 @@ fn forks(count: usize) {
                 }
                 // SAFETY: the child only runs `grandchild`, which takes no lock but the
                 // allocator's, and ends.
-                let pid = unsafe { if bare { libc::syscall(libc::SYS_fork) as libc::pid_t } else { libc::fork() } };
+                let pid = unsafe {
+                    if bare {
+                        libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t
+                    } else {
+                        libc::fork()
+                    }
+                };
                 if pid == 0 {
                     // SAFETY: `prepare` was called above, by the thread that forked; `_exit` ends
                     // the child.

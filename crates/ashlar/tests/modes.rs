@@ -29,7 +29,7 @@ macro_rules! modes {
     };
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 modes! {
     default_is_rseq: "rseq", [];
     /// If the C library is told not to register rseq, the program may want to register it itself.

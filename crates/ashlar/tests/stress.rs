@@ -20,14 +20,14 @@ fn stressed(test: &str, mode: &str, seconds: u64, env: &[(&str, &str)]) {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn default() {
     let seconds = std::env::var("ASHLAR_STRESS_SECONDS").map_or(5, |s| s.parse().expect("a number of seconds"));
     stressed("default", "rseq", seconds, &[]);
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn own_registration() {
     stressed(
         "own_registration",
@@ -38,13 +38,13 @@ fn own_registration() {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn four_nodes() {
     stressed("four_nodes", "rseq", SHORT, &[("ASHLAR_OPTIONS", "nodes=4")]);
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn sheaves_of_two_and_nothing_kept() {
     let options = "sheaf=2,barn=0,min_partial=0,decay=0,max_order=0";
     stressed("sheaves_of_two_and_nothing_kept", "rseq", SHORT, &[("ASHLAR_OPTIONS", options)]);

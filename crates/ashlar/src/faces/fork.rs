@@ -200,7 +200,7 @@ pub fn register() -> bool {
 }
 
 /// The state that [`before_vfork`] saved for [`after_vfork`].
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use crate::percpu::rseq::Registration;
 
 /// Must be called before `vfork`. Its child runs on the parent's thread pointer, and so in the
@@ -208,7 +208,7 @@ pub use crate::percpu::rseq::Registration;
 /// neither abort the child's sections nor update its CPU number. Therefore the area is unregistered
 /// until the parent resumes, and both take slow paths. If the kernel refuses that, no thread runs a
 /// section meanwhile.
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[place(background)]
 pub extern "C" fn before_vfork() -> Registration {
     if crate::percpu::mode() != crate::percpu::Mode::Rseq {
@@ -221,7 +221,7 @@ pub extern "C" fn before_vfork() -> Registration {
 }
 
 /// Must be called in the parent after `vfork`, with the value that [`before_vfork`] returned.
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[place(background)]
 pub extern "C" fn after_vfork(registration: Registration) {
     if registration.is_some() {

@@ -35,7 +35,10 @@ pub struct KmemCache {
 
 /// The constants that the critical sections of one cache need.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(all(feature = "os", target_arch = "x86_64")), expect(dead_code, reason = "for rseq"))]
+#[cfg_attr(
+    not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    expect(dead_code, reason = "for rseq")
+)]
 struct Hot {
     /// Address of CPU 0's slot.
     slot: usize,
@@ -63,7 +66,10 @@ impl Hot {
 #[derive(Clone, Copy, Debug)]
 pub struct CacheRef<'a> {
     cache: &'a KmemCache,
-    #[cfg_attr(not(all(feature = "os", target_arch = "x86_64")), expect(dead_code, reason = "for rseq"))]
+    #[cfg_attr(
+        not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))),
+        expect(dead_code, reason = "for rseq")
+    )]
     hot: Hot,
 }
 
@@ -71,7 +77,7 @@ impl CacheRef<'_> {
     /// As [`KmemCache::alloc`].
     #[inline(always)]
     pub fn alloc(&self) -> Option<NonNull<u8>> {
-        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
         if let Some(object) = NonNull::new(percpu::sections::pop(self.hot.slot, self.hot.rseq_offset) as *mut u8) {
             return Some(object);
         }
@@ -85,7 +91,7 @@ impl CacheRef<'_> {
     #[inline(always)]
     #[expect(unsafe_code, reason = "an object may be freed only once")]
     pub unsafe fn free(&self, object: NonNull<u8>) {
-        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
         if percpu::sections::push(self.hot.free_slot, self.hot.rseq_offset, object.as_ptr() as usize) {
             return;
         }
@@ -96,13 +102,13 @@ impl CacheRef<'_> {
     /// As [`KmemCache::alloc_bulk`].
     #[inline(always)]
     pub fn alloc_bulk(&self, out: &mut [*mut u8]) -> bool {
-        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
         if let [one] = out {
             *one = percpu::sections::pop(self.hot.slot, self.hot.rseq_offset) as *mut u8;
             if !one.is_null() {
                 return true;
             }
-        } else if percpu::bulk::pop_all(self.hot.slot, self.hot.rseq_offset, as_addresses_mut(out)) {
+        } else if percpu::sections::bulk::pop_all(self.hot.slot, self.hot.rseq_offset, as_addresses_mut(out)) {
             return true;
         }
         self.cache.alloc_bulk_slow(out)
@@ -116,12 +122,12 @@ impl CacheRef<'_> {
     #[expect(unsafe_code, reason = "objects may be freed only once")]
     pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
         let objects = as_addresses(objects);
-        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
         if let [one] = objects {
             if percpu::sections::push(self.hot.free_slot, self.hot.rseq_offset, *one) {
                 return;
             }
-        } else if percpu::bulk::push_all(self.hot.free_slot, self.hot.rseq_offset, objects) {
+        } else if percpu::sections::bulk::push_all(self.hot.free_slot, self.hot.rseq_offset, objects) {
             return;
         }
         // SAFETY: the caller's promise.
@@ -238,7 +244,7 @@ impl KmemCache {
         if self.is_gone {
             return self.report_use();
         }
-        #[cfg(all(feature = "os", target_arch = "x86_64"))]
+        #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
         if percpu::sections::push_of_node(self.hot.slot, object.as_ptr() as usize) {
             return;
         }

@@ -37,7 +37,10 @@
 //! Lock: the lock of free slots ([`FREE_SLOTS`]) protects the released offsets. It is taken under
 //! the registry lock.
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
-#![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
+#![cfg_attr(
+    not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    allow(unreachable_pub, reason = "no macro needs them")
+)]
 
 use super::sheaf::NO_ROOM;
 use crate::base::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -48,6 +51,8 @@ pub(crate) const AREA_SHIFT: u32 = 16;
 const AREA_BYTES: usize = 1 << AREA_SHIFT;
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = 16;
+/// Offset of the gate in [`PerCpu`].
+pub(crate) const GATE: usize = core::mem::offset_of!(PerCpu, gate);
 /// Offset of the lock word of the portable mode: slot 1.
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
 /// Offset of the number of the CPU's node, a byte: the second half of slot 1.

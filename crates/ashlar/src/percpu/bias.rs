@@ -44,14 +44,15 @@ static BIASED: AtomicBool = AtomicBool::new(false);
 
 /// Chooses the form of the lock. Called once at start-up, when the mode is known.
 pub(super) fn choose(irq: Irq) {
-    let sections = cfg!(all(feature = "os", target_arch = "x86_64")) && matches!(mode(), Mode::Rseq | Mode::Emulate);
+    let sections = cfg!(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))
+        && matches!(mode(), Mode::Rseq | Mode::Emulate);
     BIASED.store(irq == Irq::Biased && sections, Ordering::Relaxed);
 }
 
 /// Returns whether threads take the lock of their CPU by a critical section.
 #[inline(always)]
 pub(super) fn is_on() -> bool {
-    cfg!(all(feature = "os", target_arch = "x86_64")) && BIASED.load(Ordering::Relaxed)
+    cfg!(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))) && BIASED.load(Ordering::Relaxed)
 }
 
 /// Takes the lock of this thread's CPU. A function of its own, because each copy of a section has
@@ -64,50 +65,14 @@ pub(super) fn take_here() -> (CpuId, Held) {
 
 /// Takes the lock of this thread's CPU. `None` if it is held or stopped, the section is aborted, or
 /// the thread or the CPU has no area.
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline(always)]
 fn take_by_section() -> Option<(CpuId, Held)> {
-    use super::area::{AREA_SHIFT, PerCpu};
-    use super::sections::{rseq_offset, section_close, section_cpu, section_open};
-    let cpu: u64;
-    // SAFETY: the section accesses slot 1 of the CPU that it runs on, which lies in the reserved
-    // areas because the number is below theirs. It stores to the lock word only if the lock is free
-    // and no thread stops the CPU. Then no thread of another CPU stores there, and no thread of
-    // this CPU has run since the comparison.
-    unsafe {
-        core::arch::asm!(
-            section_open!("{t}", "{off}"),
-            section_cpu!("{cpu:e}", "{off}", "dword ptr [rip + {percpu} + {cpus}]", "8f"),
-            "mov {t}, {cpu}",
-            "shl {t}, {shift}",
-            "cmp dword ptr [{base} + {t} + {stops}], 0",
-            "jne 8f",
-            "cmp qword ptr [{base} + {t} + {lock}], 0",
-            "jne 8f",
-            "mov [{base} + {t} + {lock}], {me}",
-            section_close!("8f"),
-            "9:",
-            ".pushsection .text.unlikely.ashlar_rseq, \"ax\", @progbits, unique, .Lashlar_section",
-            "8: mov {cpu}, -1",
-            "jmp 9b",
-            ".popsection",
-            t = out(reg) _,
-            cpu = out(reg) cpu,
-            off = in(reg) rseq_offset(),
-            base = in(reg) PERCPU.base.load(Ordering::Relaxed),
-            me = in(reg) crate::base::sync::thread_id(),
-            percpu = sym PERCPU,
-            cpus = const core::mem::offset_of!(PerCpu, cpus),
-            shift = const AREA_SHIFT,
-            stops = const STOPS_OFFSET,
-            lock = const LOCK_OFFSET,
-            options(nostack),
-        );
-    }
+    let cpu = super::sections::take_lock(PERCPU.base.load(Ordering::Relaxed), crate::base::sync::thread_id())?;
     // SAFETY: the section took the lock, which was free.
-    (cpu != u64::MAX).then(|| (CpuId(cpu as u32), unsafe { Held::of_free_lock() }))
+    Some((CpuId(cpu), unsafe { Held::of_free_lock() }))
 }
-#[cfg(not(all(feature = "os", target_arch = "x86_64")))]
+#[cfg(not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn take_by_section() -> Option<(CpuId, Held)> {
     None
 }

@@ -20,7 +20,7 @@ pub(crate) fn this_cpu() -> CpuId {
 /// kernel keeps the number in the thread's rseq area.
 #[inline]
 pub(crate) fn this_cpu_quick() -> CpuId {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if let Some(cpu) = super::sections::cpu() {
         return CpuId(cpu);
     }

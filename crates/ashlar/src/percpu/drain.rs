@@ -109,7 +109,7 @@ pub(crate) fn limit_gate(cpus: u32) -> u32 {
 }
 
 /// Keeps all threads from running new sections until [`release_gate`].
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn hold_gate() {
     let _no_drain = DRAIN.lock();
     HOLDS.store(HOLDS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -117,7 +117,7 @@ pub(crate) fn hold_gate() {
 }
 
 /// Undoes one [`hold_gate`].
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn release_gate() {
     let _no_drain = DRAIN.lock();
     HOLDS.store(HOLDS.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);

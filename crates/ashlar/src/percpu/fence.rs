@@ -6,11 +6,11 @@ use crate::base::sync::Ordering;
 pub(crate) static FAIL_FENCE: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
 /// Aborts all running sections. Returns false if the kernel refuses.
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn fence() -> bool {
     !FAIL_FENCE.load(Ordering::Relaxed) && super::rseq::fence()
 }
-#[cfg(not(all(feature = "os", target_arch = "x86_64")))]
+#[cfg(not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(super) fn fence() -> bool {
     let _ = (&FAIL_FENCE, Ordering::Relaxed);
     false

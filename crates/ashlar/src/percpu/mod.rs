@@ -3,11 +3,10 @@
 //!
 //! * [`sheaf`]: a stack of object pointers, handled by the address of its top entry.
 //! * [`area`]: the layout of each CPU's slots.
-//! * `sections`: the critical sections of x86-64, by rseq.
+//! * `sections`: the critical sections by rseq, for x86-64 and aarch64.
 //! * `rseq`: finds or makes a thread's rseq registration.
 //! * [`lock`]: the portable section, a try-lock for each CPU.
 //! * `bias`: the same lock, taken on its own CPU by a plain store.
-//! * `linked`: the sections of engines that keep one slab per CPU instead of sheaves.
 //! * [`drain`]: takes the sheaves of all CPUs from one thread.
 //! * [`pages`]: per-CPU lists of free page runs, in front of the zone.
 //!
@@ -15,7 +14,7 @@
 //!
 //! | mode | what protects a slot | when |
 //! |---|---|---|
-//! | rseq | the kernel aborts interrupted sections | x86-64 Linux with rseq and membarrier |
+//! | rseq | the kernel aborts interrupted sections | x86-64 and aarch64 Linux with rseq and membarrier |
 //! | lock | a try-lock for each CPU | everywhere else, or `percpu=lock` |
 //! | emulate | nothing: one thread only | `percpu=emulate`, to count instructions without rseq |
 //!
@@ -27,20 +26,16 @@
 
 pub(crate) mod area;
 mod bias;
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
-pub(crate) mod bulk;
 mod cpu;
 pub(crate) mod drain;
 mod fence;
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
-pub(crate) mod linked;
 pub(crate) mod lock;
 mod mode;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod pages;
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod rseq;
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod sections;
 pub(crate) mod sheaf;
 
@@ -78,7 +73,7 @@ pub(crate) fn start(wanted: Wanted, irq: Irq) {
     }
 }
 
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn choose(wanted: Wanted) -> Mode {
     rseq::use_own_area();
     match wanted {
@@ -97,7 +92,7 @@ fn choose(wanted: Wanted) -> Mode {
         }
     }
 }
-#[cfg(not(all(feature = "os", target_arch = "x86_64")))]
+#[cfg(not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn choose(_wanted: Wanted) -> Mode {
     Mode::Lock
 }
@@ -171,7 +166,7 @@ pub(crate) fn has_half(top: usize) -> bool {
 /// unavailable.
 #[inline]
 pub(crate) fn pop(offset: u16) -> usize {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() != Mode::Lock {
         let pop = if area::is_sided(offset) { sections::pop_sided } else { sections::pop };
         return pop(slot0(offset), sections::rseq_offset());
@@ -182,7 +177,7 @@ pub(crate) fn pop(offset: u16) -> usize {
 /// Puts an object on this CPU's main sheaf. Returns false if it is full or the slot is unavailable.
 #[inline]
 pub(crate) fn push(offset: u16, object: usize) -> bool {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() != Mode::Lock {
         let push = if area::is_sided(offset) { sections::push_sided } else { sections::push };
         return push(slot0(offset), sections::rseq_offset(), object);
@@ -194,14 +189,14 @@ pub(crate) fn push(offset: u16, object: usize) -> bool {
 /// is unavailable.
 #[inline]
 pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() != Mode::Lock {
         if area::is_sided(offset) {
             // Bulk calls are rare on sided slots, so one object at a time is enough.
             let objects = core::iter::repeat_with(|| pop(offset)).take_while(|&object| object != 0);
             return out.iter_mut().zip(objects).map(|(one, object)| *one = object).count();
         }
-        return bulk::pop_batch(slot0(offset), sections::rseq_offset(), out);
+        return sections::bulk::pop_batch(slot0(offset), sections::rseq_offset(), out);
     }
     with_main(offset, |sheaf| {
         let mut n = 0;
@@ -220,12 +215,12 @@ pub(crate) fn pop_batch(offset: u16, out: &mut [usize]) -> usize {
 /// unavailable.
 #[inline]
 pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() != Mode::Lock {
         if area::is_sided(offset) {
             return objects.iter().take_while(|&&object| push(offset, object)).count();
         }
-        return bulk::push_batch(slot0(offset), sections::rseq_offset(), objects);
+        return sections::bulk::push_batch(slot0(offset), sections::rseq_offset(), objects);
     }
     // Push in reverse, so that the first lies on top, as the section leaves them.
     with_main(offset, |sheaf| {
@@ -255,7 +250,7 @@ fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
 /// Reads this CPU's slot as of one moment; `None` if it is unavailable.
 #[inline]
 pub(crate) fn read(offset: u16) -> Option<View> {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() != Mode::Lock {
         let (cpu, words) = sections::read(slot0(offset))?;
         return Some(View::of(CpuId(cpu), offset, words));
@@ -271,7 +266,7 @@ pub(crate) fn read(offset: u16) -> Option<View> {
 pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> bool {
     let old = area::side_order(view.cpu, offset, [view.main, view.spare]);
     let new = area::side_order(view.cpu, offset, [main, spare]);
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() != Mode::Lock {
         return sections::exchange(slot0(offset), view.cpu.0, old, new);
     }
@@ -289,7 +284,7 @@ pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> b
 /// Returns true if it registered the thread just now, so the caller may retry the fast path.
 #[inline]
 pub(crate) fn adopt_thread() -> bool {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() == Mode::Rseq {
         return rseq::register_thread();
     }

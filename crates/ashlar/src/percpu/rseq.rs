@@ -15,39 +15,12 @@
 //! Sources: the ABI in `linux/rseq.h`, and the glibc manual, "Restartable Sequences".
 #![allow(unsafe_code, reason = "system calls and thread-local memory")]
 
-use core::arch::{asm, global_asm};
-
 use syscalls::{Sysno, syscall};
 
 use super::area::PERCPU;
-use super::sections::SIGNATURE;
+use super::sections::thread::{cpu_id, own_offset, spin_until_aborted};
+use super::sections::{SIGNATURE, thread};
 use crate::base::sync::{AtomicU32, Ordering};
-
-// Our own area: 32 bytes of static TLS whose CPU number starts as "uninitialised" (-1). The access
-// is initial-exec, so the offset from the thread pointer is one constant for all threads. In the
-// mode `lock`, sections store to this area and find the gate closed. `PERCPU` cannot hold the
-// offset from the start: that needs a relocation in data which linkers refuse in shared libraries.
-// So entry points must not reach a section before start-up.
-global_asm!(
-    ".pushsection .tdata.ashlar_rseq, \"awT\", @progbits",
-    ".balign 32",
-    ".globl ashlar_rseq_area",
-    ".hidden ashlar_rseq_area",
-    ".type ashlar_rseq_area, @object",
-    ".size ashlar_rseq_area, 32",
-    "ashlar_rseq_area:",
-    ".long 0, -1, 0, 0, 0, 0, 0, 0",
-    ".popsection",
-    ".weak __rseq_offset",
-    ".weak __rseq_size",
-);
-
-fn own_offset() -> isize {
-    let offset: isize;
-    // SAFETY: reads the GOT entry that holds the symbol's offset from the thread pointer.
-    unsafe { asm!("mov {}, [rip + ashlar_rseq_area@GOTTPOFF]", out(reg) offset, options(nostack, readonly)) };
-    offset
-}
 
 /// Returns the C library's registration: the offset from the thread pointer and the size. The size
 /// is 0 if glibc was told not to register. `None` if the C library does not support rseq.
@@ -59,15 +32,6 @@ fn of_c_library() -> Option<(isize, u32)> {
     }
     // SAFETY: the C library exports these two constants.
     Some(unsafe { (*offset, *size) })
-}
-
-/// Reads the CPU number, `cpu_id`, of this thread's rseq area at `offset`; negative if the area is
-/// not registered.
-fn cpu_id(offset: isize) -> i32 {
-    let cpu: i32;
-    // SAFETY: reads the second word of the thread's rseq area.
-    unsafe { asm!("mov {0:e}, fs:[{1} + 4]", out(reg) cpu, in(reg) offset, options(nostack, readonly)) };
-    cpu
 }
 
 /// Registers our own area for the calling thread. Returns true if it is registered now.
@@ -88,7 +52,11 @@ const OWN_BYTES: u32 = 32;
 /// Not 0 if our own area is in use, so that threads must register themselves.
 static OWN: AtomicU32 = AtomicU32::new(0);
 
-/// Points sections to our own area, which they store to until a registration is published.
+/// Points sections to our own area, which they store to until a registration is published. In the
+/// mode `lock` they store to it for ever, and find the gate closed.
+///
+/// `PERCPU` cannot hold the offset from the start: that needs a relocation in data which linkers
+/// refuse in shared libraries. So entry points must not reach a section before start-up.
 pub(crate) fn use_own_area() {
     PERCPU.rseq_offset.store(own_offset(), Ordering::Relaxed);
 }
@@ -171,8 +139,7 @@ pub(crate) fn register_thread() -> bool {
 /// counting instructions under tools without rseq, and for the simulator of aborts.
 pub(crate) fn emulate() {
     let offset = own_offset();
-    // SAFETY: writes CPU number 0 into this thread's own, unregistered area.
-    unsafe { asm!("mov dword ptr fs:[{0} + 4], 0", in(reg) offset, options(nostack)) };
+    thread::pretend_cpu_0(offset);
     PERCPU.rseq_offset.store(offset, Ordering::Relaxed);
 }
 
@@ -249,52 +216,11 @@ fn self_test_unsignalled() -> bool {
         | libc::CLONE_SYSVSEM
         | libc::CLONE_CHILD_CLEARTID;
     let top = (&raw mut helper.stack).cast::<u64>().wrapping_add(64);
-    let started: isize;
-    // SAFETY: the child runs on its own stack, which it does not use. It touches only registers and
-    // the words `nap`, `fences` and `stop`, and ends by the exit system call. CLONE_CHILD_CLEARTID
-    // then zeroes `tid`, which the caller waits for, so `helper` outlives the child.
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 22f",
-            "23: mov eax, {clock_nanosleep}",
-            "mov edi, {clock}",
-            "xor esi, esi",
-            "mov rdx, r14",
-            "xor r10d, r10d",
-            "syscall",
-            "mov eax, {membarrier}",
-            "mov edi, {command}",
-            "xor esi, esi",
-            "xor edx, edx",
-            "syscall",
-            "inc dword ptr [r13]",
-            "cmp dword ptr [r12], 0",
-            "je 23b",
-            "mov eax, {exit}",
-            "xor edi, edi",
-            "syscall",
-            "ud2",
-            "22:",
-            inlateout("rax") libc::SYS_clone as isize => started,
-            in("rdi") flags,
-            in("rsi") top,
-            in("rdx") 0usize,
-            in("r10") helper.tid.as_ptr(),
-            in("r8") 0usize,
-            in("r12") helper.stop.as_ptr(),
-            in("r13") helper.fences.as_ptr(),
-            in("r14") &raw const helper.nap,
-            clock_nanosleep = const libc::SYS_clock_nanosleep,
-            clock = const libc::CLOCK_MONOTONIC,
-            membarrier = const libc::SYS_membarrier,
-            command = const EXPEDITED_RSEQ,
-            exit = const libc::SYS_exit,
-            out("rcx") _,
-            out("r11") _,
-        );
-    }
+    // SAFETY: the loop below waits until `tid` is 0, and `helper` lives beyond it.
+    let started = unsafe {
+        let words = [&helper.tid, &helper.stop, &helper.fences];
+        thread::start_helper(flags, top, words, &helper.nap, EXPEDITED_RSEQ)
+    };
     if started < 0 {
         return true;
     }
@@ -328,36 +254,4 @@ fn was_aborted(fences: &AtomicU32) -> bool {
         }
     }
     true
-}
-
-/// Spins inside a section for at most `rounds` rounds. Returns true if it was aborted.
-fn spin_until_aborted(offset: isize, rounds: u64) -> bool {
-    let left: u64;
-    // SAFETY: the section only counts a register down. Its abort handler makes the count odd, so
-    // not 0, and continues after the section. The signature stands before the handler.
-    unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "77: .long 0, 0",
-            ".quad 2f, (3f - 2f), 4f",
-            ".popsection",
-            "lea {t}, [rip + 77b]",
-            "mov fs:[{off} + 8], {t}",
-            "2: sub {n}, 1",
-            "jnz 2b",
-            "3:",
-            "jmp 6f",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "4:",
-            "or {n}, 1",
-            "6:",
-            t = out(reg) _,
-            n = inout(reg) rounds => left,
-            off = in(reg) offset,
-            options(nostack),
-        );
-    }
-    left != 0
 }

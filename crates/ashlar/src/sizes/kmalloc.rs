@@ -52,7 +52,7 @@ static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
 /// The slot offset of the cache for each size up to 8 KiB. Size 0 has the slot that is always
 /// empty.
-#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) static SIZE_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE + 1] = {
     let mut table = [0; KMALLOC_MAX_CACHE_SIZE + 1];
     let (mut size, mut class) = (1, 0);

@@ -39,7 +39,10 @@
 //! `free` before it puts the object on a sheaf. Two threads that free the same object at the same
 //! moment may both find it live. Every later double free is caught.
 #![allow(unsafe_code, reason = "indexes a raw array over the zone")]
-#![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
+#![cfg_attr(
+    not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    allow(unreachable_pub, reason = "no macro needs them")
+)]
 
 use core::ops::Range;
 

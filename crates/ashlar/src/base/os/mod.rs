@@ -27,7 +27,7 @@ pub(crate) mod thread;
 pub(crate) mod thread_id;
 mod topology;
 mod unwind;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod weak;
 mod window;
 

@@ -27,7 +27,7 @@ pub(crate) struct LockWord(AtomicUsize);
 #[must_use = "a lock is released by hand"]
 pub(crate) struct Held(usize);
 
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl Held {
     /// # Safety
     /// The caller has changed the word of a free lock to the number of its thread.

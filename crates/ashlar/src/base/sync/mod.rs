@@ -218,7 +218,10 @@ pub(crate) struct Bound {
     open: AtomicUsize,
 }
 
-#[cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(dead_code, reason = "no macro needs it"))]
+#[cfg_attr(
+    not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    allow(dead_code, reason = "no macro needs it")
+)]
 impl Bound {
     /// Offset of the direct functions' copy, for assembly.
     pub(crate) const OWN: usize = core::mem::offset_of!(Bound, own);

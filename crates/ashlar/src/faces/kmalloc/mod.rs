@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn kfree_slow(ptr: *mut u8) {
 ///
 /// # Safety
 /// As for [`kfree`].
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[place(background)]
 pub(crate) unsafe extern "C" fn kfree_far(ptr: *mut u8) {
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)

@@ -13,7 +13,7 @@
 //! `ashlar-malloc`.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
-#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod counted;
 pub(crate) mod entry;
 mod errno;
@@ -35,20 +35,20 @@ use crate::sizes::malloc::LIMIT;
 pub use crate::sizes::malloc::classes::MALLOC_MAX_CACHE_SIZE;
 use crate::sizes::malloc::classes::{STEP, aligned_class, size_of_class};
 use crate::sizes::owner;
-#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use counted::malloc_slow;
-#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[doc(hidden)]
 pub use entry::parts;
 pub use entry::{free, malloc};
-#[cfg(all(target_arch = "x86_64", feature = "os"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[doc(hidden)]
 pub use entry::{open_derived_allocs, open_derived_frees};
 pub use resize::realloc;
 pub use slow::free_slow;
 
 /// `malloc` without a fast path; see the x86-64 version.
-#[cfg(not(all(target_arch = "x86_64", feature = "os")))]
+#[cfg(not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     slow::malloc_uncounted(size)
 }

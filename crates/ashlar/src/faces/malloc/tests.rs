@@ -6,7 +6,7 @@ use crate::base::sync::Ordering;
 use crate::boot::ensure_malloc;
 use crate::engine;
 use crate::percpu;
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use crate::percpu::area::{PERCPU, PerCpu};
 use crate::sizes::malloc::classes::{CLASSES, Code, MALLOC_MAX_CACHE_SIZE, STEP, class_of, size_of_class};
 use crate::sizes::malloc::{SIZE_CODE, cache, forget_cache};
@@ -50,7 +50,7 @@ fn threads_that_need_a_class_at_once_get_one_cache() {
     assert_eq!(core::ptr::from_ref(cache(7).unwrap()), place);
 }
 
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[test]
 fn each_cpu_has_the_entries_of_its_side() {
     use crate::percpu::area::SIZE_ENTRIES;
@@ -83,7 +83,7 @@ fn the_map_knows_what_is_live_and_kfree_keeps_it_true() {
 }
 
 /// What nothing but a race between a look at the slot and the operation leads to.
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[test]
 fn single_objects_come_from_and_go_to_the_main_sheaf_on_both_sides() {
     assert!(ensure_malloc());

@@ -7,7 +7,10 @@
 //! All these caches are *tracked*: the object map has an entry for each live object. They are also
 //! *sided*, as the entry points in `faces::malloc::entry` explain.
 #![allow(unsafe_code, reason = "caches are found by their address")]
-#![cfg_attr(not(all(target_arch = "x86_64", feature = "os")), allow(unreachable_pub, reason = "no macro needs them"))]
+#![cfg_attr(
+    not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    allow(unreachable_pub, reason = "no macro needs them")
+)]
 
 pub(crate) mod classes;
 
@@ -55,7 +58,7 @@ impl Limit {
 
     /// Opens the fast paths of functions that contain the text of `malloc` with the bound of
     /// derived forms.
-    #[cfg(all(target_arch = "x86_64", feature = "os"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub(crate) fn open_derived(&self) {
         self.0.open_derived();
     }

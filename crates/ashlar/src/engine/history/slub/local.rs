@@ -232,14 +232,18 @@ fn pop_of(cache: &RawCache, words: &mut [usize; 2]) -> usize {
 /// critical section does it.
 #[inline(always)]
 pub(super) fn pop(cache: &'static RawCache, fast: Fast, by_lock: fn(&'static RawCache, Fast) -> usize) -> usize {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if fast == Fast::Rseq && percpu::mode() != percpu::Mode::Lock {
-        let shape = percpu::linked::Shape {
+        let shape = percpu::sections::link::Shape {
             secret: cache.slabs.secret,
             stride: cache.slabs.geometry.stride,
             link_offset: cache.slabs.geometry.link_offset,
         };
-        return percpu::linked::pop(percpu::slot0(cache.state.places.slab), percpu::sections::rseq_offset(), shape);
+        return percpu::sections::linked::pop(
+            percpu::slot0(cache.state.places.slab),
+            percpu::sections::rseq_offset(),
+            shape,
+        );
     }
     by_lock(cache, fast)
 }
@@ -333,12 +337,12 @@ pub(super) unsafe fn push(cache: &RawCache, fast: Fast, freed: FreedObject) -> b
 /// free.
 #[inline(always)]
 pub(super) unsafe fn push_here(cache: &RawCache, base: usize, index: u16, link: usize) -> bool {
-    #[cfg(all(feature = "os", target_arch = "x86_64"))]
+    #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if percpu::mode() != percpu::Mode::Lock {
-        let freed = percpu::linked::Freed { slab: base, index, link, key: key(cache.slabs.secret, link) };
+        let freed = percpu::sections::link::Freed { slab: base, index, link, key: key(cache.slabs.secret, link) };
         let slot = percpu::slot0(cache.state.places.slab);
         // SAFETY: passed on.
-        return unsafe { percpu::linked::push(slot, percpu::sections::rseq_offset(), freed) };
+        return unsafe { percpu::sections::linked::push(slot, percpu::sections::rseq_offset(), freed) };
     }
     let _ = (cache, base, index, link);
     false

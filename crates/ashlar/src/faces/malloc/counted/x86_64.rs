@@ -1,13 +1,10 @@
-//! The fast path of `malloc` while a profile runs: that of [`entry`](super::entry), which also
-//! counts the bytes that this CPU hands out (see [`crate::sizes::profile`]).
-//!
-//! The count is stored before the commit. An abort between the two leaves it, and the bytes are
-//! counted once more. An object with which the count would fall below zero is left to the slow
-//! path, which counts it.
+//! `malloc` while a profile runs, for x86-64; see the module above.
 #![allow(unsafe_code, reason = "naked functions")]
 
-use super::entry::parts::{AREA_SHIFT, GATE, GRAIN, OBJECTS, PERCPU, RSEQ, SIZE_ENTRIES, SLOTS, STEP, TURN};
-use super::slow::malloc_uncounted;
+use crate::faces::malloc::entry::parts::{
+    AREA_SHIFT, GATE, GRAIN, OBJECTS, PERCPU, RSEQ, SIZE_ENTRIES, SLOTS, STEP, TURN,
+};
+use crate::faces::malloc::slow::malloc_uncounted;
 use crate::percpu::area::BUDGET_OFFSET;
 use crate::sizes::malloc::SLOT_OF_CODE_0;
 use crate::sizes::profile::COUNTED;

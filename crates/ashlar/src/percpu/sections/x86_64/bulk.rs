@@ -1,4 +1,5 @@
-//! The critical sections for many objects at a time; the rules are those of [`super::sections`].
+//! The critical sections for many objects at a time for x86-64; the rules are those of
+//! [`crate::percpu::sections`].
 //!
 //! * `pop_all` and `push_all` are the fast paths of the bulk calls: they move all objects, or none.
 //! * `pop_batch` and `push_batch` move as many as possible; they are for the slow paths.
@@ -14,9 +15,9 @@
 
 use core::arch::asm;
 
-use super::area::{AREA_SHIFT, PERCPU};
-use super::sections::{GATE, section_close, section_cpu, section_open};
-use super::sheaf::SHEAF_PAGE_BYTES;
+use super::{section_close, section_cpu, section_open};
+use crate::percpu::area::{AREA_SHIFT, GATE, PERCPU};
+use crate::percpu::sheaf::SHEAF_PAGE_BYTES;
 
 /// Bits of a top that are its offset in its sheaf, and the other bits. Correct only for sheaves of
 /// a whole page, which all caches that use these sections have.

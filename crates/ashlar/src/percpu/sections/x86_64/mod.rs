@@ -1,22 +1,4 @@
-//! The critical sections for x86-64, as restartable sequences.
-//!
-//! A section is a range of instructions that ends in one store, the commit. If the thread is
-//! preempted, migrated or signalled before the commit, the kernel sends it to the abort handler,
-//! which leaves in the same way as a closed gate does. So a section has exclusive access to its
-//! CPU's slot on that CPU, without a lock and without an atomic read-modify-write.
-//!
-//! A handler that restarts its section would be shorter. But a thread under a debugger's single
-//! steps would never leave, because each step is an abort. Leaving costs one operation without
-//! sheaves per abort, and aborts are rarer than context switches.
-//!
-//! Rules of every section (see Linux `Documentation/userspace-api/rseq.rst`):
-//! * The only rseq field written is `rseq_cs`; the CPU number is read inside the section.
-//! * There is no system call, no call and no stack access inside.
-//! * The 4-byte signature stands right before the abort handler, which lies in a cold section.
-//! * Inputs are unchanged when the handler leaves. Stores before the commit are to words that no
-//!   other code reads, or are undone.
-//! * The gate is compared inside the section, so a section that commits has seen a stop (see
-//!   [`super::drain`]).
+//! The critical sections for x86-64; see the module above.
 //!
 //! The commit of `pop` and `push` adds to the slot's main word in memory. It is one instruction, so
 //! on this CPU it happens entirely or not at all, and no other CPU writes that word. The commit of
@@ -26,16 +8,18 @@
 //! and the inlined sections of a cache use the same text.
 #![allow(unsafe_code, reason = "inline assembly")]
 
+pub(crate) mod bulk;
+pub(crate) mod linked;
+pub(crate) mod thread;
+
 use core::arch::asm;
 
-use super::area::{AREA_SHIFT, NODE_OFFSET, PERCPU, PerCpu};
-use super::mode::{Mode, mode};
 use crate::base::units::BLOCK_SIZE;
 use crate::pages::memmap::{MEMMAP, MemMap};
+use crate::percpu::area::{AREA_SHIFT, GATE, LOCK_OFFSET, NODE_OFFSET, PERCPU, PerCpu, STOPS_OFFSET};
 
 /// Signature that the kernel requires before an abort handler; glibc registers with the same one.
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;
-pub(crate) const GATE: usize = core::mem::offset_of!(PerCpu, gate);
 
 /// Opens a section: emits its descriptor and the store that arms it. `$t` is a scratch register;
 /// `$off` holds the offset of the rseq area.
@@ -130,22 +114,6 @@ pub(crate) fn rseq_offset() -> isize {
     offset
 }
 
-/// Returns the CPU that this thread runs on, by rseq. `None` in the portable mode, in a thread that
-/// is not registered yet, and on a CPU without an area.
-#[inline(always)]
-pub(crate) fn cpu() -> Option<u32> {
-    if mode() == Mode::Lock {
-        return None;
-    }
-    let cpu: u32;
-    // SAFETY: reads the second word of this thread's rseq area. From before start-up on, the offset
-    // is that of an area of ours or of the C library.
-    unsafe {
-        asm!("mov {0:e}, fs:[{1} + 4]", out(reg) cpu, in(reg) rseq_offset(), options(nostack, readonly, preserves_flags));
-    }
-    (cpu < PERCPU.cpus.load(crate::base::sync::Ordering::Relaxed)).then_some(cpu)
-}
-
 /// Turns the CPU number in `{t}` into the offset of the main sheaf's word from CPU 0's slot. `{v}`
 /// is a scratch register.
 macro_rules! main_word {
@@ -234,7 +202,7 @@ pub(crate) fn pop(slot: usize, rseq_offset: isize) -> usize {
     pop!(plain, slot, rseq_offset)
 }
 
-/// As [`pop()`], for a slot that [is sided](super::area::is_sided).
+/// As [`pop()`], for a slot that [is sided](crate::percpu::area::is_sided).
 pub(crate) fn pop_sided(slot: usize, rseq_offset: isize) -> usize {
     pop!(sided, slot, rseq_offset)
 }
@@ -246,7 +214,7 @@ pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
     push!(plain, slot, rseq_offset, object)
 }
 
-/// As [`push()`], for a slot that [is sided](super::area::is_sided).
+/// As [`push()`], for a slot that [is sided](crate::percpu::area::is_sided).
 pub(crate) fn push_sided(slot: usize, rseq_offset: isize, object: usize) -> bool {
     push!(sided, slot, rseq_offset, object)
 }
@@ -380,4 +348,47 @@ pub(crate) fn exchange(slot: usize, cpu: u32, old: [usize; 2], new: [usize; 2]) 
         );
     }
     true
+}
+
+/// Stores `me` to the lock of this CPU if that is free and nothing stops it (see
+/// [`crate::percpu::lock`]), and returns the CPU's number; `base` is the address of CPU 0's area.
+/// `None` also if the section is aborted, or the thread or the CPU has no area.
+#[inline(always)]
+pub(crate) fn take_lock(base: usize, me: usize) -> Option<u32> {
+    let cpu: u64;
+    // SAFETY: the section accesses slot 1 of the CPU that it runs on, which lies in the reserved
+    // areas because the number is below theirs. It stores to the lock word only if the lock is free
+    // and no thread stops the CPU. Then no thread of another CPU stores there, and no thread of
+    // this CPU has run since the comparison.
+    unsafe {
+        asm!(
+            section_open!("{t}", "{off}"),
+            section_cpu!("{cpu:e}", "{off}", "dword ptr [rip + {percpu} + {cpus}]", "8f"),
+            "mov {t}, {cpu}",
+            "shl {t}, {shift}",
+            "cmp dword ptr [{base} + {t} + {stops}], 0",
+            "jne 8f",
+            "cmp qword ptr [{base} + {t} + {lock}], 0",
+            "jne 8f",
+            "mov [{base} + {t} + {lock}], {me}",
+            section_close!("8f"),
+            "9:",
+            ".pushsection .text.unlikely.ashlar_rseq, \"ax\", @progbits, unique, .Lashlar_section",
+            "8: mov {cpu}, -1",
+            "jmp 9b",
+            ".popsection",
+            t = out(reg) _,
+            cpu = out(reg) cpu,
+            off = in(reg) rseq_offset(),
+            base = in(reg) base,
+            me = in(reg) me,
+            percpu = sym PERCPU,
+            cpus = const core::mem::offset_of!(PerCpu, cpus),
+            shift = const AREA_SHIFT,
+            stops = const STOPS_OFFSET,
+            lock = const LOCK_OFFSET,
+            options(nostack),
+        );
+    }
+    u32::try_from(cpu).ok()
 }

@@ -1,29 +1,12 @@
-//! The critical sections of a CPU slab, whose freelist is linked through the free objects.
-//!
-//! A per-CPU slot describes the CPU slab by two words: the index of the first free object
-//! ([`NO_OBJECT`] for none) and the address of the slab (0 for none). `pop` follows the link of the
-//! first object, `push` writes one. They replace `cmpxchg_local` of the kernel's SLUB. They take no
-//! lock and execute no atomic read-modify-write; one store commits.
-//!
-//! The rules are those of [`super::sections`]. Links are encoded as in [`crate::slab::freelist`]
-//! and decoded in the same way with one exception: an index is compared with 2^16, not with the
-//! slab's number of objects. A link that does not decode ends the section without a commit. Then
-//! the slow path reads it again and reports it.
+//! The critical sections of a CPU slab for x86-64; see [`link`](crate::percpu::sections::link).
 #![allow(unsafe_code, reason = "inline assembly")]
 
 use core::arch::asm;
 
-use super::area::{AREA_SHIFT, PERCPU};
-use super::sections::{GATE, section_close, section_cpu, section_open};
+use super::{section_close, section_cpu, section_open};
 use crate::base::units::NO_OBJECT;
-
-/// How a cache encodes its links and where its objects hold them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    pub(crate) secret: u64,
-    pub(crate) stride: usize,
-    pub(crate) link_offset: usize,
-}
+use crate::percpu::area::{AREA_SHIFT, GATE, PERCPU};
+use crate::percpu::sections::link::{Freed, Shape};
 
 /// Takes the first object off the freelist of this CPU's slab, where `slot` is the address of CPU
 /// 0's slot. Returns 0 if there is no object, its link is corrupt, the gate is closed, or the
@@ -78,18 +61,6 @@ pub(crate) fn pop(slot: usize, rseq_offset: isize, shape: Shape) -> usize {
         );
     }
     object
-}
-
-/// An object to be put on a freelist.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Freed {
-    /// Address of its slab.
-    pub(crate) slab: usize,
-    pub(crate) index: u16,
-    /// Address of its link.
-    pub(crate) link: usize,
-    /// Key that encodes a link at that address, by exclusive or.
-    pub(crate) key: u64,
 }
 
 /// Puts an object on the freelist of this CPU's slab. Returns false if the object is of another

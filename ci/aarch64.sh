@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Builds the library for aarch64, looks at its fast paths, and runs tests under emulation. Says
+# SKIPPED and why where a tool is missing.
+#
+#   ci/aarch64.sh            unit tests and smoke tests by qemu-user, which has no rseq: with locks,
+#                            and with the critical sections on one thread (percpu=emulate)
+#   ci/aarch64.sh kernel     also boots Debian's arm64 kernel in qemu-system with 2 and 4 CPUs, and
+#                            runs there the suites that need rseq, and programs on the drop-in
+#                            malloc; about half an hour. Needs apt-get and the architecture arm64
+#                            (dpkg --add-architecture arm64)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kernel=no
+for argument; do
+    case $argument in
+    kernel) kernel=yes ;;
+    *) echo "ci/aarch64.sh: $argument: expected kernel" >&2; exit 2 ;;
+    esac
+done
+
+target=aarch64-unknown-linux-gnu
+skipped() {
+    echo "SKIPPED: aarch64: $*"
+    exit 0
+}
+command -v rustup >/dev/null || skipped "rustup is not installed"
+rustup target list --installed | grep -qx "$target" || timeout 300 rustup target add "$target" >/dev/null 2>&1 ||
+    skipped "the target cannot be installed here (rustup target add $target)"
+command -v aarch64-linux-gnu-gcc >/dev/null || skipped "there is no aarch64-linux-gnu-gcc"
+sysroot=/usr/aarch64-linux-gnu
+emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || skipped "there is no qemu-aarch64"
+
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$emulator -L $sysroot"
+# The build is a part of its own, so that cargo does not build the rest anew.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/aarch64
+release=$CARGO_TARGET_DIR/$target/release
+
+cargo build --release --target "$target" -p ashlar-malloc
+# From the start of a fast path to its `ret` there is no exclusive or atomic instruction, no
+# barrier, and no call.
+aarch64-linux-gnu-objdump -d --no-show-raw-insn "$release/libashlar_malloc.so" >"$release/code.txt"
+for name in malloc free; do
+    path=$(awk -v name="<$name>:" '$2 == name { on = 1; next } on && $2 == "ret" { exit } on && NF > 1 { print $2 }' \
+        "$release/code.txt")
+    count=$(wc -l <<<"$path")
+    echo "$name: $count instructions on the fast path"
+    if ((count < 20)) || grep -E '^(ld|st)[a]?x|^ldar|^stl|^cas|^swp|^ld(add|clr|eor|set)|^dmb|^dsb|^isb|^bl$|^blr$' <<<"$path"; then
+        echo "aarch64: FAILED: the fast path of $name is not what it should be, see above" >&2
+        exit 1
+    fi
+done
+
+cargo test --release --target "$target" -p ashlar-alloc --lib --test smoke
+# The sections themselves, on one thread.
+ASHLAR_OPTIONS=percpu=emulate cargo test --release --target "$target" -p ashlar-alloc --test smoke -- --test-threads=1
+
+[[ $kernel == yes ]] || exit 0
+for tool in qemu-system-aarch64 cpio dpkg-deb apt-get; do
+    command -v "$tool" >/dev/null || skipped "kernel: there is no $tool"
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+image=$(apt-cache depends linux-image-arm64:arm64 2>/dev/null | awk '/Depends: linux-image/ { print $2; exit }')
+(cd "$work" && apt-get download -qq "${image:-none}" busybox-static:arm64 2>/dev/null) ||
+    skipped "kernel: no package of an arm64 kernel (dpkg --add-architecture arm64; apt-get update)"
+for package in "$work"/*.deb; do dpkg-deb -x "$package" "$work/system"; done
+
+cargo test --release --target "$target" -p ashlar-alloc --no-run --test modes --test engines --test stress --test drain
+mkdir -p "$work/root"/{bin,lib,proc,sys,dev,tmp,usr/bin,tests,programs}
+cp "$work/system/bin/busybox" "$work/root/bin"
+for command in sh mount poweroff timeout cat tail; do ln -s busybox "$work/root/bin/$command"; done
+cp "$sysroot"/lib/{ld-linux-aarch64.so.1,libc.so.6,libm.so.6,libpthread.so.0,libdl.so.2,libgcc_s.so.1} "$work/root/lib"
+for test in modes engines stress drain; do
+    cp "$(find "$release/deps" -name "$test-*" ! -name '*.d' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2)" \
+        "$work/root/tests/$test"
+done
+cp "$release/libashlar_malloc.so" "$work/root/lib"
+# Programs that need other libraries, users or a compiler of the target stay out.
+for source in tests/behaviour/*.c; do
+    name=$(basename "$source" .c)
+    case $name in
+    dlopen_* | *_unloaded | *_library | join_large_tls | limit_as_later | credentials | addresses_beside | exit_order | \
+        limit_data_threads | limit_memlock) continue ;;
+    esac
+    aarch64-linux-gnu-gcc -O1 -w -pthread -rdynamic -o "$work/root/programs/$name" "$source" -ldl -lm
+done
+cat >"$work/root/init" <<'INIT'
+#!/bin/sh
+export PATH=/bin LD_LIBRARY_PATH=/lib HOME=/tmp BEHAVIOUR_SECONDS=400
+mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev; mount -t tmpfs none /tmp
+cd /tmp
+for test in /tests/*; do $test --test-threads=1; done
+for program in /programs/*; do
+    LD_PRELOAD=/lib/libashlar_malloc.so $program >/tmp/out 2>&1
+    status=$?
+    case $status in
+    0 | 77) echo "program ${program##*/}: ok" ;;
+    *) echo "program ${program##*/}: FAILED $status: $(tail -n 2 /tmp/out)" ;;
+    esac
+done
+echo "all has run"
+poweroff -f
+INIT
+chmod +x "$work/root/init"
+(cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/root.gz"
+failed=0
+for cpus in 2 4; do
+    echo "Debian's arm64 kernel, $cpus CPUs:"
+    timeout 5400 qemu-system-aarch64 -M virt -cpu max -smp "$cpus" -m 3072 -nographic -no-reboot \
+        -kernel "$work"/system/boot/vmlinuz-* -initrd "$work/root.gz" \
+        -append "console=ttyAMA0 quiet panic=-1 transparent_hugepage=madvise" </dev/null | tee "$work/log"
+    if ! grep -q "all has run" "$work/log" || grep -qE "FAILED" "$work/log"; then failed=1; fi
+done
+exit "$failed"
