@@ -798,6 +798,13 @@ void ashlar_stop_reaper(void);
  */
 const char *ashlar_mode(void);
 
+/*
+ * Prints the figures of this process to the file descriptor fd: the table of all caches, the
+ * largest first, or one line of JSON. Returns 0, or a negative errno of a write that failed. Does
+ * not allocate. Must not be called in a signal handler.
+ */
+int ashlar_stats_print(int fd, bool json);
+
 /* Returns the version of the library, such as "0.1.0". */
 const char *ashlar_version(void);
 

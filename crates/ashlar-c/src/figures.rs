@@ -283,6 +283,17 @@ pub extern "C" fn ashlar_mode() -> *const c_char {
     name.as_ptr()
 }
 
+/// Prints the figures of this process to the file descriptor `fd`: the table of all caches, the
+/// largest first, or one line of JSON. Returns 0, or a negative errno of a write that failed. Does
+/// not allocate. Must not be called in a signal handler.
+#[unsafe(no_mangle)]
+pub extern "C" fn ashlar_stats_print(fd: c_int, json: bool) -> c_int {
+    match core_ashlar::print_stats(fd, json) {
+        Ok(()) => 0,
+        Err(error) => -error,
+    }
+}
+
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
     Err(_) => c"?",

@@ -92,3 +92,17 @@ fn the_kernels_corruption_tests_count_as_many_errors_as_there() {
         }
     }
 }
+
+#[test]
+fn the_figures_of_a_process_are_printed_by_a_call_and_at_exit() {
+    in_c_and_cxx("crates/ashlar-c/tests/c/stats.c");
+    for link in [Link::Shared, Link::Static] {
+        let path = build("c99", "crates/ashlar-c/tests/c/stats.c", link);
+        let out = program(&path, "").env("ASHLAR_STATS", "json").output().expect("it runs");
+        let line = common::text(&out.stderr);
+        assert!(out.status.success() && line.starts_with("{\"ashlar\":") && line.lines().count() == 1, "{line}");
+        assert!(line.contains("\"name\":\"counted\",\"bytes\":"), "{line}");
+        let out = program(&path, "").env("ASHLAR_STATS", "text").output().expect("it runs");
+        assert!(common::text(&out.stderr).contains("\ncounted "), "{}", common::text(&out.stderr));
+    }
+}

@@ -38,6 +38,7 @@ static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the number of calls in which the flag was removed.
+#[place(cold)]
 pub(crate) fn dropped() -> usize {
     DROPPED.load(Ordering::Relaxed)
 }

@@ -18,7 +18,7 @@
 //!   critical sections.
 //! * `apart`: drops the pages of code and tables that only start-up used (x86-64).
 //! * [`mod@profile`]: the heap profile, as `ASHLAR_PROFILE` and C programs ask for it.
-//! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`, and the table of `ASHLAR_STATS`.
+//! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`.
 //!
 //! ## Where it works
 //! The library works from the first constructor of a program to its last destructor, in all its

@@ -1,18 +1,13 @@
 //! The library's work at load and at exit.
 //!
 //! At load, it registers the fork handlers, searches for replaced forms of new and delete, and then
-//! drops the pages that only start-up used. At exit, it writes the profile and prints the
-//! table, if `ASHLAR_PROFILE` and `ASHLAR_STATS` are set.
+//! drops the pages that only start-up used. It starts the profile if `ASHLAR_PROFILE` is set, and
+//! writes it at exit. The core reads `ASHLAR_STATS`, and prints the figures at exit.
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use syscalls::{Sysno, syscall};
-
-use crate::figures;
 use crate::fork_handlers;
 use crate::profile;
-use crate::text::to_stderr;
 
 unsafe extern "C" {
     /// `getenv` of glibc and musl that returns null in set-user-ID programs.
@@ -32,33 +27,12 @@ extern "C" fn at_load() {
     crate::threads::prepare();
     #[cfg(target_arch = "x86_64")]
     crate::cxx::look_for_replacements();
-    read_wish();
     start_profile();
+    ashlar::print_stats_in_any_case();
+    #[cfg(target_arch = "x86_64")]
+    ashlar::set_deepbind_counter(crate::deepbind::dropped);
     #[cfg(target_arch = "x86_64")]
     ashlar::malloc::when_up(crate::apart::drop_untouched);
-}
-
-/// The descriptor for the table: a copy of standard error made at load, because many programs close
-/// theirs before they end. -1: no table.
-static STATS_TO: AtomicI32 = AtomicI32::new(-1);
-static STATS_AS_JSON: AtomicBool = AtomicBool::new(false);
-
-fn read_wish() {
-    let wanted = env(c"ASHLAR_STATS");
-    if wanted.is_null() {
-        return;
-    }
-    // SAFETY: a non-null result is a NUL-terminated string.
-    match unsafe { CStr::from_ptr(wanted) }.to_bytes() {
-        b"json" => STATS_AS_JSON.store(true, Ordering::Relaxed),
-        b"text" => {}
-        _ => return to_stderr(b"ashlar: ASHLAR_STATS: expected text or json\n"),
-    }
-    // Low numbers are left to the program.
-    // SAFETY: the command takes integers only.
-    if let Ok(copy) = unsafe { syscall!(Sysno::fcntl, 2, libc::F_DUPFD_CLOEXEC, 100) } {
-        STATS_TO.store(copy as i32, Ordering::Relaxed);
-    }
 }
 
 #[place(cold)]
@@ -73,10 +47,6 @@ fn start_profile() {
 
 extern "C" fn at_exit() {
     profile::write_at_exit();
-    let fd = STATS_TO.swap(-1, Ordering::Relaxed);
-    if fd >= 0 {
-        figures::print(fd, STATS_AS_JSON.load(Ordering::Relaxed));
-    }
 }
 
 // SAFETY: the section is an array of functions. The loader calls each once, at load; this one

@@ -1,6 +1,5 @@
 //! Output text, built on the stack.
 
-use core::ffi::c_int;
 use core::fmt;
 
 use syscalls::{Sysno, syscall};
@@ -38,14 +37,9 @@ impl<F: FnMut(&[u8])> fmt::Write for Text<F> {
     }
 }
 
-/// Writes to a file descriptor of the program. Ignores failures, because there is no place to
-/// report them. Uses the bare system call, because the C library's `write` is a cancellation point.
-pub(crate) fn to_fd(fd: c_int, bytes: &[u8]) {
-    // SAFETY: the buffer is readable for its length.
-    let _ = unsafe { syscall!(Sysno::write, fd, bytes.as_ptr(), bytes.len()) };
-}
-
-/// Writes to standard error.
+/// Writes to standard error. Ignores failures, because there is no place to report them. Uses the
+/// bare system call, because the C library's `write` is a cancellation point.
 pub(crate) fn to_stderr(bytes: &[u8]) {
-    to_fd(2, bytes);
+    // SAFETY: the buffer is readable for its length.
+    let _ = unsafe { syscall!(Sysno::write, 2, bytes.as_ptr(), bytes.len()) };
 }

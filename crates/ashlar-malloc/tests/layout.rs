@@ -76,7 +76,7 @@ fn what_few_programs_use_lies_apart() {
         "7counted14malloc_counted",
         "6ashlar5cache8settings",
         "6ashlar4base6report",
-        "13ashlar_malloc7figures",
+        "6ashlar5faces5stats",
         "6ashlar4boot17lay_out_for_linux",
     ] {
         lies(module, &apart);

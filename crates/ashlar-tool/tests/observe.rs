@@ -406,3 +406,35 @@ fn top_prints_one_table_for_scripts() {
     ];
     refused(&["top"], cases);
 }
+
+#[test]
+fn figures_at_exit_go_to_a_file_with_the_number_of_the_process() {
+    let run = |wish: &str, args: &[&str]| {
+        // Not sh, which may be one that ends by _exit.
+        let mut shell = command("bash");
+        let out = shell.args(args).env("LD_PRELOAD", library()).env("ASHLAR_STATS", wish).output().expect("it runs");
+        assert_eq!(out.status.code(), Some(0));
+        (text(&out.stdout).trim().to_owned(), text(&out.stderr))
+    };
+    let wish = format!("text:{}", scratch("figures-%p-%%").display());
+    let (pid, said) = run(&wish, &["-c", "echo $$"]);
+    assert_eq!(said, "");
+    let table = fs::read_to_string(scratch(&format!("figures-{pid}-%"))).expect("the file");
+    assert!(table.lines().next().is_some_and(|line| line.contains(&format!(": bash ({pid}), mode "))), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    // What is there stays.
+    let wish = format!("json:{}", scratch("figures").display());
+    for lines in 1..3 {
+        run(&wish, &["-c", ":"]);
+        assert_eq!(fs::read_to_string(scratch("figures")).expect("the file").lines().count(), lines);
+    }
+    let (_, said) = run("json:/nonexistent/folder/x", &["-c", ":"]);
+    assert_eq!(said, "ashlar: ASHLAR_STATS: /nonexistent/folder/x: cannot be opened (error 2)\n");
+    for wish in ["xml", "text:", "xml:/tmp/x"] {
+        let (_, said) = run(wish, &["-c", ":"]);
+        assert!(
+            said.starts_with("ashlar: ASHLAR_STATS: expected text, json, text:FILE or json:FILE"),
+            "{wish}: {said}"
+        );
+    }
+}

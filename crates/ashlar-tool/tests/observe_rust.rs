@@ -33,3 +33,21 @@ fn a_rust_program_and_its_caches_are_shown() {
     // SAFETY: as above.
     kept.into_iter().for_each(|object| unsafe { own.free(object) });
 }
+
+#[test]
+fn a_rust_program_prints_its_figures_at_exit() {
+    let figures = |wish: &str, args: &[&str]| {
+        let own = std::env::current_exe().expect("a path");
+        let out = common::command(own).args(args).env("ASHLAR_STATS", wish).output().expect("it runs");
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        text(&out.stderr)
+    };
+    let json: Value = serde_json::from_str(&figures("json", &["--list"])).expect("one line of JSON");
+    assert!(json["name"].as_str().expect("a name").starts_with("observe_rust"), "{json}");
+    assert!(json["used_bytes"].as_u64().expect("bytes") > 0, "{json}");
+    let table = figures("text", &["--list"]);
+    assert!(table.contains(", mode ") && table.contains("# name"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let refused = figures("xml", &["--list"]);
+    assert!(refused.starts_with("ashlar: ASHLAR_STATS: expected text, json, text:FILE or json:FILE"), "{refused}");
+}

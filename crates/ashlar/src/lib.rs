@@ -153,6 +153,12 @@ mod api {
     pub use crate::faces::prefill::PrefilledSheaf;
     #[cfg(feature = "os")]
     pub use crate::faces::profile;
+    pub use crate::faces::stats::print_stats;
+    pub use crate::faces::stats::{Stats, stats};
+    // For ashlar-malloc, which replaces `dlopen`.
+    #[cfg(feature = "os")]
+    #[doc(hidden)]
+    pub use crate::faces::stats::{print_stats_in_any_case, set_deepbind_counter};
     // For the lab, which simulates larger machines from how long locks are held.
     #[doc(hidden)]
     pub use crate::faces::probe::{LockProbe, LocksHeld};

@@ -111,6 +111,12 @@ fn ensure_base_slow() -> bool {
     BASE.is_up()
 }
 
+/// Returns whether the base has started.
+#[cfg(feature = "os")]
+pub(crate) fn is_up() -> bool {
+    BASE.is_up()
+}
+
 /// See [`Once::after_fork_in_child`]. The base has started, because `fork::prepare` starts it.
 pub(crate) fn after_fork_in_child() {
     KMALLOC.after_fork_in_child();

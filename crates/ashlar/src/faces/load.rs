@@ -1,10 +1,10 @@
 //! Load: the work done once, when the program or library that contains this crate is loaded.
 //!
-//! Registers the fork handlers, loads the unwinder where reports have backtraces, and keeps a
-//! library loaded. `dlclose` would unmap code that threads
-//! run, descriptors of critical sections that the kernel reads, and objects that other libraries
-//! still use. An allocation can do neither, because it may come from inside the C library, under
-//! locks that both take.
+//! Registers the fork handlers, reads `ASHLAR_STATS`, loads the unwinder where reports have
+//! backtraces, and keeps a library loaded. `dlclose` would unmap code that threads run, descriptors
+//! of critical sections that the kernel reads, and objects that other libraries still use. An
+//! allocation can do neither, because it may come from inside the C library, under locks that both
+//! take. At exit, prints the figures if they are wanted.
 #![allow(unsafe_code, reason = "a table that the loader reads")]
 
 #[place(cold)]
@@ -16,6 +16,7 @@ extern "C" fn at_load() {
         // For the backtraces of tracks and reports. Later, an allocation could not load it.
         crate::base::os::load_unwinder();
     }
+    super::stats::at_load();
     if !super::fork::register() {
         crate::base::report::warn(format_args!("no memory for fork handlers: do not fork while threads allocate"));
     }
@@ -26,3 +27,13 @@ extern "C" fn at_load() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
+
+#[place(cold)]
+extern "C" fn at_exit() {
+    super::stats::at_exit();
+}
+
+// SAFETY: as above, at exit.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;

@@ -35,4 +35,5 @@ pub(crate) mod probe;
 pub mod profile;
 #[cfg(feature = "os")]
 pub(crate) mod reaper;
+pub(crate) mod stats;
 pub(crate) mod typed;

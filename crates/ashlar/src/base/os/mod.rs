@@ -107,18 +107,6 @@ pub(crate) fn write_stderr(bytes: &[u8]) {
     let _ = unsafe { syscall!(Sysno::write, 2, bytes.as_ptr(), bytes.len()) };
 }
 
-/// Writes bytes to a descriptor. Returns how many it took; `None` on failure.
-#[place(cold)]
-pub(crate) fn write(file: i32, bytes: &[u8]) -> Option<usize> {
-    loop {
-        // SAFETY: the buffer is readable for its length.
-        match unsafe { syscall!(Sysno::write, file, bytes.as_ptr(), bytes.len()) } {
-            Err(Errno::EINTR) => {}
-            written => return written.ok(),
-        }
-    }
-}
-
 /// Copies a file to a descriptor. Returns false on failure.
 #[place(cold)]
 pub(crate) fn copy_file(path: &core::ffi::CStr, to: i32) -> bool {
@@ -135,20 +123,60 @@ pub(crate) fn copy_file(path: &core::ffi::CStr, to: i32) -> bool {
                 Err(Errno::EINTR) => continue,
                 Err(_) => break false,
             };
-            let mut rest = bytes.get(..got).unwrap_or(&[]);
-            while !rest.is_empty() {
-                match write(to, rest) {
-                    Some(written) if written > 0 => rest = rest.get(written..).unwrap_or(&[]),
-                    _ => break,
-                }
-            }
-            if !rest.is_empty() {
+            if write_all(to, bytes.get(..got).unwrap_or(&[])).is_err() {
                 break false;
             }
         };
         let _ = syscall!(Sysno::close, file);
         good
     }
+}
+
+/// Writes all bytes to a file descriptor.
+///
+/// # Errors
+/// The number of the system's error.
+#[place(cold)]
+pub(crate) fn write_all(fd: i32, mut bytes: &[u8]) -> Result<(), i32> {
+    while !bytes.is_empty() {
+        // SAFETY: the buffer is readable for its length.
+        match unsafe { syscall!(Sysno::write, fd, bytes.as_ptr(), bytes.len()) } {
+            Ok(0) => return Err(libc::EIO),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into_raw()),
+        }
+    }
+    Ok(())
+}
+
+/// Returns a copy of standard error with a number of 100 or more, because low ones are left to the
+/// program. The copy closes at exec.
+#[place(cold)]
+pub(crate) fn copy_of_stderr() -> Option<i32> {
+    // SAFETY: the command takes integers only.
+    unsafe { syscall!(Sysno::fcntl, 2, libc::F_DUPFD_CLOEXEC, 100) }.ok().map(|copy| copy as i32)
+}
+
+/// Opens a file to append to it, and creates it if there is none. The name ends at its first zero
+/// byte.
+///
+/// # Errors
+/// The number of the system's error.
+#[place(cold)]
+pub(crate) fn append_to(name: &[u8]) -> Result<i32, i32> {
+    let Ok(name) = core::ffi::CStr::from_bytes_until_nul(name) else { return Err(libc::ENAMETOOLONG) };
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOCTTY;
+    // SAFETY: the name is NUL-terminated.
+    let file = unsafe { syscall!(Sysno::openat, libc::AT_FDCWD, name.as_ptr(), flags, 0o666) };
+    file.map(|file| file as i32).map_err(Errno::into_raw)
+}
+
+/// Closes a file descriptor of ours.
+#[place(cold)]
+pub(crate) fn close(fd: i32) {
+    // SAFETY: the descriptor is this library's own.
+    let _ = unsafe { syscall!(Sysno::close, fd) };
 }
 
 /// Returns the number of the process.

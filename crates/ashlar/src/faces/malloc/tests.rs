@@ -93,8 +93,12 @@ fn single_objects_come_from_and_go_to_the_main_sheaf_on_both_sides() {
         let main = usize::from(PerCpu::side_of(crate::base::units::CpuId(cpu)));
         // SAFETY: words of a committed slot; no other test uses this class.
         let tops = || unsafe { [top(main).read_volatile(), top(1 - main).read_volatile()] };
-        // An interrupt may cut a section off, and a reaper may come between.
-        let right = (0..100).any(|_| {
+        // An interrupt may cut a section off, and a reaper may come between. A thread that drains
+        // keeps all sections out, and may have lost its CPU meanwhile, so failed tries wait.
+        let right = (0..1000).any(|try_number| {
+            if try_number > 0 {
+                crate::base::os::sleep_ns(1_000_000);
+            }
             let some: [*mut u8; 6] = core::array::from_fn(|_| malloc(3072));
             // SAFETY: live, each freed once.
             some.into_iter().for_each(|at| unsafe { free(at) });

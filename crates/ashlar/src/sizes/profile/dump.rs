@@ -27,12 +27,8 @@ struct Out {
 #[place(cold)]
 impl Out {
     fn flush(&mut self) {
-        let mut rest = self.bytes.get(..self.len).unwrap_or(&[]);
-        while !rest.is_empty() && self.good {
-            match os::write(self.file, rest) {
-                Some(written) if written > 0 => rest = rest.get(written..).unwrap_or(&[]),
-                _ => self.good = false,
-            }
+        if self.good {
+            self.good = os::write_all(self.file, self.bytes.get(..self.len).unwrap_or(&[])).is_ok();
         }
         self.len = 0;
     }
