@@ -225,6 +225,10 @@ struct ashlar_cache_info {
     uint64_t free_slab;
     /* Slabs of a smaller order than usual, because pages were short. */
     uint64_t order_fallback;
+    /* Objects freed that another CPU or node had allocated; of CPUs only in malloc's caches. */
+    uint64_t remote_free;
+    /* Times that a lock of the cache had to be waited for. */
+    uint64_t lock_waits;
 };
 
 /* A cache without slabs of its own, because it was merged or its engine lets caches share pages. */

@@ -76,6 +76,10 @@ pub struct ashlar_cache_info {
     pub free_slab: u64,
     /// Slabs of a smaller order than usual, because pages were short.
     pub order_fallback: u64,
+    /// Objects freed that another CPU or node had allocated; of CPUs only in malloc's caches.
+    pub remote_free: u64,
+    /// Times that a lock of the cache had to be waited for.
+    pub lock_waits: u64,
 }
 
 /// Returns `text` as a C string, truncated if needed.
@@ -116,6 +120,8 @@ fn translate(info: &CacheInfo) -> ashlar_cache_info {
         alloc_slab: info.slow.alloc_slab,
         free_slab: info.slow.free_slab,
         order_fallback: info.slow.order_fallback,
+        remote_free: info.slow.remote_free,
+        lock_waits: info.counts.lock_waits,
     }
 }
 

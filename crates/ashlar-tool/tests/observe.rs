@@ -92,7 +92,9 @@ fn a_running_process_is_listed_and_described() {
     assert!(pinned > 100_000, "each second object was freed, so slabs have holes: {pinned}");
 
     let out = ashlar(&["info", &child.pid, "malloc-64"]);
-    assert!(text(&out.stdout).contains("sheaf_refill"), "{}", text(&out.stdout));
+    for event in ["sheaf_refill", "remote_free", "lock_waits"] {
+        assert!(text(&out.stdout).contains(event), "{}", text(&out.stdout));
+    }
     refused(&["info", &child.pid], &[(&["nosuch"], "CACHE: nosuch: PID ")]);
 }
 

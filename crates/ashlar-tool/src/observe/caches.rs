@@ -81,6 +81,7 @@ fn cache(reader: &Reader<'_>, window: &Window, address: u64) -> Result<Option<Fo
         count_lines(reader, window, node, &mut cache)?;
         for list in reader.slice(node.slice_at(window.node.lists)?, window.list.bytes, MANY)? {
             add(&mut cache.events.list_locks, list.u64_at(window.list.taken)?);
+            add(&mut cache.events.lock_waits, list.u64_at(window.list.waited)?);
         }
     }
     for node in reader.slice(raw.slice_at(layout.sheaf_nodes)?, window.sheaf_node.bytes, MANY)? {
@@ -120,6 +121,7 @@ fn count_lines(reader: &Reader<'_>, window: &Window, node: &[u8], cache: &mut Ca
         add(&mut events.sheaf_refill, line.u64_at(layout.sheaf_refill)?);
         add(&mut events.sheaf_flush, line.u64_at(layout.sheaf_flush)?);
         add(&mut events.order_fallback, line.u64_at(layout.order_fallback)?);
+        add(&mut events.remote_free, line.u64_at(layout.remote_free)?);
         add(&mut taken, line.u64_at(layout.alloc_slab)?);
         add(&mut given, line.u64_at(layout.free_slab)?);
         add(&mut objects, line.u64_at(layout.objects)?);
@@ -144,6 +146,7 @@ fn count_barns(reader: &Reader<'_>, window: &Window, node: &[u8], cache: &mut Ca
         add(barn_put_fail, barn.u64_at(layout.put_fail)?);
         add(robbed, barn.u64_at(layout.robbed)?);
         add(&mut cache.events.barn_locks, barn.u64_at(layout.taken)?);
+        add(&mut cache.events.lock_waits, barn.u64_at(layout.waited)?);
         add(&mut cache.events.alloc_slow, barn.u64_at(layout.alloc_slow)?);
         add(&mut cache.events.free_slow, barn.u64_at(layout.free_slow)?);
         add(&mut cache.in_barns, barn.u64_at(layout.objects)?);

@@ -31,6 +31,7 @@ pub(super) fn zone(reader: &Reader<'_>, window: &Window) -> Result<Pages, ReadEr
         add(&mut pages.free_bytes, node.u64_at(layout.free)?);
         add(&mut pages.dirty_bytes, node.u64_at(layout.dirty)?);
         pages.zone_locks = pages.zone_locks.wrapping_add(node.u64_at(layout.taken)?);
+        pages.zone_lock_waits = pages.zone_lock_waits.wrapping_add(node.u64_at(layout.waited)?);
         let block = node.u32_at(layout.oldest)?;
         if block != NONE {
             let at = u64::from(block) * u64::from(window.block.bytes) + u64::from(window.block.stamp);

@@ -99,6 +99,9 @@ pub(super) struct Pages {
     /// Free memory that may be resident.
     pub(super) dirty_bytes: u64,
     pub(super) zone_locks: u64,
+    /// Times that a zone lock had to be waited for.
+    #[serde(default)]
+    pub(super) zone_lock_waits: u64,
     /// After which time free memory goes back.
     pub(super) decay_ms: u32,
     pub(super) decay: Decay,
@@ -184,6 +187,7 @@ macro_rules! events {
     ($($(#[$about:meta])* $name:ident),* $(,)?) => {
         /// What happened at a cache since it was created.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
         pub(super) struct Events {
             $($(#[$about])* pub(super) $name: u64,)*
         }
@@ -214,6 +218,8 @@ events! {
     alloc_slab,
     free_slab,
     order_fallback,
+    /// Objects freed that another CPU or node had allocated.
+    remote_free,
     barn_get,
     barn_get_fail,
     barn_put,
@@ -222,6 +228,8 @@ events! {
     robbed,
     list_locks,
     barn_locks,
+    /// Times that one of these locks had to be waited for.
+    lock_waits,
 }
 
 /// The name of a merged cache.

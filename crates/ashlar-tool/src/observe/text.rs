@@ -130,13 +130,12 @@ fn table_of_events(allocator: &Allocator) -> String {
         let cells: String = cells.iter().map(|cell| format!(" {cell:>6}")).collect();
         format!("{name}{cells}\n")
     };
-    let heads = ["alloc", "free", "refill", "flush", "slabs+", "slabs-", "robbed", "locks"];
+    let heads = ["alloc", "free", "refill", "flush", "slabs+", "slabs-", "remote", "waits"];
     let mut text = row(format!("{:<NAME$}", "# slow paths"), heads.map(str::to_owned));
     for cache in allocator.caches.iter().filter(|cache| cache.events != Events::default()) {
         let e = &cache.events;
-        let locks = e.list_locks.saturating_add(e.barn_locks);
-        let counts =
-            [e.alloc_slow, e.free_slow, e.sheaf_refill, e.sheaf_flush, e.alloc_slab, e.free_slab, e.robbed, locks];
+        let [refill, flush, taken, given] = [e.sheaf_refill, e.sheaf_flush, e.alloc_slab, e.free_slab];
+        let counts = [e.alloc_slow, e.free_slow, refill, flush, taken, given, e.remote_free, e.lock_waits];
         text += &row(name(&cache.name), counts.map(|count| short(count, 6)));
     }
     text

@@ -16,7 +16,7 @@
 /// The first bytes of a window.
 pub const SIGNATURE: [u8; 8] = *b"ashlar\nW";
 /// The number of the format that this file describes.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// The name of the mapping, behind `/memfd:`.
 pub const NAME: &str = "ashlar";
 /// The number of engines that a window has room for.
@@ -240,6 +240,8 @@ offsets! {
         bytes,
         /// How often the list_lock was taken: a word.
         taken,
+        /// How often it had to be waited for: a word.
+        waited,
         /// The number of slabs on the list: a word.
         count,
     }
@@ -257,6 +259,8 @@ offsets! {
         free_slab,
         /// Slabs of the smallest order, where the wanted order was refused.
         order_fallback,
+        /// Objects that another CPU or node had allocated.
+        remote_free,
         /// The objects of slabs taken less those of slabs returned; wraps around.
         objects,
     }
@@ -275,6 +279,8 @@ offsets! {
         bytes,
         /// How often the barn lock was taken.
         taken,
+        /// How often it had to be waited for.
+        waited,
         /// Objects in full sheaves.
         objects,
         /// Full sheaves.
@@ -311,6 +317,8 @@ offsets! {
         bytes,
         /// How often the zone lock was taken: a word.
         taken,
+        /// How often it had to be waited for: a word.
+        waited,
         /// The number of blocks: 4 bytes.
         blocks,
         /// Free pages: a word.

@@ -135,7 +135,7 @@ pub(crate) trait Strategy: Copy {
 
     /// What happened at the cache.
     fn counts(cache: &'static RawCache) -> Counts {
-        Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() }
+        Counts::of_lists(&cache.slabs)
     }
 
     /// What happened between its slabs and whatever stands in front of them.

@@ -40,6 +40,8 @@ pub struct Counts {
     pub barn_locks: u64,
     /// Alien locks taken.
     pub alien_locks: u64,
+    /// Times that a list_lock or barn lock had to be waited for.
+    pub lock_waits: u64,
     /// Zone locks taken. They belong to no single cache, so only [`crate::total_counts`] has them.
     pub zone_locks: u64,
     /// Search lengths of the engine `slob`; zero for all others, which do not search.
@@ -94,6 +96,12 @@ impl Search {
 }
 
 impl Counts {
+    /// The list_locks of a cache; nothing else.
+    #[place(cold)]
+    pub(crate) fn of_lists(cache: &CacheSlabs) -> Counts {
+        Counts { list_locks: cache.list_locks_taken(), lock_waits: cache.list_lock_waits(), ..Counts::default() }
+    }
+
     /// Locks of any kind.
     pub fn locks(&self) -> u64 {
         self.cpu_locks + self.slab_locks + self.list_locks + self.barn_locks + self.alien_locks + self.zone_locks
@@ -108,6 +116,7 @@ impl Counts {
         sum.list_locks += self.list_locks;
         sum.barn_locks += self.barn_locks;
         sum.alien_locks += self.alien_locks;
+        sum.lock_waits += self.lock_waits;
         sum.zone_locks += self.zone_locks;
         self.search.add_to(&mut sum.search);
     }

@@ -208,6 +208,20 @@ impl CacheSlabs {
         self.nodes.iter().flat_map(|node| node.lists).map(|list| list.raw().taken() as u64).sum()
     }
 
+    /// Returns how often a list_lock had to be waited for.
+    pub(crate) fn list_lock_waits(&self) -> u64 {
+        self.nodes.iter().flat_map(|node| node.lists).map(|list| list.raw().waited() as u64).sum()
+    }
+
+    /// Counts objects that another CPU or node had allocated.
+    #[inline(never)]
+    pub(crate) fn count_remote_frees(&self, objects: usize) {
+        // Only the sum over nodes means something.
+        if let Some(node) = self.nodes.first() {
+            node.counters.count_remote(objects);
+        }
+    }
+
     /// Returns the number of slabs.
     pub(crate) fn slab_count(&self) -> usize {
         self.nodes.iter().map(|node| node.counters.slabs()).sum()

@@ -21,6 +21,7 @@ pub(super) struct Line {
     alloc_slab: AtomicU64,
     free_slab: AtomicU64,
     order_fallback: AtomicU64,
+    remote_free: AtomicU64,
     /// Capacity in objects of the slabs taken, minus that of the slabs returned; wraps around.
     objects: AtomicUsize,
 }
@@ -37,6 +38,7 @@ impl Counters {
             alloc_slab: offset_of!(Line, alloc_slab) as u32,
             free_slab: offset_of!(Line, free_slab) as u32,
             order_fallback: offset_of!(Line, order_fallback) as u32,
+            remote_free: offset_of!(Line, remote_free) as u32,
             objects: offset_of!(Line, objects) as u32,
         }
     };
@@ -61,6 +63,11 @@ impl Counters {
     /// Counts a batch of objects that was returned to slabs.
     pub(crate) fn count_flush(&self) {
         self.here().sheaf_flush.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts objects that another CPU or node had allocated.
+    pub(super) fn count_remote(&self, objects: usize) {
+        self.here().remote_free.fetch_add(objects as u64, Ordering::Relaxed);
     }
 
     /// Counts `slabs` slabs of the smallest order, allocated because the wanted order was refused.
@@ -103,7 +110,8 @@ impl Counters {
     /// Resets the counters when no slab is left, for a new cache in the same place.
     pub(super) fn reset(&self) {
         for line in self.0 {
-            let all = [&line.sheaf_refill, &line.sheaf_flush, &line.alloc_slab, &line.free_slab, &line.order_fallback];
+            let Line { sheaf_refill, sheaf_flush, alloc_slab, free_slab, order_fallback, remote_free, .. } = line;
+            let all = [sheaf_refill, sheaf_flush, alloc_slab, free_slab, order_fallback, remote_free];
             all.into_iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
             line.objects.store(0, Ordering::Relaxed);
         }
@@ -117,6 +125,7 @@ impl Counters {
             sum.alloc_slab += line.alloc_slab.load(Ordering::Relaxed);
             sum.free_slab += line.free_slab.load(Ordering::Relaxed);
             sum.order_fallback += line.order_fallback.load(Ordering::Relaxed);
+            sum.remote_free += line.remote_free.load(Ordering::Relaxed);
         }
     }
 }
@@ -134,4 +143,7 @@ pub struct SlowPathStats {
     pub free_slab: u64,
     /// Slabs of the smallest order, allocated because the wanted order was refused.
     pub order_fallback: u64,
+    /// Objects that another CPU or another node than the freeing one had allocated. Of CPUs only in
+    /// caches that keep such objects apart, where they are counted by the sheaf.
+    pub remote_free: u64,
 }

@@ -94,7 +94,7 @@ pub(crate) fn open(nodes: &mut &'static [Node]) -> Option<()> {
     }
     for node in *nodes {
         node.counters.reset();
-        node.lists.iter().for_each(|list| list.raw().reset_taken());
+        node.lists.iter().for_each(|list| list.raw().reset_counts());
     }
     Some(())
 }

@@ -117,6 +117,7 @@ impl NodeList {
         crate::base::window::ListAt {
             bytes: size_of::<NodeList>() as u32,
             taken: (LOCK + SpinLock::<Partial>::TAKEN) as u32,
+            waited: (LOCK + SpinLock::<Partial>::WAITED) as u32,
             count: (LOCK + SpinLock::<Partial>::VALUE + core::mem::offset_of!(Partial, count)) as u32,
         }
     };

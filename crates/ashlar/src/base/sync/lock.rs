@@ -148,12 +148,42 @@ pub(crate) type Visit<'a> = &'a mut dyn FnMut(&LockWord);
 /// A spin lock for short critical sections. Code that runs under it must not allocate, call the
 /// program's code, or call a function of the C library that may block.
 ///
-/// Each lock counts its acquisitions. Only the lock holder increments the count, so a load and a
-/// store beside the lock word suffice.
+/// Each lock counts its acquisitions, and those that had to wait. Only the lock holder increments
+/// the counts, so a load and a store beside the lock word suffice.
 pub(crate) struct SpinLock<T> {
+    head: Head,
+    value: UnsafeCell<T>,
+}
+
+/// A lock word and its counts.
+struct Head {
     word: LockWord,
     taken: AtomicUsize,
-    value: UnsafeCell<T>,
+    waited: AtomicUsize,
+}
+
+impl Head {
+    /// As [`LockWord::lock`].
+    #[inline]
+    fn lock(&self) -> Held {
+        let me = thread_id();
+        match self.word.0.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Held(0),
+            Err(_) => self.wait(me),
+        }
+    }
+
+    /// As [`LockWord::wait`]. Not generic either.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, me: usize) -> Held {
+        let held = self.word.wait(me);
+        // A thread that passes a lock of its own did not wait.
+        if held.0 == 0 {
+            bump(&self.waited);
+        }
+        held
+    }
 }
 
 // SAFETY: the lock gives exclusive access to `T`, so `T: Send` is enough to share it.
@@ -165,29 +195,33 @@ impl<T> SpinLock<T> {
     pub(crate) const VALUE: usize = core::mem::offset_of!(SpinLock<T>, value);
     /// The offset of the count of acquisitions.
     #[cfg(feature = "os")]
-    pub(crate) const TAKEN: usize = core::mem::offset_of!(SpinLock<T>, taken);
+    pub(crate) const TAKEN: usize = core::mem::offset_of!(SpinLock<T>, head) + core::mem::offset_of!(Head, taken);
+    /// The offset of the count of acquisitions that had to wait.
+    #[cfg(feature = "os")]
+    pub(crate) const WAITED: usize = core::mem::offset_of!(SpinLock<T>, head) + core::mem::offset_of!(Head, waited);
 
     pub(crate) const fn new(value: T) -> Self {
-        SpinLock { word: LockWord::new(), taken: AtomicUsize::new(0), value: UnsafeCell::new(value) }
+        let head = Head { word: LockWord::new(), taken: AtomicUsize::new(0), waited: AtomicUsize::new(0) };
+        SpinLock { head, value: UnsafeCell::new(value) }
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        let held = self.word.lock();
-        bump(&self.taken);
+        let held = self.head.lock();
+        bump(&self.head.taken);
         Guard { lock: self, held }
     }
 
     /// Takes the lock if it is free; never waits.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        let held = self.word.try_lock()?;
-        bump(&self.taken);
+        let held = self.head.word.try_lock()?;
+        bump(&self.head.taken);
         Some(Guard { lock: self, held })
     }
 
     /// Returns the lock word, for forks.
     pub(crate) fn word(&self) -> &LockWord {
-        &self.word
+        &self.head.word
     }
 
     /// Returns a pointer to the guarded value, for a thread that holds the lock for a fork.
@@ -197,17 +231,24 @@ impl<T> SpinLock<T> {
 
     /// Returns whether the lock is held; see [`LockWord::is_held`].
     pub(crate) fn is_held(&self) -> bool {
-        self.word.is_held()
+        self.head.word.is_held()
     }
 
-    /// Returns the number of acquisitions since [`Self::reset_taken`]; wraps around.
+    /// Returns the number of acquisitions since [`Self::reset_counts`]; wraps around.
     pub(crate) fn taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        self.head.taken.load(Ordering::Relaxed)
     }
 
-    /// Resets the count to zero.
-    pub(crate) fn reset_taken(&self) {
-        self.taken.store(0, Ordering::Relaxed);
+    /// Returns the number of acquisitions that had to wait since [`Self::reset_counts`]; wraps
+    /// around.
+    pub(crate) fn waited(&self) -> usize {
+        self.head.waited.load(Ordering::Relaxed)
+    }
+
+    /// Resets the counts to zero.
+    pub(crate) fn reset_counts(&self) {
+        self.head.taken.store(0, Ordering::Relaxed);
+        self.head.waited.store(0, Ordering::Relaxed);
     }
 }
 
@@ -238,7 +279,7 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.word.unlock_by(&self.held);
+        self.lock.head.word.unlock_by(&self.held);
     }
 }
 
@@ -275,5 +316,31 @@ mod tests {
         assert!(lock.is_held(), "the operation goes on, in both processes");
         drop(guard);
         assert!(!lock.is_held());
+    }
+
+    #[test]
+    fn a_lock_counts_the_threads_that_had_to_wait() {
+        let lock = SpinLock::new(());
+        drop(lock.lock());
+        lock.word().lock_for_fork();
+        drop(lock.lock());
+        lock.word().unlock_after_fork();
+        assert_eq!((lock.taken(), lock.waited()), (2, 0));
+        // The other thread may be slow to come to the lock.
+        for _ in 0..1000 {
+            let guard = lock.lock();
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| drop(lock.lock()));
+                std::thread::sleep(core::time::Duration::from_millis(1));
+                drop(guard);
+                other.join().expect("it ends");
+            });
+            if lock.waited() > 0 {
+                break;
+            }
+        }
+        assert!(lock.waited() > 0);
+        lock.reset_counts();
+        assert_eq!((lock.taken(), lock.waited()), (0, 0));
     }
 }

@@ -406,8 +406,7 @@ impl Strategy for Debug {
         Counts {
             alloc_slow: debug.allocs.load(Ordering::Relaxed),
             free_slow: debug.frees.load(Ordering::Relaxed),
-            list_locks: cache.slabs.list_locks_taken(),
-            ..Counts::default()
+            ..Counts::of_lists(&cache.slabs)
         }
     }
 

@@ -54,7 +54,7 @@ struct Inner {
     /// Used since the reaper's last pass.
     touched: bool,
     /// Fewest full sheaves since the reaper's last pass.
-    low: usize,
+    low: u32,
     /// Its own CPU took a full sheaf since another CPU last asked for one.
     taken_from: bool,
 }
@@ -63,7 +63,7 @@ impl Inner {
     fn pop_full(&mut self) -> Option<Sheaf> {
         let (sheaf, objects) = self.full.pop_full()?;
         self.objects -= objects;
-        self.low = self.low.min(self.full.len());
+        self.low = self.low.min(self.full.len() as u32);
         Some(sheaf)
     }
 
@@ -100,6 +100,7 @@ impl Barn {
         crate::base::window::BarnAt {
             bytes: size_of::<Barn>() as u32,
             taken: (offset_of!(Barn, inner) + SpinLock::<Inner>::TAKEN) as u32,
+            waited: (offset_of!(Barn, inner) + SpinLock::<Inner>::WAITED) as u32,
             objects: (INNER + offset_of!(Inner, objects)) as u32,
             full: (INNER + offset_of!(Inner, full) + SheafList::COUNT) as u32,
             empty: (INNER + offset_of!(Inner, empty) + SheafList::COUNT) as u32,
@@ -149,6 +150,7 @@ impl Barn {
         sum.alloc_slow += self.alloc_slow.load(Ordering::Relaxed) as u64;
         sum.free_slow += self.free_slow.load(Ordering::Relaxed) as u64;
         sum.barn_locks += self.inner.taken() as u64;
+        sum.lock_waits += self.inner.waited() as u64;
     }
 
     #[cfg(ashlar_loom)]
@@ -263,8 +265,8 @@ impl Barn {
     /// since then. Starts a new interval.
     pub(crate) fn take_surplus(&self) -> (bool, usize) {
         let mut barn = self.inner.lock();
-        let unused = barn.low;
-        barn.low = barn.full.len();
+        let unused = barn.low as usize;
+        barn.low = barn.full.len() as u32;
         (core::mem::take(&mut barn.touched), unused)
     }
 
@@ -284,7 +286,7 @@ impl Barn {
     pub(crate) fn reset_stats(&self) {
         use crate::base::sync::Ordering;
         self.inner.lock().stats = BarnStats::default();
-        self.inner.reset_taken();
+        self.inner.reset_counts();
         self.alloc_slow.store(0, Ordering::Relaxed);
         self.free_slow.store(0, Ordering::Relaxed);
     }

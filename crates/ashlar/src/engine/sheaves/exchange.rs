@@ -40,6 +40,7 @@ pub(super) fn store_full(cache: &'static RawCache, node: &SheafNode, cpu: CpuId,
         limit = limit.min(locality::SCATTERED_BYTES / stride);
     }
     if freed_for == FreedFor::OtherCpu {
+        cache.slabs.count_remote_frees(full.len());
         remote_free::hand_over(cache, &full);
     }
     match node.barn(owner).put_full(full, limit) {

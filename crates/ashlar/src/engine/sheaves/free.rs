@@ -74,6 +74,7 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
 #[place(background)]
 #[inline(never)]
 fn free_far(freed: Object, slab: PageIndex) {
+    freed.cache.slabs.count_remote_frees(1);
     // Work for the reaper comes with a slab that goes back. To ask in every such free would cost
     // more than the free does.
     if return_object(&freed.cache.slabs, slab, freed.address) {

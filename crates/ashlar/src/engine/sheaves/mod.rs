@@ -129,7 +129,7 @@ impl Strategy for Sheaves {
 
     #[place(cold)]
     fn counts(cache: &'static RawCache) -> Counts {
-        let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
+        let mut sum = Counts::of_lists(&cache.slabs);
         barns_of(cache).for_each(|barn| barn.add_to(&mut sum));
         sum
     }

@@ -111,6 +111,29 @@ fn single_objects_come_from_and_go_to_the_main_sheaf_on_both_sides() {
     }
 }
 
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[test]
+fn objects_that_another_cpu_allocated_are_counted_by_the_sheaf() {
+    use crate::base::os::pin_to;
+    assert!(ensure_malloc());
+    if percpu::mode() != percpu::Mode::Rseq || pin_to(1).is_none() || pin_to(0).is_none() {
+        return;
+    }
+    // No other test uses this class.
+    let cache = cache(class_of(2560)).unwrap();
+    let remote = || engine::slow_path_stats(cache).remote_free;
+    let some = || (0..1000).map(|_| malloc(2560)).collect::<Vec<_>>();
+    // SAFETY: each was allocated here and is freed once.
+    let free_all = |all: Vec<*mut u8>| all.into_iter().for_each(|at| unsafe { free(at) });
+    free_all(some());
+    assert_eq!(remote(), 0, "of its own CPU");
+    let all = some();
+    assert!(pin_to(1).is_some());
+    free_all(all);
+    // What fits on the last sheaf is not counted yet.
+    assert!((500..=1000).contains(&remote()), "{}", remote());
+}
+
 /// The sheaves of such a cache are small ones at first.
 #[test]
 fn the_capacity_of_sheaves_can_be_raised_beyond_what_they_had_room_for() {

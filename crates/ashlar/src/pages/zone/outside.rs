@@ -15,6 +15,7 @@ impl Zone {
     pub(crate) const NODE_LAYOUT: ZoneNodeAt = ZoneNodeAt {
         bytes: size_of::<SpinLock<NodeBlocks>>() as u32,
         taken: SpinLock::<NodeBlocks>::TAKEN as u32,
+        waited: SpinLock::<NodeBlocks>::WAITED as u32,
         blocks: (VALUE + offset_of!(NodeBlocks, extents) + Extents::BLOCKS) as u32,
         free: (VALUE + offset_of!(NodeBlocks, free_pages)) as u32,
         dirty: (VALUE + offset_of!(NodeBlocks, dirty_pages)) as u32,

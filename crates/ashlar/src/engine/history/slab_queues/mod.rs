@@ -407,6 +407,7 @@ impl Strategy for SlabQueues {
         let mut sum = Counts::default();
         for node in queues(cache).nodes {
             sum.list_locks += node.lists.taken() as u64;
+            sum.lock_waits += node.lists.waited() as u64;
             sum.alien_locks += node.aliens.iter().map(|alien| alien.taken() as u64).sum::<u64>();
         }
         for cpu in all_cpus() {

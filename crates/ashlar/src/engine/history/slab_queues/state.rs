@@ -195,12 +195,12 @@ impl State {
             *node.lists.lock() = Lists::NEW;
             for alien in node.aliens {
                 *alien.lock() = AlienCache::NEW;
-                alien.reset_taken();
+                alien.reset_counts();
             }
             // The cache works without a shared array, so a failure is no error.
             node.lists.lock().shared = new_shared(&tunables).flatten();
             queues.tune_node(id, geometry);
-            node.lists.reset_taken();
+            node.lists.reset_counts();
         }
         Ok(())
     }

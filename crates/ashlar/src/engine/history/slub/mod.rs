@@ -183,7 +183,7 @@ impl Strategy for Slub {
     }
 
     fn counts(cache: &'static RawCache) -> Counts {
-        let mut sum = Counts { list_locks: cache.slabs.list_locks_taken(), ..Counts::default() };
+        let mut sum = Counts::of_lists(&cache.slabs);
         local::add_counts(cache, &mut sum);
         sum
     }
