@@ -172,6 +172,7 @@ noaliencache=\t''
 on_error=\t''
 deepbind=\t''
 control=\t''
+window=\t''
 profile=\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l json -d 'Write machine and figures as JSON' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from programs" -l by -d 'Statistic over the rounds that ratios and targets use' -r -f -a "min\t''
@@ -310,6 +311,7 @@ noaliencache=\t''
 on_error=\t''
 deepbind=\t''
 control=\t''
+window=\t''
 profile=\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l rounds -d 'Measured rounds; each starts a process for every system' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and __fish_seen_subcommand_from memory" -l json -d 'Write host and records as JSON' -r -F

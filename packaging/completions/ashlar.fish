@@ -87,6 +87,7 @@ noaliencache=\t''
 on_error=\t''
 deepbind=\t''
 control=\t''
+window=\t''
 profile=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l debug -d 'Debug caches, as `ASHLAR_DEBUG`: letters of FZPUTAO, then names of caches, each behind a comma; further blocks behind semicolons. An empty text means FZPU for all' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand run" -l failslab -d 'Let allocations of caches with the letter A fail, as `ASHLAR_FAILSLAB`' -r
@@ -126,6 +127,7 @@ noaliencache=\t''
 on_error=\t''
 deepbind=\t''
 control=\t''
+window=\t''
 profile=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l json -d 'Write machine, runs, ratios and intervals as JSON; `-` for standard output' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l no-check -d 'Do not compare outputs and exit codes, for a program that differs from run to run'
@@ -327,6 +329,7 @@ noaliencache=\t''
 on_error=\t''
 deepbind=\t''
 control=\t''
+window=\t''
 profile=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l json -d 'Write machine and figures as JSON' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from programs" -l by -d 'Statistic over the rounds that ratios and targets use' -r -f -a "min\t''
@@ -465,6 +468,7 @@ noaliencache=\t''
 on_error=\t''
 deepbind=\t''
 control=\t''
+window=\t''
 profile=\t''"
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l rounds -d 'Measured rounds; each starts a process for every system' -r
 complete -c ashlar -n "__fish_ashlar_using_subcommand bench; and __fish_seen_subcommand_from memory" -l json -d 'Write host and records as JSON' -r -F

@@ -19,8 +19,9 @@ fn a_process_and_its_child_have_one_window_that_nothing_can_write() {
 }
 
 #[test]
-fn where_the_system_refuses_it_there_is_no_window() {
+fn where_the_option_or_the_system_refuses_it_there_is_no_window() {
     let program = build("cc", "c/window.c", &[]);
+    well(&on_library(&program, "window=off").output().expect("it runs"), "window=off");
     let forbid = build("cc", "c/forbid.c", &[]);
     for code in ["1", "38"] {
         let out = on_library(&forbid, "").args([code, "memfd_create"]).arg(&program).output().expect("it runs");

@@ -440,3 +440,18 @@ fn figures_at_exit_go_to_a_file_with_the_number_of_the_process() {
         );
     }
 }
+
+#[test]
+fn a_process_without_a_window_is_not_read_and_runs_as_before() {
+    let mut python = command("env");
+    python.args(["ASHLAR_OPTIONS=window=off", "python3", "-c"]).env("LD_PRELOAD", library());
+    python.arg("print('ready', flush=True); import time; time.sleep(100)");
+    let Some(child) = running::try_started(python) else { return skipped("no python3") };
+    let maps = fs::read_to_string(format!("/proc/{}/maps", child.pid)).expect("maps");
+    assert!(maps.contains("libashlar_malloc.so") && !maps.contains("memfd:ashlar"), "{maps}");
+    for command in ["info", "pins"] {
+        let out = ashlar(&[command, &child.pid]);
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(2), String::new()));
+        assert!(text(&out.stderr).contains("it was started with window=off, or"), "{}", text(&out.stderr));
+    }
+}

@@ -96,8 +96,8 @@ fn process(subject: &Subject, standing: &Standing) -> Vec<Finding> {
         Standing::NoWindow(_) => {
             return vec![Finding::note(
                 "ashlar",
-                "the library is there, but it has no window: memfd_create was refused at its start, or RLIMIT_FSIZE is 0",
-                "allow memfd_create, if `ashlar info` is to read it",
+                "the library is there, but it has no window: window=off, memfd_create was refused at its start, or RLIMIT_FSIZE is 0",
+                "leave out window=off and allow memfd_create, if `ashlar info` is to read it",
             )];
         }
         Standing::Foreign(_) => {

@@ -106,8 +106,8 @@ impl Refusal {
             }
             Refusal::Foreign => format!("{who}: not on ashlar; `ashlar ps` lists the processes that are"),
             Refusal::NoWindow => format!(
-                "{who}: on ashlar, but without a window: the system refused memfd_create at its start, or its library is \
-                 older than the window"
+                "{who}: on ashlar, but without a window: it was started with window=off, or the system refused \
+                 memfd_create, or its library is older than the window"
             ),
             Refusal::OtherFormat { version, format } => format!(
                 "{who}: on ashlar {version}, whose window has format {format}; this tool is of {} and reads format {}",

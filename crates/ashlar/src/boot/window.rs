@@ -89,15 +89,19 @@ const EMPTY: Window = Window {
     profile: profile::LAYOUT,
 };
 
-/// Opens the window, if the system allows it. Returns true: the allocator needs none.
+/// Opens the window, if the options and the system allow it. Returns true, because the allocator
+/// needs none.
 #[inline(never)]
 #[place(cold)]
 pub(super) fn open() -> bool {
+    let options = settings::options();
+    if !options.window {
+        return true;
+    }
     let mut window = EMPTY;
     window.places = places();
     let constants = &mut window.constants;
     constants.mode = percpu::mode() as u32;
-    let options = settings::options();
     let engine = Engine::ALL.iter().position(|engine| *engine == options.engine);
     constants.engine = engine.unwrap_or(0) as u32;
     constants.cpus = PERCPU.cpus.load(Ordering::Relaxed);

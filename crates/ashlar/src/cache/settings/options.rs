@@ -88,6 +88,8 @@ pub(crate) struct Options {
     /// For the malloc library alone.
     pub(crate) deepbind: DeepBind,
     pub(crate) control: Control,
+    /// Whether the process has a window for tools.
+    pub(crate) window: bool,
     /// For the malloc library alone: bytes between samples of the heap profile; 0 for none.
     pub(crate) profile: usize,
     /// Whether the unwinder of the profile is loaded at load, for a tool that may ask for one.
@@ -120,6 +122,7 @@ impl Options {
         backtrace: false,
         deepbind: DeepBind::Drop,
         control: Control::On,
+        window: true,
         profile: 0,
         profile_ready: false,
     };
@@ -150,7 +153,7 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, backtrace, deepbind, control, profile; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -287,6 +290,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 _ => return Err("control=on, control=audit or control=off"),
             }
         }
+        "window" => options.window = switch(value).ok_or("window=on or window=off")?,
         "profile" => {
             options.profile_ready = value == "ready";
             options.profile = match switch(value) {
@@ -364,6 +368,7 @@ mod tests {
             ("deepbind=on", "deepbind=drop"),
             ("backtrace=some", "backtrace=on or backtrace=off"),
             ("control=yes", "control=on, control=audit"),
+            ("window=2", "window=on or window=off"),
             ("profile=17M", "1 to 16M"),
             ("profile=-1", "profile=ready or profile=off"),
             ("profile=on", "profile=BYTES"),
