@@ -29,7 +29,7 @@ extern "C" fn at_load() {
     crate::cxx::look_for_replacements();
     start_profile();
     ashlar::print_stats_in_any_case();
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     ashlar::set_deepbind_counter(crate::deepbind::dropped);
     #[cfg(target_arch = "x86_64")]
     ashlar::malloc::when_up(crate::apart::drop_untouched);
