@@ -73,7 +73,7 @@ fn what_few_programs_use_lies_apart() {
     }
     for module in [
         "6ashlar5sizes7profile7samples",
-        "7counted14malloc_counted",
+        "14malloc_counted",
         "6ashlar5cache8settings",
         "6ashlar4base6report",
         "6ashlar5faces5stats",
