@@ -95,7 +95,7 @@ fn what_few_programs_use_lies_apart() {
         "6ashlar6engine7sheaves6refill6refill",
         "6ashlar6engine7sheaves6refill9from_list",
         "6ashlar6engine7sheaves6refill14from_new_slabs",
-        "6ashlar5faces6malloc7counted11malloc_slow",
+        "7counted6x86_6411malloc_slow",
         "6ashlar5faces6malloc4slow16malloc_uncounted",
         "6ashlar5faces6malloc4slow9free_slow",
         "7process7at_load",
