@@ -153,6 +153,7 @@ mod api {
     pub use crate::faces::prefill::PrefilledSheaf;
     #[cfg(feature = "os")]
     pub use crate::faces::profile;
+    #[cfg(feature = "os")]
     pub use crate::faces::stats::print_stats;
     pub use crate::faces::stats::{Stats, stats};
     // For ashlar-malloc, which replaces `dlopen`.

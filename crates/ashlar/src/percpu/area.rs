@@ -52,6 +52,7 @@ const AREA_BYTES: usize = 1 << AREA_SHIFT;
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = 16;
 /// Offset of the gate in [`PerCpu`].
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) const GATE: usize = core::mem::offset_of!(PerCpu, gate);
 /// Offset of the lock word of the portable mode: slot 1.
 pub(crate) const LOCK_OFFSET: usize = SLOT_BYTES;
