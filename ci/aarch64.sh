@@ -59,23 +59,23 @@ ASHLAR_OPTIONS=percpu=emulate cargo test --release --target "$target" -p ashlar-
 for tool in qemu-system-aarch64 cpio dpkg-deb apt-get; do
     command -v "$tool" >/dev/null || skipped "kernel: there is no $tool"
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 image=$(apt-cache depends linux-image-arm64:arm64 2>/dev/null | awk '/Depends: linux-image/ { print $2; exit }')
-(cd "$work" && apt-get download -qq "${image:-none}" busybox-static:arm64 2>/dev/null) ||
+(cd "$scratch" && apt-get download -qq "${image:-none}" busybox-static:arm64 2>/dev/null) ||
     skipped "kernel: no package of an arm64 kernel (dpkg --add-architecture arm64; apt-get update)"
-for package in "$work"/*.deb; do dpkg-deb -x "$package" "$work/system"; done
+for package in "$scratch"/*.deb; do dpkg-deb -x "$package" "$scratch/system"; done
 
 cargo test --release --target "$target" -p ashlar-alloc --no-run --test modes --test engines --test stress --test drain
-mkdir -p "$work/root"/{bin,lib,proc,sys,dev,tmp,usr/bin,tests,programs}
-cp "$work/system/bin/busybox" "$work/root/bin"
-for command in sh mount poweroff timeout cat tail; do ln -s busybox "$work/root/bin/$command"; done
-cp "$sysroot"/lib/{ld-linux-aarch64.so.1,libc.so.6,libm.so.6,libpthread.so.0,libdl.so.2,libgcc_s.so.1} "$work/root/lib"
+mkdir -p "$scratch/guest"/{bin,lib,proc,sys,dev,tmp,usr/bin,tests,programs}
+cp "$scratch/system/bin/busybox" "$scratch/guest/bin"
+for command in sh mount poweroff timeout cat tail; do ln -s busybox "$scratch/guest/bin/$command"; done
+cp "$sysroot"/lib/{ld-linux-aarch64.so.1,libc.so.6,libm.so.6,libpthread.so.0,libdl.so.2,libgcc_s.so.1} "$scratch/guest/lib"
 for test in modes engines stress drain; do
     cp "$(find "$release/deps" -name "$test-*" ! -name '*.d' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2)" \
-        "$work/root/tests/$test"
+        "$scratch/guest/tests/$test"
 done
-cp "$release/libashlar_malloc.so" "$work/root/lib"
+cp "$release/libashlar_malloc.so" "$scratch/guest/lib"
 # Programs that need other libraries, users or a compiler of the target stay out.
 for source in tests/behaviour/*.c; do
     name=$(basename "$source" .c)
@@ -83,9 +83,9 @@ for source in tests/behaviour/*.c; do
     dlopen_* | *_unloaded | *_library | join_large_tls | limit_as_later | credentials | addresses_beside | exit_order | \
         limit_data_threads | limit_memlock) continue ;;
     esac
-    aarch64-linux-gnu-gcc -O1 -w -pthread -rdynamic -o "$work/root/programs/$name" "$source" -ldl -lm
+    aarch64-linux-gnu-gcc -O1 -w -pthread -rdynamic -o "$scratch/guest/programs/$name" "$source" -ldl -lm
 done
-cat >"$work/root/init" <<'INIT'
+cat >"$scratch/guest/init" <<'INIT'
 #!/bin/sh
 export PATH=/bin LD_LIBRARY_PATH=/lib HOME=/tmp BEHAVIOUR_SECONDS=400
 mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev; mount -t tmpfs none /tmp
@@ -102,14 +102,14 @@ done
 echo "all has run"
 poweroff -f
 INIT
-chmod +x "$work/root/init"
-(cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/root.gz"
+chmod +x "$scratch/guest/init"
+(cd "$scratch/guest" && find . | cpio -o -H newc --quiet | gzip -1) >"$scratch/guest.gz"
 failed=0
 for cpus in 2 4; do
     echo "Debian's arm64 kernel, $cpus CPUs:"
     timeout 5400 qemu-system-aarch64 -M virt -cpu max -smp "$cpus" -m 3072 -nographic -no-reboot \
-        -kernel "$work"/system/boot/vmlinuz-* -initrd "$work/root.gz" \
-        -append "console=ttyAMA0 quiet panic=-1 transparent_hugepage=madvise" </dev/null | tee "$work/log"
-    if ! grep -q "all has run" "$work/log" || grep -qE "FAILED" "$work/log"; then failed=1; fi
+        -kernel "$scratch"/system/boot/vmlinuz-* -initrd "$scratch/guest.gz" \
+        -append "console=ttyAMA0 quiet panic=-1 transparent_hugepage=madvise" </dev/null | tee "$scratch/log"
+    if ! grep -q "all has run" "$scratch/log" || grep -qE "FAILED" "$scratch/log"; then failed=1; fi
 done
 exit "$failed"
