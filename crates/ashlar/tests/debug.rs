@@ -100,7 +100,7 @@ fn the_kernels_tests_count_as_many_errors_as_there() {
     });
 }
 
-/// Who asks for a validation gets its answer, also where a free would end the program.
+/// A validation returns its count, even where the same finding by a free would end the program.
 #[test]
 fn a_validation_does_not_end_the_program() {
     let test = "a_validation_does_not_end_the_program";

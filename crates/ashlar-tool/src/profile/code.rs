@@ -58,7 +58,7 @@ struct Part {
 }
 
 impl Code {
-    /// Opens a file. `None` if there is no such file, or it is no ELF file of 64 bits.
+    /// Opens an ELF file of 64 bits; `None` if there is none at `path`.
     pub(super) fn open(path: &Path) -> Option<Code> {
         let elf = mapped(path)?;
         let parts = loaded(&elf);

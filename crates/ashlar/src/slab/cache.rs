@@ -156,7 +156,7 @@ impl CacheSlabs {
         (class.kind() == PageKind::Slab && MEMMAP.head(first).owner() == self.owner_word()).then_some(first)
     }
 
-    /// Reports that an object was freed to this cache which is none of it.
+    /// Reports that an object of another cache, or none, was freed to this cache.
     #[cold]
     #[place(cold)]
     #[inline(never)]

@@ -22,8 +22,8 @@ const WORDS: usize = 128;
 
 /// Returns whether `object` is the top entry of one of this CPU's sheaves, that is, free already.
 ///
-/// A thread that frees an object rightly has it to itself from before the view was read. So no
-/// thread writes it to a sheaf meanwhile, and at the moment of the view it was no entry of one.
+/// A correct free is never taken for a second one. The freeing thread alone has the object, since
+/// before it reads the view. So the object is in no sheaf then, and nothing puts it into one.
 #[inline]
 pub(super) fn is_on_top(view: &View, object: usize) -> bool {
     // SAFETY: a top points to a word of a sheaf, and sheaves are never unmapped. Another thread may
