@@ -109,21 +109,11 @@ fn ended() {
 }
 
 /// Starts or ends the background thread, depending on the count of threads. Must be called after
-/// each change between zero and nonzero. Threads that change the count concurrently also call this
-/// concurrently; the last of them reads the final count.
+/// each change between zero and nonzero.
 fn follow_count() {
-    loop {
-        let some = LIVE.load(Ordering::SeqCst) != 0;
-        if !some {
-            ashlar::stop_reaper();
-        } else if let Some(create) = real() {
-            // If the thread cannot be created, the program's calls do its work.
-            // SAFETY: `create` is the C library's function.
-            let _ = unsafe { ashlar::start_reaper_by(create) };
-        }
-        if (LIVE.load(Ordering::SeqCst) != 0) == some {
-            return;
-        }
+    if let Some(create) = real() {
+        // SAFETY: `create` is the C library's function.
+        unsafe { ashlar::reaper_follows(|| LIVE.load(Ordering::Acquire) != 0, create) };
     }
 }
 

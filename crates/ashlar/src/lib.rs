@@ -166,7 +166,7 @@ mod api {
     // For the `pthread_create` of ashlar-malloc.
     #[cfg(feature = "os")]
     #[doc(hidden)]
-    pub use crate::faces::reaper::start_reaper_by;
+    pub use crate::faces::reaper::reaper_follows;
     #[cfg(feature = "os")]
     pub use crate::faces::reaper::{start_reaper, stop_reaper};
     pub use crate::faces::typed::{Cache, CacheBox, Constructed, LazyCache};

@@ -24,16 +24,15 @@ pub fn start_reaper() -> Result<(), ReaperError> {
     }
 }
 
-/// As [`start_reaper`], for a library that exports a `pthread_create` of its own.
+/// As [`start_reaper`], by a given `pthread_create`.
 ///
 /// # Errors
 /// See [`ReaperError`].
 ///
 /// # Safety
 /// `create` is the C library's `pthread_create`.
-#[doc(hidden)]
 #[expect(unsafe_code, reason = "calls the C library by pointer")]
-pub unsafe fn start_reaper_by(create: crate::base::os::thread::Create) -> Result<(), ReaperError> {
+unsafe fn start_reaper_by(create: crate::base::os::thread::Create) -> Result<(), ReaperError> {
     if !boot::ensure_base() {
         return Err(ReaperError::Refused);
     }
@@ -42,6 +41,25 @@ pub unsafe fn start_reaper_by(create: crate::base::os::thread::Create) -> Result
     }
     // SAFETY: passed on.
     if unsafe { crate::base::background::start(create) } { Ok(()) } else { Err(ReaperError::Refused) }
+}
+
+/// Starts the background thread if `wanted` returns true, and ends it otherwise. Must be called
+/// after each change of what `wanted` returns. If the thread cannot be created, the program's calls
+/// do its work.
+///
+/// # Safety
+/// `create` is the C library's `pthread_create`.
+#[doc(hidden)]
+#[expect(unsafe_code, reason = "calls the C library by pointer")]
+pub unsafe fn reaper_follows(wanted: impl Fn() -> bool, create: crate::base::os::thread::Create) {
+    crate::base::sync::life::follow(wanted, |wanted| {
+        if wanted {
+            // SAFETY: passed on.
+            let _ = unsafe { start_reaper_by(create) };
+        } else {
+            stop_reaper();
+        }
+    });
 }
 
 /// Ends the background thread, if there is one. Returns when the kernel no longer has it.

@@ -26,6 +26,7 @@
 //! * [`barn`]: the exchange of sheaves.
 //! * [`bound`]: the two copies of a fast path's bound.
 //! * [`gate`]: the gate that a fork closes.
+//! * [`life`]: the background thread, started and ended by threads that come and go.
 //! * [`mailbox`]: letters of tools, taken by one thread and whole.
 //! * [`bias`]: the biased CPU lock, in the abstract.
 //! * [`stop`]: the stop protocol of a drain, in the abstract.
@@ -39,6 +40,7 @@ mod frozen;
 mod full_partial;
 mod gate;
 mod give_back;
+mod life;
 mod mailbox;
 mod partly;
 mod quarantine;

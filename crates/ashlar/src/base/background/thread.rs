@@ -1,28 +1,15 @@
 //! The background thread: its life cycle, and its sleep between ticks.
 //!
-//! `STATE` serialises [`start`] and [`stop`]. No lock is held.
+//! [`Life`] serialises [`start`] and [`stop`].
 
 use core::ffi::CStr;
 
 use super::job::{TICK_MS, WANTED, job};
 use crate::base::os::thread::{self as os_thread, Create};
-use crate::base::sync::{AtomicU32, Ordering, relax, wait_while};
+use crate::base::sync::life::{Life, RUNNING};
+use crate::base::sync::{AtomicU32, Ordering, wait_while};
 
-/// State of the thread.
-///
-/// | state | meaning | left by |
-/// |---|---|---|
-/// | none | there is no thread | `start` |
-/// | starting | the C library is creating it | `start` |
-/// | running | it works or sleeps | `stop` |
-/// | ending | it was told to end | the thread itself, as its last step |
-/// | ended | it is about to exit; the kernel still has it | `stop` |
-static STATE: AtomicU32 = AtomicU32::new(NONE);
-const NONE: u32 = 0;
-const STARTING: u32 = 1;
-const RUNNING: u32 = 2;
-const ENDING: u32 = 3;
-const ENDED: u32 = 4;
+static LIFE: Life = Life::new();
 
 /// The futex word that the thread sleeps on. Incremented for each event that the thread must
 /// handle.
@@ -32,10 +19,10 @@ static ASLEEP: AtomicU32 = AtomicU32::new(0);
 /// Kernel thread id of the thread; 0 until it has made the system calls of its beginning.
 static TID: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the addresses of `STATE` and of `TID`, for a reader outside of the process.
+/// Returns the addresses of the state and of `TID`, for a reader outside of the process.
 #[ashlar_macros::place(cold)]
 pub(crate) fn words() -> [usize; 2] {
-    [(&raw const STATE).addr(), (&raw const TID).addr()]
+    [LIFE.word().addr(), (&raw const TID).addr()]
 }
 const _: () = assert!(RUNNING == crate::base::window::RUNNING);
 
@@ -47,7 +34,7 @@ pub(crate) fn is_this_thread() -> bool {
 
 #[inline]
 pub(super) fn is_running() -> bool {
-    STATE.load(Ordering::Relaxed) == RUNNING
+    LIFE.is_running()
 }
 
 /// Wakes the thread if it sleeps without a timeout. Makes a system call only then.
@@ -68,48 +55,32 @@ pub(super) fn rouse() {
 /// As for [`os_thread::spawn_detached`].
 #[expect(unsafe_code, reason = "calls the C library by pointer")]
 pub(crate) unsafe fn start(create: Create) -> bool {
-    let mut waited = 0;
-    loop {
-        match STATE.compare_exchange(NONE, STARTING, Ordering::Acquire, Ordering::Acquire) {
-            Ok(_) => break,
-            Err(RUNNING | STARTING) => return true,
-            // The states ending and ended last for moments only.
-            Err(_) => {
-                waited += 1;
-                relax(waited);
-            }
+    LIFE.start(|| {
+        ASLEEP.store(0, Ordering::Relaxed);
+        TID.store(0, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `spawn_detached`.
+        let made = unsafe { os_thread::spawn_detached(create, run) };
+        if made {
+            wait_while(|| TID.load(Ordering::Relaxed) == 0);
         }
-    }
-    ASLEEP.store(0, Ordering::Relaxed);
-    TID.store(0, Ordering::Relaxed);
-    // SAFETY: the caller keeps the contract of `spawn_detached`.
-    let made = unsafe { os_thread::spawn_detached(create, run) };
-    if made {
-        wait_while(|| TID.load(Ordering::Relaxed) == 0);
-    }
-    STATE.store(if made { RUNNING } else { NONE }, Ordering::Release);
-    made
+        made
+    })
 }
 
 /// Ends the thread, if there is one, and waits until the kernel no longer has it.
 pub(crate) fn stop() {
-    if STATE.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        return;
-    }
-    EVENTS.fetch_add(1, Ordering::SeqCst);
-    os_thread::wake(&EVENTS);
-    let mut waited = 0;
-    while STATE.load(Ordering::Acquire) != ENDED {
-        waited += 1;
-        relax(waited);
-    }
-    // The wait is bounded, because a seccomp filter may refuse the check.
-    wait_while(|| os_thread::exists(TID.load(Ordering::Relaxed)));
-    STATE.store(NONE, Ordering::Release);
+    let tell = || {
+        EVENTS.fetch_add(1, Ordering::SeqCst);
+        os_thread::wake(&EVENTS);
+    };
+    LIFE.stop(tell, || {
+        // The wait is bounded, because a seccomp filter may refuse the check.
+        wait_while(|| os_thread::exists(TID.load(Ordering::Relaxed)));
+    });
 }
 
 pub(super) fn after_fork_in_child() {
-    STATE.store(NONE, Ordering::Relaxed);
+    LIFE.after_fork_in_child();
 }
 
 /// A variable, because the linker script of the preloaded library places string constants apart.
@@ -126,12 +97,8 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
             }
         }
     }
-    STATE.store(ENDED, Ordering::Release);
+    LIFE.ended();
     core::ptr::null_mut()
-}
-
-fn is_to_end() -> bool {
-    STATE.load(Ordering::SeqCst) == ENDING
 }
 
 /// Sleeps until there is work. Returns false when the thread must end.
@@ -142,7 +109,7 @@ fn is_to_end() -> bool {
 fn wait_for_work() -> bool {
     loop {
         let seen = EVENTS.load(Ordering::SeqCst);
-        if is_to_end() {
+        if LIFE.is_to_end() {
             return false;
         }
         ASLEEP.store(1, Ordering::SeqCst);
@@ -159,7 +126,7 @@ fn sleep_a_tick() -> bool {
     let end = crate::base::os::now_ms() + u64::from(TICK_MS);
     loop {
         let seen = EVENTS.load(Ordering::SeqCst);
-        if is_to_end() {
+        if LIFE.is_to_end() {
             return false;
         }
         let now = crate::base::os::now_ms();

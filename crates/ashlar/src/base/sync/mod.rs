@@ -9,7 +9,7 @@ pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(ashlar_loom)]
-pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(not(ashlar_loom))]
 pub(crate) use lock::{Guard, Held, LockWord, SpinLock, Visit};
@@ -20,6 +20,8 @@ pub(crate) use set_once::SetOnce;
 pub(crate) use loom_lock::{Guard, SpinLock};
 
 pub(crate) mod gate;
+#[cfg(any(feature = "os", ashlar_loom))]
+pub(crate) mod life;
 #[cfg(not(ashlar_loom))]
 mod lock;
 #[cfg(not(ashlar_loom))]
