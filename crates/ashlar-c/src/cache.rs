@@ -317,7 +317,7 @@ pub unsafe extern "C" fn kmem_cache_zalloc(s: *mut kmem_cache, flags: gfp_t) -> 
 pub unsafe extern "C" fn kmem_cache_free(s: *mut kmem_cache, object: *mut c_void) {
     if let Some(object) = NonNull::new(object.cast::<u8>()) {
         // SAFETY: by the caller's promise.
-        unsafe { (*s).inner.free(object) };
+        unsafe { (*s).inner.free_checked(object) };
     }
 }
 

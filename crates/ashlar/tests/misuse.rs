@@ -215,7 +215,7 @@ misuses! {
         let [a, _b] = [take(&cache), take(&cache)];
         culprit(a.as_ptr() as usize);
         // SAFETY: violated on purpose; the second free is what is tested.
-        unsafe { cache.free(a); cache.free(a) };
+        unsafe { cache.free(a); cache.free_checked(a) };
         assert_ne!(take(&cache), take(&cache), "handed out twice");
     };
     freed_twice_by_kfree_is_found_at_once but for "slob" "slob-seg" "slob-cache" "slab" "slab24" "slub" "slub-emu" "slub+" "slub-o" "slub-2010" "slub-2010-ll" "slub-ll" "slub-bulk": "cache kmalloc-64: object {} was freed twice", || {

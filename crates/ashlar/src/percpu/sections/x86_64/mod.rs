@@ -163,8 +163,18 @@ macro_rules! pop {
     }};
 }
 
+/// What a push compares before it writes.
+macro_rules! second_free {
+    (checked) => {
+        section_twice!("{v}", "{object}", "{no}")
+    };
+    (trusted) => {
+        ""
+    };
+}
+
 macro_rules! push {
-    ($layout:ident, $slot:ident, $rseq_offset:ident, $object:ident) => {{
+    ($layout:ident, $check:ident, $slot:ident, $rseq_offset:ident, $object:ident) => {{
         // SAFETY: as for `pop`. The word above a top is free or, if it is odd, the info word. The
         // entry is written before the commit, so an aborted write lands above the top, where no
         // section reads.
@@ -175,7 +185,7 @@ macro_rules! push {
                 main_word!($layout),
                 "mov {v}, [{slot} + {t}]",
                 section_room!("{v}", "{v:l}", "{no}"),
-                section_twice!("{v}", "{object}", "{no}"),
+                second_free!($check),
                 "mov [{v} - 8], {object}",
                 "sub qword ptr [{slot} + {t}], 8",
                 section_close!("{no}"),
@@ -207,16 +217,22 @@ pub(crate) fn pop_sided(slot: usize, rseq_offset: isize) -> usize {
     pop!(sided, slot, rseq_offset)
 }
 
-/// Puts an object on this CPU's main sheaf. Returns false if it is full, the gate is closed, or the
-/// section is aborted.
+/// Puts an object on this CPU's main sheaf. Returns false if it is full, the gate is closed, the
+/// object is the one that was freed last, or the section is aborted.
 #[inline(always)]
 pub(crate) fn push(slot: usize, rseq_offset: isize, object: usize) -> bool {
-    push!(plain, slot, rseq_offset, object)
+    push!(plain, checked, slot, rseq_offset, object)
+}
+
+/// As [`push()`], without the comparison with the object that was freed last.
+#[inline(always)]
+pub(crate) fn push_trusted(slot: usize, rseq_offset: isize, object: usize) -> bool {
+    push!(plain, trusted, slot, rseq_offset, object)
 }
 
 /// As [`push()`], for a slot that [is sided](crate::percpu::area::is_sided).
 pub(crate) fn push_sided(slot: usize, rseq_offset: isize, object: usize) -> bool {
-    push!(sided, slot, rseq_offset, object)
+    push!(sided, checked, slot, rseq_offset, object)
 }
 
 /// As [`push()`], of an object of the zone whose block is of this CPU's node. Returns false also
