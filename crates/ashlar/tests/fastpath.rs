@@ -7,6 +7,8 @@
 #![cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 
 mod common;
+#[path = "common/count.rs"]
+mod count;
 
 use core::fmt::Write;
 use core::hint::black_box;
@@ -14,16 +16,9 @@ use core::ptr::NonNull;
 
 use ashlar::{CacheArgs, CacheRef, KmemCache};
 use common::step::stepped;
-use common::{child, cpus, pin, tell};
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
-
-/// Decodes the instruction at an address.
-fn decode(at: u64) -> Instruction {
-    // SAFETY: `at` is an address of code, which more than 15 readable bytes follow: at least the
-    // padding of its section and the next section.
-    let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, 15) };
-    Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode()
-}
+use common::{child, tell};
+use count::{about_as_golden, decode, executed_with_calls};
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind};
 
 /// Panics if a fast path must not contain the instruction.
 fn is_harmless(instruction: &Instruction) {
@@ -280,33 +275,6 @@ fn frees_on_several_nodes_take_as_many_instructions_as_the_golden_file_says() {
 /// The golden file with the counts of every engine.
 const ENGINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/engines.txt");
 
-/// Counts the instructions that `operation` executes between the start of the function at `start`
-/// and its return, with those of the functions it calls.
-fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize {
-    let (mut count, mut depth) = (0, 0);
-    stepped(
-        &mut |trap| {
-            if depth == 0 && trap.rip() == start && count == 0 {
-                depth = 1;
-            }
-            if depth == 0 {
-                return;
-            }
-            count += 1;
-            match decode(trap.rip()).flow_control() {
-                FlowControl::Call | FlowControl::IndirectCall => depth += 1,
-                FlowControl::Return => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                trap.stop();
-            }
-        },
-        operation,
-    );
-    count
-}
-
 /// Counts the instructions of `kmalloc` and `kfree` on each engine's own fast path, and of a
 /// `kfree` to a slab that is not the CPU's.
 #[test]
@@ -343,165 +311,4 @@ fn engines_take_about_as_many_instructions_as_the_golden_file_says() {
         return;
     }
     about_as_golden(ENGINES, &text);
-}
-
-/// Compares counts with a golden file, or writes the file where the environment says so.
-fn about_as_golden(file: &str, text: &str) {
-    if std::env::var_os("ASHLAR_UPDATE_GOLDEN").is_some() {
-        std::fs::write(file, text).expect("the golden file can be written");
-    }
-    let golden = std::fs::read_to_string(file).expect("the golden file is there");
-    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let (found, golden) = (words(text), words(&golden));
-    assert_eq!(found.len(), golden.len(), "another shape; run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
-    for (found, golden) in found.iter().zip(&golden) {
-        // The compiler generates this code, unlike the entry points, so a tenth is tolerated.
-        let close = match (found.parse::<f64>(), golden.parse::<f64>()) {
-            (Ok(found), Ok(golden)) => (found - golden).abs() <= golden / 10.0,
-            _ => found == golden,
-        };
-        assert!(close, "{found}, not {golden}; if intended, run this test with ASHLAR_UPDATE_GOLDEN=1\n{text}");
-    }
-}
-
-/// The golden file with the counts of the steps of SLAB.
-const SLAB_STEPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/slab-steps.txt");
-
-/// Counts the instructions of each step of both editions of SLAB, with one node and with four.
-#[test]
-fn steps_of_slab_take_about_as_many_instructions_as_the_golden_file_says() {
-    let test = "steps_of_slab_take_about_as_many_instructions_as_the_golden_file_says";
-    let mut text = String::from(
-        "64 bytes, by engine and nodes: kmalloc and kfree on the array; a refill of 60 from slabs; a flush of 60 to slabs; \
-         a kmalloc that makes a slab\n",
-    );
-    for (engine, nodes) in [("slab", 1), ("slab24", 1), ("slab", 4), ("slab24", 4)] {
-        let options =
-            format!("percpu=emulate,reaper=off,engine={engine},nodes={nodes},shared=0,limit=120,batchcount=60");
-        let outcome = child(test, &options, &[("ASHLAR_OPTIONS", &options)], || {
-            assert!(pin(cpus()[0]), "a thread may run on its CPU");
-            let (kmalloc, kfree) = (ashlar::kmalloc as *const () as u64, ashlar::kfree as *const () as u64);
-            // The counts of allocations and frees, sorted. Three slabs have so many objects, and a
-            // node keeps as many, so none is given back. The array is full once, and empty once.
-            let counts = || {
-                let mut at = [core::ptr::null_mut(); 170];
-                let mut allocs: Vec<_> = at
-                    .iter_mut()
-                    .map(|at| executed_with_calls(kmalloc, || *at = ashlar::kmalloc(black_box(64))))
-                    .collect();
-                // SAFETY: live, each freed once.
-                let free = |at: *mut u8| executed_with_calls(kfree, || unsafe { ashlar::kfree(at) });
-                let mut frees: Vec<_> = at.into_iter().map(free).collect();
-                allocs.sort_unstable();
-                frees.sort_unstable();
-                (allocs, frees)
-            };
-            let ((first, frees), (again, _)) = (counts(), counts());
-            // The first slab of all is dearer than others.
-            let (pair, refill, flush, slab) = ((again[0], frees[0]), again[169], frees[169], first[168]);
-            tell("steps", format_args!("{:>4} {:>4} {refill:>5} {flush:>5} {slab:>5}", pair.0, pair.1));
-        });
-        let Some(child) = outcome else { continue };
-        writeln!(text, "{engine:>6} {nodes} {}", child.succeeded().told("steps")).expect("a string");
-    }
-    if common::is_parent() {
-        about_as_golden(SLAB_STEPS, &text);
-    }
-}
-
-/// The golden file with the counts of the steps of SLUB of 2010.
-const SLUB_STEPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/slub-steps.txt");
-
-/// Counts the instructions of each step of SLUB of 2010, before and after the patches.
-#[test]
-fn steps_of_slub_take_about_as_many_instructions_as_the_golden_file_says() {
-    const OBJECTS: usize = 64;
-    let test = "steps_of_slub_take_about_as_many_instructions_as_the_golden_file_says";
-    let mut text = String::from(
-        "64 bytes, by engine: kmalloc and kfree on the CPU slab; kfree to a full slab, to a partial one, and of the last \
-         object; a kmalloc that takes a partial slab, and one that makes a slab\n",
-    );
-    for engine in ["slub-2010", "slub-2010-ll"] {
-        let options = format!("percpu=emulate,reaper=off,engine={engine},min_objects=20");
-        let outcome = child(test, engine, &[("ASHLAR_OPTIONS", &options)], || {
-            assert!(pin(cpus()[0]), "a thread may run on its CPU");
-            let (kmalloc, kfree) = (ashlar::kmalloc as *const () as u64, ashlar::kfree as *const () as u64);
-            let alloc = |at: &mut *mut u8| executed_with_calls(kmalloc, || *at = ashlar::kmalloc(black_box(64)));
-            // SAFETY: live, each freed once.
-            let free = |at: *mut u8| executed_with_calls(kfree, || unsafe { ashlar::kfree(at) });
-            // Four slabs of a page each; the last is the CPU's, with one free object.
-            let mut at = [core::ptr::null_mut(); 4 * OBJECTS - 1];
-            let allocs: Vec<_> = at.iter_mut().map(alloc).collect();
-            let (fast, slab) = (allocs[1], allocs[2 * OBJECTS]);
-            let frees: Vec<_> = at[..OBJECTS].iter().map(|&at| free(at)).collect();
-            let own = free(at[4 * OBJECTS - 2]);
-            // A partial slab, which the CPU takes when its own is used up.
-            free(at[OBJECTS]);
-            let mut more = [core::ptr::null_mut(); 3];
-            let allocs: Vec<_> = more.iter_mut().map(alloc).collect();
-            assert_eq!(more[2], at[OBJECTS], "the object of the partial slab");
-            let (full, partial, last, taken) = (frees[0], frees[1], frees[OBJECTS - 1], allocs[2]);
-            tell("steps", format_args!("{fast:>4} {own:>4} {full:>5} {partial:>5} {last:>5} {taken:>5} {slab:>5}"));
-        });
-        let Some(child) = outcome else { continue };
-        writeln!(text, "{engine:>12} {}", child.succeeded().told("steps")).expect("a string");
-    }
-    if common::is_parent() {
-        about_as_golden(SLUB_STEPS, &text);
-    }
-}
-
-/// A program's function around a bulk free.
-#[inline(never)]
-fn called_bulk(cache: &KmemCache, objects: &[*mut u8]) {
-    // SAFETY: callers give live objects of the cache, each once.
-    unsafe { cache.free_bulk(objects) };
-}
-
-/// The golden file with the counts of the steps of SLUB of 2015.
-const SLUB_BULK_STEPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/slub-bulk-steps.txt");
-
-/// Counts the instructions of what SLUB of 2015 has in addition: partial slabs on CPUs, and
-/// detached freelists.
-#[test]
-fn steps_of_slub_bulk_take_about_as_many_instructions_as_the_golden_file_says() {
-    /// Objects of 512 bytes in a slab of a page.
-    const OBJECTS: usize = 8;
-    let test = "steps_of_slub_bulk_take_about_as_many_instructions_as_the_golden_file_says";
-    let options = "percpu=emulate,reaper=off,engine=slub-bulk,max_order=0,cpu_partial=6,min_partial=0";
-    let outcome = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
-        assert!(pin(cpus()[0]), "a thread may run on its CPU");
-        let cache = KmemCache::create("steps", 512, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
-        let at: Vec<_> = (0..20 * OBJECTS).map(|_| cache.alloc().expect("memory")).collect();
-        let (start, end) = (inlined_free as *const () as u64, called_bulk as *const () as u64);
-        let free = |object| executed_with_calls(start, || inlined_free(black_box(&cache), object));
-        let bulk = |objects: &[NonNull<u8>]| {
-            let objects: Vec<_> = objects.iter().map(|object| object.as_ptr()).collect();
-            executed_with_calls(end, || called_bulk(black_box(&cache), black_box(&objects)))
-        };
-        let start = inlined_alloc as *const () as u64;
-        let alloc = || {
-            executed_with_calls(start, || {
-                inlined_alloc(black_box(&cache)).expect("memory");
-            })
-        };
-        // Eight full slabs become the CPU's; the eighth sends seven to the node.
-        let frees: Vec<_> = (0..8).map(|slab| free(at[slab * OBJECTS])).collect();
-        // The CPU's slab is used up: its partial slab comes first, then four of the node's.
-        let allocs = [alloc(), alloc()];
-        // Six objects of a partial slab, and three of each of two in turn.
-        let one = bulk(&at[8 * OBJECTS..][..6]);
-        let two: Vec<_> = (0..6).map(|i| at[(9 + i % 2) * OBJECTS + i / 2]).collect();
-        let two = bulk(&two);
-        let (put, drained, [own, several]) = (frees[1], frees[7], allocs);
-        tell("steps", format_args!("{put:>4} {drained:>5} {own:>5} {several:>5} {one:>5} {two:>5}"));
-    });
-    let Some(child) = outcome else { return };
-    let text = format!(
-        "512 bytes, slub-bulk: a free that makes a full slab the CPU's, and one that sends seven to the node; an \
-         allocation that takes one of the CPU's, and one that takes four of the node's; a bulk free of six objects of a \
-         slab, and of three of each of two in turn\n{}\n",
-        child.succeeded().told("steps")
-    );
-    about_as_golden(SLUB_BULK_STEPS, &text);
 }
