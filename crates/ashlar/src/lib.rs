@@ -119,7 +119,7 @@ mod api {
     #[doc(hidden)]
     pub use crate::base::report::panicked;
     pub use crate::base::source::{PageSource, Refusal};
-    pub use crate::base::units::NodeId;
+    pub use crate::base::units::{NodeId, PAGE_SIZE};
     // For the tool, which reads the window of other processes, and writes to their mailbox.
     #[cfg(feature = "os")]
     #[doc(hidden)]
@@ -215,7 +215,7 @@ mod api {
     }
 
     /// Brings every cached object back to its slab and gives all free memory back to the system, at
-    /// once. Returns the number of 4 KiB pages given back.
+    /// once. Returns the number of pages, of [`PAGE_SIZE`] bytes, given back.
     #[ashlar_macros::place(cold)]
     pub fn reap() -> usize {
         crate::cache::reaper::reap_now()

@@ -133,7 +133,7 @@ fn no_call_takes_more_instructions_on_a_larger_heap() {
 }
 
 /// Bytes of a page.
-const PAGE: usize = 4096;
+const PAGE: usize = ashlar::PAGE_SIZE;
 /// Most bytes that the program has live.
 const LIVE: usize = 1 << 20;
 

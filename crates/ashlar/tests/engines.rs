@@ -241,7 +241,7 @@ fn caches_that_share_pages_count_their_own_objects() {
         let (a, b) = (make("share-a", 254), make("share-b", 256));
         let take = |cache: &KmemCache| cache.alloc().expect("memory");
         let (of_a, of_b): (Vec<_>, Vec<_>) = (0..50).map(|_| (take(&a), take(&b))).unzip();
-        let page = |at: &core::ptr::NonNull<u8>| at.as_ptr() as usize / 4096;
+        let page = |at: &core::ptr::NonNull<u8>| at.as_ptr() as usize / ashlar::PAGE_SIZE;
         assert!(of_a.iter().any(|x| of_b.iter().any(|y| page(x) == page(y))), "{}: no page is shared", engine.id());
         let live = |cache: &KmemCache| cache.info().usage.live;
         assert_eq!((live(&a), live(&b)), (50, 50));

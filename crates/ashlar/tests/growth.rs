@@ -38,7 +38,7 @@ fn a_zone_that_is_full_refuses_small_objects_and_maps_large_ones() {
                 give(full);
             }
             let stats = ashlar::zone_stats();
-            assert!(stats.committed * 4096 <= 64 * MIB, "{stats:?}");
+            assert!(stats.committed * ashlar::PAGE_SIZE <= 64 * MIB, "{stats:?}");
         });
         if let Some(child) = child {
             child.succeeded();

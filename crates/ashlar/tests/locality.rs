@@ -10,7 +10,7 @@ use common::{child, cpus, of_cache, pin};
 
 const SIZE: usize = 64;
 const OBJECTS: usize = 20_000;
-const PAGE: usize = 4096;
+const PAGE: usize = ashlar::PAGE_SIZE;
 
 /// A shuffle that is the same in every run.
 fn shuffle(objects: &mut [*mut u8]) {

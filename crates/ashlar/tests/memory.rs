@@ -199,7 +199,7 @@ fn the_option_decides_about_the_thread() {
             assert_eq!(ashlar::start_reaper(), Err(ashlar::ReaperError::Off));
             assert_eq!(threads(), before);
             chain(256 * MIB / 64).free();
-            let left = ashlar::zone_stats().dirty * 4096;
+            let left = ashlar::zone_stats().dirty * ashlar::PAGE_SIZE;
             if std::env::var("ASHLAR_OPTIONS").is_ok_and(|option| option == "reaper=off") {
                 assert!(left > 128 * MIB, "only {left} bytes are left: reaper=off did not keep them");
             } else {
@@ -385,7 +385,7 @@ fn large_objects_lie_close_to_each_other_across_blocks() {
         for size in [5 * MIB / 4, 11 * MIB / 4] {
             let used = || {
                 let stats = ashlar::zone_stats();
-                ((stats.committed - stats.free) * 4096, stats.committed * 4096)
+                ((stats.committed - stats.free) * ashlar::PAGE_SIZE, stats.committed * ashlar::PAGE_SIZE)
             };
             let (used_before, before) = used();
             let free = before - used_before;

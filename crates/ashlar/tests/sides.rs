@@ -340,7 +340,8 @@ fn cpus_refill_from_slabs_of_their_own() {
                 }
             }
         }
-        let [of_one, of_other] = held.map(|held| held.into_iter().map(|at| at / 4096).collect::<HashSet<usize>>());
+        let [of_one, of_other] =
+            held.map(|held| held.into_iter().map(|at| at / ashlar::PAGE_SIZE).collect::<HashSet<usize>>());
         let shared = of_one.intersection(&of_other).count();
         assert!(shared * 5 < of_one.len(), "{shared} of {} pages are shared", of_one.len());
     });
@@ -372,7 +373,7 @@ fn cpus_do_not_share_pages_for_ever_after_an_uneven_start() {
                         work(&mut held[place], steps[place]);
                     }
                 }
-                held.clone().map(|held| held.into_iter().map(|at| at / 4096).collect::<HashSet<usize>>())
+                held.clone().map(|held| held.into_iter().map(|at| at / ashlar::PAGE_SIZE).collect::<HashSet<usize>>())
             };
             let [of_one, of_other] =
                 by_turns(|held, steps| held.extend((0..steps).map(|_| ashlar::malloc::malloc(64) as usize)));

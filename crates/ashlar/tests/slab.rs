@@ -226,7 +226,7 @@ fn defaults_go_by_size() {
             let cache = create("slab-defaults", size, ARGS.engine(edition));
             let tunables = queues(&cache).tunables;
             assert_eq!((tunables.limit, tunables.batchcount), (limit, batchcount), "size {size}");
-            assert!(size <= 4096 || tunables.shared == 0);
+            assert!(size <= ashlar::PAGE_SIZE || tunables.shared == 0);
             cache.destroy().map_err(|(_, e)| e).expect("empty");
         }
     }

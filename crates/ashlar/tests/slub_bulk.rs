@@ -90,7 +90,7 @@ fn every_object_of_an_array_is_freed_once_whatever_slabs_they_are_of() {
             let slabs = 1 + round % 5;
             match round % 3 {
                 0 => {}
-                1 => objects.sort_by_key(|object| object.as_ptr() as usize / 4096 % slabs),
+                1 => objects.sort_by_key(|object| object.as_ptr() as usize / ashlar::PAGE_SIZE % slabs),
                 _ => (1..objects.len()).for_each(|at| objects.swap(at, rng.below(at + 1))),
             }
             let mut array: Vec<*mut u8> = objects.iter().map(|object| object.as_ptr()).collect();

@@ -57,7 +57,7 @@ fn cache(reader: &Reader<'_>, window: &Window, address: u64) -> Result<Option<Fo
     if stride == 0 || order > 16 {
         return Err(ReadError::Nonsense("the shape of a cache"));
     }
-    let slab_bytes = 4096u64 << order;
+    let slab_bytes = window.page_bytes() << order;
     let mut cache = Cache {
         name: name(raw, layout.name, layout.name_len)?,
         engine: engine.to_owned(),
@@ -65,6 +65,7 @@ fn cache(reader: &Reader<'_>, window: &Window, address: u64) -> Result<Option<Fo
         stride,
         align: raw.u64_at(layout.align)?,
         order,
+        slab_bytes,
         objperslab: (slab_bytes / stride).min(raw.u16_at(layout.max_objects)?.into()),
         refcount: raw.u32_at(layout.refcount)?,
         tunables: Tunables {

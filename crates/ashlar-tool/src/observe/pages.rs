@@ -5,7 +5,6 @@ use ashlar::window::{RUNNING, Window};
 use super::memory::{Fields, MAX_STRUCTURE, ReadError, Reader};
 use super::report::{Decay, Pages};
 
-const PAGE: u64 = 4096;
 /// The most nodes.
 const MAX_NODES: u32 = 64;
 /// The most CPUs.
@@ -26,8 +25,9 @@ pub(super) fn zone(reader: &Reader<'_>, window: &Window) -> Result<Pages, ReadEr
         let node = window.places.zone_nodes.wrapping_add(node * u64::from(layout.bytes));
         let node = reader.bytes(node, layout.bytes as usize)?;
         let node = node.as_slice();
-        let add = |sum: &mut u64, pages: u64| *sum = sum.saturating_add(pages.saturating_mul(PAGE));
-        add(&mut pages.committed_bytes, u64::from(node.u32_at(layout.blocks)?) * 512);
+        let page = window.page_bytes();
+        let add = |sum: &mut u64, pages: u64| *sum = sum.saturating_add(pages.saturating_mul(page));
+        add(&mut pages.committed_bytes, u64::from(node.u32_at(layout.blocks)?) * window.block_pages());
         add(&mut pages.free_bytes, node.u64_at(layout.free)?);
         add(&mut pages.dirty_bytes, node.u64_at(layout.dirty)?);
         pages.zone_locks = pages.zone_locks.wrapping_add(node.u64_at(layout.taken)?);
@@ -71,7 +71,7 @@ fn listed(reader: &Reader<'_>, window: &Window) -> Result<u64, ReadError> {
             let list = lists.wrapping_add(cpu * u64::from(layout.bytes)).wrapping_add(layout.lists.into());
             let list = list.wrapping_add(u64::from(order) * u64::from(layout.list_bytes));
             let count = reader.word(list.wrapping_add(layout.count.into()))?;
-            bytes = bytes.saturating_add(count.saturating_mul(PAGE << order));
+            bytes = bytes.saturating_add(count.saturating_mul(window.page_bytes() << order));
         }
     }
     Ok(bytes)

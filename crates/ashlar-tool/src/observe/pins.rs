@@ -142,7 +142,7 @@ fn of_cache(cache: &Cache) -> OfCache {
         slabs: cache.slabs,
         partial: cache.partial,
         sparse: cache.sparse,
-        empty_bytes: cache.empty.saturating_mul(4096 << cache.order),
+        empty_bytes: cache.empty_bytes(),
         cached_bytes: cache.cached.saturating_mul(cache.stride),
         active: cache.active,
         objsize: cache.objsize,
@@ -152,7 +152,7 @@ fn of_cache(cache: &Cache) -> OfCache {
 /// Returns the free bytes that the object at `address` holds: its share of those of its slab.
 fn share(reader: &Reader<'_>, window: &Window, address: u64) -> Result<f64, ReadError> {
     let places = &window.places;
-    let page = address.wrapping_sub(places.zone) / 4096;
+    let page = address.wrapping_sub(places.zone) / window.page_bytes();
     if page >= reader.word(places.nr_pages)? {
         return Ok(0.0);
     }

@@ -141,6 +141,9 @@ pub(super) struct Cache {
     pub(super) stride: u64,
     pub(super) align: u64,
     pub(super) order: u8,
+    /// Bytes of a slab; 0 in reports of old.
+    #[serde(default)]
+    pub(super) slab_bytes: u64,
     pub(super) objperslab: u64,
     /// Handles: more than 1 if caches were merged.
     pub(super) refcount: u32,
@@ -170,6 +173,18 @@ pub(super) struct Cache {
     pub(super) free: u64,
     pub(super) tunables: Tunables,
     pub(super) events: Events,
+}
+
+impl Cache {
+    /// Returns the bytes of its empty slabs.
+    pub(super) fn empty_bytes(&self) -> u64 {
+        let slab = match self.slab_bytes {
+            // All pages had 4 KiB then.
+            0 => 4096u64.checked_shl(self.order.into()).unwrap_or(0),
+            bytes => bytes,
+        };
+        self.empty.saturating_mul(slab)
+    }
 }
 
 /// The tunables of a cache.

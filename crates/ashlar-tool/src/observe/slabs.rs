@@ -8,12 +8,10 @@ use super::caches::Found;
 use super::memory::{Fields, ReadError, Reader};
 use super::report::Large;
 
-/// Pages of a block. The tables are mapped for whole blocks.
-const BLOCK: u64 = 512;
 /// Bytes of a page head, and of a class word.
 const HEAD: u64 = 32;
 const WORD: u64 = 4;
-/// The most pages: 8 TiB.
+/// The most pages: 8 TiB of pages of 4 KiB.
 const MAX_PAGES: u64 = 1 << 31;
 
 /// Adds the state of every slab to its cache, and returns what the large objects take.
@@ -25,8 +23,10 @@ pub(super) fn walk(reader: &Reader<'_>, window: &Window, caches: &mut [Found]) -
     }
     let of_address: HashMap<u64, usize> = caches.iter().enumerate().map(|(at, found)| (found.address, at)).collect();
     let mut large = Large::default();
-    for block in (0..pages).step_by(BLOCK as usize) {
-        let count = BLOCK.min(pages - block);
+    // The tables are mapped for whole blocks.
+    let in_block = window.block_pages();
+    for block in (0..pages).step_by(in_block as usize) {
+        let count = in_block.min(pages - block);
         let words = match reader.bytes(places.class.wrapping_add(block * WORD), (count * WORD) as usize) {
             // Another mapping lay in the way of the zone, so this block has no tables.
             Err(ReadError::Unmapped(_)) => continue,
@@ -52,7 +52,7 @@ pub(super) fn walk(reader: &Reader<'_>, window: &Window, caches: &mut [Found]) -
                 }
                 Head::Large => {
                     large.objects += 1;
-                    large.bytes = large.bytes.saturating_add(entry.u64_at(0)?.saturating_mul(4096));
+                    large.bytes = large.bytes.saturating_add(entry.u64_at(0)?.saturating_mul(window.page_bytes()));
                 }
             }
         }

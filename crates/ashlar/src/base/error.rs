@@ -3,6 +3,8 @@
 
 use core::fmt;
 
+use super::units::PAGE_SIZE;
+
 /// Out of memory: the page source refused, or the zone is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocError;
@@ -38,7 +40,7 @@ impl fmt::Display for CreateError {
         match self {
             CreateError::Name => write!(f, "name: expected 1 to 47 bytes without control characters"),
             CreateError::Size => write!(f, "size: expected 1 byte to 2 MiB"),
-            CreateError::Align => write!(f, "align: expected a power of two of at most 4096"),
+            CreateError::Align => write!(f, "align: expected a power of two of at most {PAGE_SIZE}"),
             CreateError::Option(what) => f.write_str(what),
             CreateError::TooManyCaches => write!(f, "too many caches"),
             CreateError::OutOfMemory => write!(f, "out of memory"),

@@ -1,18 +1,28 @@
 //! Newtypes and constants shared by all layers. Imports nothing from the crate.
 //!
-//! A *page* is always 4 KiB of slab space, whatever the page size of the system is. A system page
-//! may hold several of our pages. Only [`crate::pages`] deals with the difference.
+//! A *page* is the unit of slab space, whatever the page size of the system is. It has 4 KiB, or 16
+//! or 64 KiB in builds with the feature of that name. A system page may hold several of our pages,
+//! and a page of ours several of the system's. Only [`crate::pages`] deals with the difference.
 
-/// log2 of [`PAGE_SIZE`].
-pub(crate) const PAGE_SHIFT: u32 = 12;
-/// Bytes in a page of slab space (not the system's page size).
-pub(crate) const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
-/// The order of a huge-page block: 2^9 pages are 2 MiB.
-pub(crate) const BLOCK_ORDER: u8 = 9;
+/// log2 of [`PAGE_SIZE`]. Where both features are chosen, the larger page holds.
+pub(crate) const PAGE_SHIFT: u32 = if cfg!(feature = "page-64k") {
+    16
+} else if cfg!(feature = "page-16k") {
+    14
+} else {
+    12
+};
+/// Bytes in a page of slab space, which need not be the system's page size.
+pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
+/// Bytes in the smallest page of any system. Pages of a system are a multiple of it, and so are
+/// ours.
+pub(crate) const SMALLEST_SYSTEM_PAGE: usize = 4096;
+/// Bytes in a huge-page block.
+pub(crate) const BLOCK_SIZE: usize = 2 << 20;
+/// The order of a huge-page block: 9 for pages of 4 KiB.
+pub(crate) const BLOCK_ORDER: u8 = (BLOCK_SIZE / PAGE_SIZE).ilog2() as u8;
 /// Pages in a huge-page block.
 pub(crate) const BLOCK_PAGES: usize = 1 << BLOCK_ORDER;
-/// Bytes in a huge-page block.
-pub(crate) const BLOCK_SIZE: usize = PAGE_SIZE << BLOCK_ORDER;
 /// Bytes of a cache line on all x86-64 and most aarch64 processors.
 pub(crate) const CACHE_LINE: usize = 64;
 /// Most objects in one slab, from the kernel's 15-bit `objects` field.
@@ -101,7 +111,9 @@ mod tests {
 
     #[test]
     fn order_is_the_smallest_that_holds() {
-        for (bytes, order) in [(0, 0), (1, 0), (4096, 0), (4097, 1), (8192, 1), (8193, 2), (1 << 21, 9)] {
+        let page = PAGE_SIZE;
+        let block = (BLOCK_SIZE, BLOCK_ORDER);
+        for (bytes, order) in [(0, 0), (1, 0), (page, 0), (page + 1, 1), (2 * page, 1), (2 * page + 1, 2), block] {
             assert_eq!(Order::for_bytes(bytes), Order(order), "{bytes} bytes");
         }
     }

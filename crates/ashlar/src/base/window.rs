@@ -16,7 +16,7 @@
 /// The first bytes of a window.
 pub const SIGNATURE: [u8; 8] = *b"ashlar\nW";
 /// The number of the format that this file describes.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 /// The name of the mapping, behind `/memfd:`.
 pub const NAME: &str = "ashlar";
 /// The number of engines that a window has room for.
@@ -143,6 +143,10 @@ pub struct Constants {
     pub tick_ms: u32,
     /// The most caches.
     pub most_caches: u32,
+    /// log2 of the bytes of a page.
+    pub page_shift: u32,
+    /// log2 of the pages of a block of the zone.
+    pub block_order: u32,
 }
 
 /// Makes structures of offsets. All fields are of one type, so there is no padding.
@@ -401,6 +405,7 @@ const _: () = {
     let head = 8 + 4 + 4 + 16 + ENGINES;
     assert!(SIZE == head + size_of::<Places>() + size_of::<Constants>() + offsets, "there is padding");
     assert!(SIZE <= 4096, "a window lies in one page");
+    assert!(SIZE == 624 && FORMAT == 5, "a window of another size has another format");
 };
 
 impl Window {
@@ -412,6 +417,16 @@ impl Window {
     pub fn as_bytes(&self) -> &[u8; SIZE] {
         // SAFETY: the structure has no padding, so each of its bytes is initialised.
         unsafe { &*core::ptr::from_ref(self).cast() }
+    }
+
+    /// Returns the bytes of a page, for any window that was read.
+    pub fn page_bytes(&self) -> u64 {
+        1 << self.constants.page_shift.min(20)
+    }
+
+    /// Returns the pages of a block, for any window that was read.
+    pub fn block_pages(&self) -> u64 {
+        1 << self.constants.block_order.min(16)
     }
 
     /// Returns the window that has these bytes, which may be any.

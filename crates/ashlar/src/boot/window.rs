@@ -7,6 +7,7 @@
 use crate::base::background::{self, TICK_MS};
 use crate::base::os;
 use crate::base::sync::Ordering;
+use crate::base::units::{BLOCK_ORDER, PAGE_SHIFT};
 use crate::base::window::{Constants, FORMAT, Places, SIGNATURE, Window};
 use crate::cache::settings;
 use crate::cache::{hands, registry};
@@ -72,6 +73,8 @@ const EMPTY: Window = Window {
         decay_ms: 0,
         tick_ms: TICK_MS,
         most_caches: MAX_CACHES as u32,
+        page_shift: PAGE_SHIFT,
+        block_order: BLOCK_ORDER as u32,
     },
     registry: registry::LAYOUT.0,
     alias: registry::LAYOUT.1,

@@ -21,7 +21,8 @@ use crate::engine::{DebugFlags, Engine};
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CacheArgs {
-    /// Alignment of objects in bytes, a power of two up to 4096; 0 for the default of 8.
+    /// Alignment of objects in bytes, a power of two up to [`PAGE_SIZE`](crate::PAGE_SIZE); 0 for
+    /// the default of 8.
     pub align: usize,
     /// Align to cache lines, to a fraction of one for small objects (`SLAB_HWCACHE_ALIGN`).
     pub hwcache_align: bool,

@@ -10,6 +10,7 @@ use super::merge;
 use super::registry;
 use super::settings::{self, Candidate, Debugging, Own};
 use crate::base::error::CreateError;
+use crate::base::units::BLOCK_ORDER;
 use crate::engine::history::slab_queues;
 use crate::engine::{CacheSpec, DebugFlags, Engine, Policy, RawCache, Tunable, Wish};
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
@@ -144,14 +145,14 @@ fn order_rule(rule: OrderRule, args: &CacheArgs, own: &Own) -> Result<OrderRule,
     let min_order = args.min_order.unwrap_or(rule.min_order);
     // A caller that sets only the smallest order need not consider the engine's largest.
     let max_order = args.max_order.unwrap_or(rule.max_order.max(min_order));
-    if max_order > 9 {
-        return Err(CreateError::Option("max_order: expected 0 to 9"));
+    if max_order > BLOCK_ORDER {
+        return Err(CreateError::Option(settings::MAX_ORDER));
     }
     if min_order > max_order {
         return Err(CreateError::Option("min_order: expected at most max_order"));
     }
     // If an option of this cache would leave no order between the limits, it moves the other limit.
-    let (low, high) = (own.min_order.unwrap_or(0), own.max_order.unwrap_or(9));
+    let (low, high) = (own.min_order.unwrap_or(0), own.max_order.unwrap_or(BLOCK_ORDER));
     Ok(OrderRule {
         min_order: own.min_order.unwrap_or(min_order.min(high)),
         max_order: own.max_order.unwrap_or(max_order).max(low),

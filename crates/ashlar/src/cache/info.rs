@@ -25,7 +25,7 @@ pub struct CacheInfo {
     pub align: usize,
     /// Objects in a slab.
     pub objects_per_slab: usize,
-    /// Order of a slab: 2^order pages of 4 KiB.
+    /// Order of a slab: 2^order pages of [`PAGE_SIZE`](crate::PAGE_SIZE) bytes.
     pub order: u8,
     /// Objects in a sheaf.
     pub sheaf_capacity: usize,

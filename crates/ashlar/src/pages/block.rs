@@ -1,9 +1,10 @@
-//! State of one 2 MiB block: which of its 512 pages are free, and which free pages may be resident.
+//! State of one 2 MiB block: which of its pages are free, and which free pages may be resident.
 //!
 //! This is a buddy allocator kept as a bitmap. A run of order k starts at a multiple of 2^k pages.
 //! Two free buddies form one free run because their bits are adjacent, so nothing is merged.
 //! `word_order` caches the largest run inside each 64-page word, so that a search reads eight
-//! bytes.
+//! bytes. Larger pages than 4 KiB need fewer words. The entries of `word_order` and the bits that
+//! belong to no page are 0 then.
 //!
 //! Invariants, which every function of [`Block`] restores before it returns:
 //! * `free_count` is the number of set bits of `free`, and `dirty_count` that of `dirty`.
@@ -17,7 +18,12 @@
 
 use crate::base::units::{BLOCK_PAGES, PageIndex};
 
-const WORDS: usize = BLOCK_PAGES / 64;
+const WORDS: usize = BLOCK_PAGES.div_ceil(64);
+/// Bits of the last word that belong to no page.
+const UNUSED: u32 = (WORDS * 64 - BLOCK_PAGES) as u32;
+/// Words of a block of pages of 4 KiB, the most that there may be.
+const MOST_WORDS: usize = 8;
+const _: () = assert!(WORDS <= MOST_WORDS);
 /// A word with 1 in every byte.
 const EACH_BYTE: u64 = u64::from_ne_bytes([1; 8]);
 /// Bits at multiples of 2^k for k from 0 to 6, where a run of order k may start inside a word.
@@ -38,7 +44,7 @@ pub(crate) struct Block {
     free: [u64; WORDS],
     dirty: [u64; WORDS],
     aged: [u64; WORDS],
-    word_order: [u8; WORDS],
+    word_order: [u8; MOST_WORDS],
     free_count: u16,
     dirty_count: u16,
     /// One more than the order of the largest free run; 0 if the block is full.
@@ -101,7 +107,7 @@ impl Block {
         free: [0; WORDS],
         dirty: [0; WORDS],
         aged: [0; WORDS],
-        word_order: [0; WORDS],
+        word_order: [0; MOST_WORDS],
         free_count: 0,
         dirty_count: 0,
         max_order: 0,
@@ -120,7 +126,7 @@ impl Block {
         // Assigned field by field. A copy of an empty block would be read from the pages of the
         // messages, and make them resident.
         let Block { free, dirty, aged, word_order, .. } = self;
-        (*free, *dirty, *aged, *word_order) = ([0; WORDS], [0; WORDS], [0; WORDS], [0; WORDS]);
+        (*free, *dirty, *aged, *word_order) = ([0; WORDS], [0; WORDS], [0; WORDS], [0; MOST_WORDS]);
         (self.dirty_count, self.max_order, self.level, self.stamp) = (0, 0, 0, 0);
         (self.in_empties, self.in_dirty) = (false, false);
         (self.next, self.prev) = (PageIndex::NONE.0, PageIndex::NONE.0);
@@ -140,7 +146,7 @@ impl Block {
         usize::from(self.dirty_count)
     }
 
-    /// Returns whether all 512 pages are free.
+    /// Returns whether all pages are free.
     pub(crate) fn is_empty(&self) -> bool {
         self.free_count() == BLOCK_PAGES
     }
@@ -244,8 +250,9 @@ impl Block {
         let head = self.same_from(0, true);
         let mut tail = 0;
         for &word in self.free.iter().rev() {
-            tail += word.leading_ones() as usize;
-            if word != !0 {
+            let free = (word << UNUSED).leading_ones();
+            tail += free as usize;
+            if free + UNUSED < 64 {
                 break;
             }
         }
@@ -258,7 +265,7 @@ impl Block {
         while at < BLOCK_PAGES {
             let word = self.free[at / 64];
             let bits = if free { word } else { !word } >> (at % 64);
-            let same = (bits.trailing_ones() as usize).min(64 - at % 64);
+            let same = (bits.trailing_ones() as usize).min((64 - at % 64).min(BLOCK_PAGES - at));
             at += same;
             if same == 0 || !at.is_multiple_of(64) {
                 break;
@@ -384,6 +391,7 @@ fn each_word(first: usize, count: usize, mut f: impl FnMut(usize, u64)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::units::BLOCK_ORDER;
     use proptest::prelude::*;
     use std::prelude::rust_2024::*;
 
@@ -394,10 +402,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_block_is_one_run_of_order_nine() {
+    fn an_empty_block_is_one_run() {
         let b = empty();
-        assert_eq!(b.max_order, 10);
-        assert_eq!(b.find(9), Some(0));
+        assert_eq!(b.max_order, BLOCK_ORDER + 1);
+        assert_eq!(b.find(BLOCK_ORDER), Some(0));
         assert_eq!(b.fullness_level(), 7);
     }
 
@@ -405,18 +413,18 @@ mod tests {
     fn buddies_are_one_run_again_when_both_are_free() {
         let mut b = empty();
         b.take(0, 1);
-        assert_eq!(b.find(9), None);
-        assert_eq!(b.find(8), Some(256));
+        assert_eq!(b.find(BLOCK_ORDER), None);
+        assert_eq!(b.find(BLOCK_ORDER - 1), Some(BLOCK_PAGES / 2));
         b.put(0, 1, true);
-        assert_eq!(b.find(9), Some(0));
+        assert_eq!(b.find(BLOCK_ORDER), Some(0));
         assert_eq!(b.dirty_count(), 1);
-        assert_eq!(b.take(0, 512), 1, "page 0 is dirty");
+        assert_eq!(b.take(0, BLOCK_PAGES), 1, "page 0 is dirty");
     }
 
     #[test]
     fn dirty_runs_cover_whole_system_pages_only() {
         let mut b = empty();
-        b.take(0, 64);
+        b.take(0, 32);
         b.put(2, 9, true);
         assert_eq!(b.dirty_run(0, 1, Dirty::All), Some((2, 9)));
         assert_eq!(b.dirty_run(0, 4, Dirty::All), Some((4, 4)), "16 KiB system pages");
@@ -427,7 +435,7 @@ mod tests {
     #[test]
     fn aged_pages_are_those_that_stayed_free_since() {
         let mut b = empty();
-        b.take(0, 100);
+        b.take(0, 32);
         b.put(10, 4, true);
         assert_eq!(b.dirty_run(0, 1, Dirty::Aged), None);
         b.age();
@@ -446,7 +454,7 @@ mod tests {
             // Includes long runs: some words are all free or all in use.
             let mut b = empty();
             for (place, (word, fill)) in b.free.iter_mut().zip(words.into_iter().zip(fill)) {
-                *place = match fill % 4 { 0 => 0, 1 => word, _ => !0 };
+                *place = match fill % 4 { 0 => 0, 1 => word, _ => !0 } << UNUSED >> UNUSED;
             }
             let free: Vec<bool> = (0..BLOCK_PAGES).map(|page| b.free[page / 64] >> (page % 64) & 1 == 1).collect();
             let mut runs = Vec::new();
@@ -470,7 +478,7 @@ mod tests {
 
         #[test]
         fn runs_found_are_aligned_free_and_as_large_as_claimed(
-            ops in proptest::collection::vec((0u8..=9, any::<bool>(), any::<proptest::sample::Index>()), 1..200)
+            ops in proptest::collection::vec((0u8..=BLOCK_ORDER, any::<bool>(), any::<proptest::sample::Index>()), 1..200)
         ) {
             let mut b = empty();
             let mut live: Vec<(usize, usize)> = Vec::new();
@@ -493,7 +501,7 @@ mod tests {
                     prop_assert!(!any, "a run of order {} exists but was not found", order);
                 }
                 prop_assert_eq!(b.free_count(), model.iter().filter(|f| **f).count());
-                let largest = (0..=9u8).rev().find(|o| {
+                let largest = (0..=BLOCK_ORDER).rev().find(|o| {
                     let count = 1usize << o;
                     (0..BLOCK_PAGES / count).any(|i| model[i * count..(i + 1) * count].iter().all(|f| *f))
                 });

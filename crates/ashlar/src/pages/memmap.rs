@@ -255,8 +255,9 @@ mod tests {
             fast_frees: AtomicU32::new(0),
         };
         assert_eq!(map.page_of(0x0f_ffff), None);
-        assert_eq!(map.page_of(0x10_1fff), Some(PageIndex(1)));
-        assert_eq!(map.page_of(0x10_2000), None);
+        let end = 0x10_0000 + 2 * (1 << PAGE_SHIFT);
+        assert_eq!(map.page_of(end - 1), Some(PageIndex(1)));
+        assert_eq!(map.page_of(end), None);
         assert_eq!(map.page_of(0), None);
     }
 }

@@ -12,8 +12,8 @@ use crate::pages::zone::ZONE;
 use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, SLOT_BYTES};
 
 /// Largest size that the fast paths serve, in bytes (the kernel's `KMALLOC_MAX_CACHE_SIZE`: two
-/// pages).
-pub const KMALLOC_MAX_CACHE_SIZE: usize = 2 * PAGE_SIZE;
+/// pages). It is at most the largest class, which pages of 64 KiB exceed.
+pub const KMALLOC_MAX_CACHE_SIZE: usize = if 2 * PAGE_SIZE < LARGEST_CLASS { 2 * PAGE_SIZE } else { LARGEST_CLASS };
 /// Sizes below this take the fast path of `kmalloc`. It is 0 until the caches exist, when no
 /// section may run (see [`PERCPU`]), and stays 0 where kmalloc's engine has no sheaves. For frees
 /// by address [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
@@ -198,7 +198,7 @@ mod tests {
         }
         assert_eq!(kmalloc_size_roundup(8192), 8192);
         assert_eq!(kmalloc_size_roundup(8193), 16384);
-        assert_eq!(kmalloc_size_roundup(65537), 69632);
+        assert_eq!(kmalloc_size_roundup(65537), 65536 + PAGE_SIZE);
         assert_eq!(kmalloc_size_roundup(0), 0);
     }
 }

@@ -81,6 +81,8 @@ unsafe extern "C" fn build(object: *mut u8) {
 // SAFETY: it writes as many bytes as the layout has.
 const BUILD: Constructor = unsafe { Constructor::new(Layout::new::<[u8; BUILT_SIZE]>(), build) };
 
+/// The largest order: slabs of a block of the zone.
+const BLOCK_ORDER: u8 = ((2 << 20) / ashlar::PAGE_SIZE).ilog2() as u8;
 /// Object size and arguments of each cache.
 const SHAPES: [(usize, CacheArgs); 9] = [
     (64, DEFAULT),
@@ -91,7 +93,7 @@ const SHAPES: [(usize, CacheArgs); 9] = [
     (700, DEFAULT.hwcache_align(true)),
     (3000, DEFAULT.sheaf_capacity(1).min_partial(0)),
     (8, DEFAULT.sheaf_capacity(3).min_order(0).max_order(0)),
-    (20_000, DEFAULT.align(4096).min_order(5).max_order(9)),
+    (20_000, DEFAULT.align(4096).min_order(5).max_order(BLOCK_ORDER)),
 ];
 /// Merging is off, because the model does not count the objects of other caches.
 const DEFAULT: CacheArgs = CacheArgs::DEFAULT.no_merge(true);
@@ -309,7 +311,7 @@ impl Model {
 /// Returns the alignment that kmalloc guarantees: powers of two are naturally aligned, up to a
 /// page.
 fn natural(size: usize) -> usize {
-    if size.is_power_of_two() { size.clamp(8, 4096) } else { 8 }
+    if size.is_power_of_two() { size.clamp(8, ashlar::PAGE_SIZE) } else { 8 }
 }
 
 /// Runs one list of operations on fresh caches, frees everything, and destroys the caches.

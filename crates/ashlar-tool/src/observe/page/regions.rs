@@ -108,7 +108,7 @@ fn of_cache(name: String, cache: &Cache) -> Region {
         (Kind::InUse, take(each(cache.active))),
         (Kind::Cached, take(each(cache.cached))),
         (Kind::Pinned, take(cache.pinned_bytes)),
-        (Kind::Empty, take(cache.empty.saturating_mul(4096u64.checked_shl(cache.order.into()).unwrap_or(0)))),
+        (Kind::Empty, take(cache.empty_bytes())),
     ];
     parts.push((Kind::Waste, left));
     Region { name, bytes: cache.bytes, parts }
@@ -138,6 +138,15 @@ mod tests {
         let held: u64 = regions.iter().map(|region| region.bytes).sum();
         assert_eq!(held, 2 * 4096 + (2 << 20) + (1 << 19));
         assert_eq!(sums(&regions).iter().map(|(_, bytes)| bytes).sum::<u64>(), held);
+    }
+
+    #[test]
+    fn empty_slabs_have_the_size_that_the_report_tells_and_that_of_old_without() {
+        for (slab_bytes, empty) in [(32 << 10, 64 << 10), (0, 16 << 10)] {
+            let cache = Cache { empty: 2, order: 1, slab_bytes, ..cache("a", 1 << 20, 30) };
+            let region = of_cache("a".to_owned(), &cache);
+            assert!(region.parts.contains(&(Kind::Empty, empty)), "{region:?}");
+        }
     }
 
     #[test]

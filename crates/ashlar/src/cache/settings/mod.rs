@@ -25,3 +25,4 @@ pub(crate) use store::{
 };
 #[cfg(feature = "os")]
 pub(crate) use store::{read_environment, wants_backtraces};
+pub(crate) use values::MAX_ORDER;

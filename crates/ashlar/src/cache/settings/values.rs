@@ -1,5 +1,6 @@
 //! Values of options, as their text is read: a value, or what was expected.
 
+use crate::base::units::BLOCK_ORDER;
 use crate::engine::Tunable;
 use ashlar_macros::place;
 
@@ -18,14 +19,31 @@ pub(super) fn tunable(which: Tunable, value: &str) -> Result<usize, &'static str
     })
 }
 
+/// What `create` says of a `max_order` that is too large: larger slabs than a block of the zone.
+pub(crate) const MAX_ORDER: &str = match BLOCK_ORDER {
+    9 => "max_order: expected 0 to 9",
+    7 => "max_order: expected 0 to 7",
+    _ => "max_order: expected 0 to 5",
+};
+
 #[place(cold)]
 pub(super) fn min_order(value: &str) -> Result<u8, &'static str> {
-    Ok(number(value, 0, 9).ok_or("min_order=0 to min_order=9")? as u8)
+    const EXPECTED: &str = match BLOCK_ORDER {
+        9 => "min_order=0 to min_order=9",
+        7 => "min_order=0 to min_order=7",
+        _ => "min_order=0 to min_order=5",
+    };
+    Ok(number(value, 0, usize::from(BLOCK_ORDER)).ok_or(EXPECTED)? as u8)
 }
 
 #[place(cold)]
 pub(super) fn max_order(value: &str) -> Result<u8, &'static str> {
-    Ok(number(value, 0, 9).ok_or("max_order=0 to max_order=9")? as u8)
+    const EXPECTED: &str = match BLOCK_ORDER {
+        9 => "max_order=0 to max_order=9",
+        7 => "max_order=0 to max_order=7",
+        _ => "max_order=0 to max_order=5",
+    };
+    Ok(number(value, 0, usize::from(BLOCK_ORDER)).ok_or(EXPECTED)? as u8)
 }
 
 #[place(cold)]

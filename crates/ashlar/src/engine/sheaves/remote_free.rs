@@ -31,7 +31,7 @@
 
 use super::node::SheafNode;
 use crate::base::sync::Ordering;
-use crate::base::units::{CACHE_LINE, CpuId, PAGE_SIZE, align_up};
+use crate::base::units::{CACHE_LINE, CpuId, SMALLEST_SYSTEM_PAGE, align_up};
 use crate::engine::{RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu::sheaf::Sheaf;
@@ -120,7 +120,7 @@ unsafe fn write_lines(from: usize, to: usize) {
         unsafe { (at as *mut u64).write(0) };
         at = align_up(at + 1, CACHE_LINE);
         // SAFETY: `at < to`, so it is a word of the caller's range.
-        if at >= to || at.is_multiple_of(PAGE_SIZE) && unsafe { (at as *mut u64).read() } == 0 {
+        if at >= to || at.is_multiple_of(SMALLEST_SYSTEM_PAGE) && unsafe { (at as *mut u64).read() } == 0 {
             break;
         }
     }
@@ -131,12 +131,12 @@ mod tests {
     use super::*;
 
     #[repr(align(4096))]
-    struct Pages([u8; 4 * PAGE_SIZE]);
+    struct Pages([u8; 4 * SMALLEST_SYSTEM_PAGE]);
 
     /// Writes the lines of `from..to` in pages whose bytes are all 1, except for those of `zeros`.
     /// Returns the offsets of zero words afterwards.
     fn written(from: usize, to: usize, zeros: core::ops::Range<usize>) -> std::vec::Vec<usize> {
-        let mut pages = std::boxed::Box::new(Pages([1; 4 * PAGE_SIZE]));
+        let mut pages = std::boxed::Box::new(Pages([1; 4 * SMALLEST_SYSTEM_PAGE]));
         pages.0[zeros.clone()].fill(0);
         let base = pages.0.as_mut_ptr() as usize;
         // SAFETY: the range lies inside the pages, which this function owns; its ends are multiples
@@ -151,18 +151,22 @@ mod tests {
         assert_eq!(written(48, 64, 0..0), [48]);
         assert_eq!(written(64, 128, 0..0), [64]);
         assert_eq!(written(96, 272, 0..0), [96, 128, 192, 256]);
-        let all = written(4000, 3 * PAGE_SIZE, 0..0);
+        let all = written(4000, 3 * SMALLEST_SYSTEM_PAGE, 0..0);
         assert_eq!(all[..3], [4000, 4032, 4096]);
-        assert_eq!(all.len(), 2 + 2 * PAGE_SIZE / CACHE_LINE);
+        assert_eq!(all.len(), 2 + 2 * SMALLEST_SYSTEM_PAGE / CACHE_LINE);
     }
 
     #[test]
     fn pages_that_were_never_used_stay_so() {
         // Only the first word is zero here, so that a write to the others shows.
-        let unused = 2 * PAGE_SIZE;
-        let places = written(0, 4 * PAGE_SIZE, unused..unused + WORD);
+        let unused = 2 * SMALLEST_SYSTEM_PAGE;
+        let places = written(0, 4 * SMALLEST_SYSTEM_PAGE, unused..unused + WORD);
         let expected: std::vec::Vec<usize> = (0..=unused).step_by(CACHE_LINE).collect();
         assert_eq!(places, expected, "all lines before, and the zero that was there");
-        assert_eq!(written(PAGE_SIZE, 2 * PAGE_SIZE, 0..0).len(), PAGE_SIZE / CACHE_LINE, "an object may start a page");
+        assert_eq!(
+            written(SMALLEST_SYSTEM_PAGE, 2 * SMALLEST_SYSTEM_PAGE, 0..0).len(),
+            SMALLEST_SYSTEM_PAGE / CACHE_LINE,
+            "an object may start a page"
+        );
     }
 }

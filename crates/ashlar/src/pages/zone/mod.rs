@@ -57,7 +57,7 @@ pub(crate) use purge::Purge;
 /// Requests above this many bytes are mapped directly.
 pub(crate) const DIRECT_BYTES: usize = 32 << 20;
 /// Runs of at least this many pages are long: 64 KiB.
-const LONG_RUN: usize = 16;
+const LONG_RUN: usize = (64 << 10) / PAGE_SIZE;
 const NO_BLOCK: u32 = u32::MAX;
 /// The number of attempts before a request fails.
 const ATTEMPTS: usize = 8;

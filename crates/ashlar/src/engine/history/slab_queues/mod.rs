@@ -80,7 +80,7 @@ use slabs::Slabs;
 use tune::{give_array, queues};
 
 /// Smallest size class of 2.6.24 in bytes, and the one that it does without.
-const SMALLEST_CLASS: usize = 32;
+const SMALLEST_CLASS: usize = if PAGE_SIZE == 4096 { 32 } else { 64 };
 const NO_CLASS: usize = 96;
 
 /// See [`crate::engine::alloc`]. Not inlined, because every engine behind the entry points would
@@ -440,11 +440,13 @@ impl Strategy for SlabQueues {
     fn max_class(self) -> usize {
         match self.0 {
             Edition::V2_6_24 => LARGEST_CLASS,
-            Edition::V6_1 => 2 * PAGE_SIZE,
+            Edition::V6_1 if 2 * PAGE_SIZE < LARGEST_CLASS => 2 * PAGE_SIZE,
+            Edition::V6_1 => LARGEST_CLASS,
         }
     }
 
-    /// 2.6.24 has none below 32 bytes, and none of 96 on processors whose cache lines have 64.
+    /// 2.6.24 has none below 32 bytes, or 64 with larger pages than 4 KiB, and none of 96 on
+    /// processors whose cache lines have 64.
     fn has_class(self, size: usize) -> bool {
         self.0 == Edition::V6_1 || (size >= SMALLEST_CLASS && size != NO_CLASS)
     }

@@ -1,10 +1,11 @@
 //! The free blocks of one page: first fit by address, with coalescing.
 //!
-//! A page is 2048 units of 2 bytes. Its free blocks form a list in address order, each stored in
-//! its own first bytes. A block of two units or more holds its length and the unit of the next
-//! block; a block of one unit holds the negative of the latter. The successor of the last block is
-//! 2048, the end of the page. Two free blocks never touch. So an allocated object has no overhead,
-//! and the page does not record where objects start.
+//! A page of 4 KiB is 2048 units of 2 bytes; one of 64 KiB has units of 4 bytes, as in the kernel,
+//! because links have 16 bits with a sign. Its free blocks form a list in address order, each
+//! stored in its own first bytes. A block of two units or more holds its length and the unit of the
+//! next block; a block of one unit holds the negative of the latter. The successor of the last
+//! block is [`UNITS`], the end of the page. Two free blocks never touch. So an allocated object has
+//! no overhead, and the page does not record where objects start.
 //!
 //! Every word read is checked. A write to a free block shows when its length and successor are
 //! impossible, and no link is followed out of the page.
@@ -15,7 +16,7 @@
 use crate::base::units::PAGE_SIZE;
 
 /// Bytes of a unit.
-pub(crate) const UNIT: usize = 2;
+pub(crate) const UNIT: usize = if PAGE_SIZE <= 2 * i16::MAX as usize { 2 } else { 4 };
 /// Units of a page; also the successor of the last free block.
 pub(crate) const UNITS: u16 = (PAGE_SIZE / UNIT) as u16;
 

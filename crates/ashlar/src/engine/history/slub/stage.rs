@@ -1,6 +1,6 @@
 //! The stages of SLUB, and the switches that each sets. No mechanism here.
 
-use crate::base::units::PAGE_SIZE;
+use crate::base::units::{LARGEST_CLASS, PAGE_SIZE};
 use crate::slab::OrderRule;
 
 /// A stage in the history of SLUB with CPU slabs. docs/engines.md says which kernel mechanism each
@@ -117,7 +117,11 @@ impl Stage {
 
     /// Largest size class that has a cache: half a page in 2007, two pages later.
     pub(crate) const fn max_class(self) -> usize {
-        if self.is_2007() { PAGE_SIZE / 2 } else { 2 * PAGE_SIZE }
+        match self.is_2007() {
+            true => PAGE_SIZE / 2,
+            false if 2 * PAGE_SIZE < LARGEST_CLASS => 2 * PAGE_SIZE,
+            false => LARGEST_CLASS,
+        }
     }
 
     /// The order rule. `rule` is that of the process; values left at their defaults are replaced by
@@ -125,6 +129,8 @@ impl Stage {
     pub(crate) const fn order_rule(self, rule: OrderRule) -> OrderRule {
         let (max_order, min_objects) = match self {
             Stage::PlusOrder => (3, 20),
+            // `DEFAULT_MAX_ORDER` and `DEFAULT_MIN_OBJECTS` of 2.6.24.
+            _ if self.is_2007() && PAGE_SIZE > 4096 => (2, 8),
             _ if self.is_2007() => (1, 4),
             _ => (OrderRule::DEFAULT.max_order, OrderRule::DEFAULT.min_objects),
         };
@@ -161,7 +167,7 @@ impl Stage {
 #[place(cold)]
 pub(crate) const fn cpu_partial(stride: usize) -> usize {
     match stride {
-        4096.. => 2,
+        PAGE_SIZE.. => 2,
         1024.. => 6,
         256.. => 13,
         _ => 30,
@@ -175,12 +181,25 @@ mod tests {
     #[test]
     fn options_of_the_process_win_over_the_rule_of_the_stage() {
         let rule = OrderRule::DEFAULT;
-        assert_eq!(Stage::Plain.order_rule(rule), OrderRule { min_order: 0, max_order: 1, min_objects: 4 });
+        let (max_order, min_objects) = if PAGE_SIZE > 4096 { (2, 8) } else { (1, 4) };
+        assert_eq!(Stage::Plain.order_rule(rule), OrderRule { min_order: 0, max_order, min_objects });
         assert_eq!(Stage::PlusOrder.order_rule(rule), OrderRule { min_order: 0, max_order: 3, min_objects: 20 });
         assert_eq!(Stage::Bulk.order_rule(rule), rule);
         let rule = OrderRule { min_order: 2, ..rule };
-        assert_eq!(Stage::Plus.order_rule(rule), OrderRule { min_order: 2, max_order: 2, min_objects: 4 });
+        assert_eq!(Stage::Plus.order_rule(rule), OrderRule { min_order: 2, max_order: 2, min_objects });
         let rule = OrderRule { min_order: 0, max_order: 5, min_objects: 9 };
         assert_eq!(Stage::Plus.order_rule(rule), rule);
+    }
+
+    /// The orders of 2.6.24 on IA64, whose objects of 4096 bytes are a quarter of a page.
+    #[test]
+    #[cfg(all(feature = "page-16k", not(feature = "page-64k")))]
+    fn pages_of_16_kib_have_the_orders_of_2007() {
+        assert_eq!([Stage::Plain, Stage::PlusOrder].map(Stage::max_class), [8192; 2]);
+        let rule = Stage::Plain.order_rule(OrderRule::DEFAULT);
+        for (size, order) in [(8, 0), (64, 0), (1024, 0), (2048, 0), (4096, 1), (8192, 2)] {
+            assert_eq!(crate::slab::geometry::calculate_order(size, rule, 8).0, order, "size {size}");
+        }
+        assert_eq!([1024, 4096, 16_384].map(cpu_partial), [6, 6, 2]);
     }
 }
