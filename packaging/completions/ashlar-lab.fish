@@ -72,6 +72,9 @@ complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __f
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l nodes -d 'NUMA nodes that ashlar and its engines pretend, 1 to 64 (their option `nodes`) [default: the machine\'s]' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l irq -d 'What stands for disabled interrupts in the engines of the kernel\'s history (their option `irq`): `lock`, a compare-and-swap, or `biased`, a plain store in a critical section [default: that of `ASHLAR_OPTIONS`, else lock]' -r -f -a "lock\t''
 biased\t''"
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l page -d 'Page size of ashlar and its engines, which is another build of the lab; Cargo makes it where it started this one [default: that of this build]' -r -f -a "4K\t''
+16K\t''
+64K\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l fragmented -d 'Let each process begin with a fragmented heap: for each size so many objects that are 8 bytes smaller, of which every second is freed' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l rounds -d 'Measured rounds; each asks every system in turn for each test and size, several times where that is cheap' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l json -d 'Write host and records as JSON' -r -F

@@ -214,7 +214,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__bench)
-            opts="-h --systems --sizes --objects --cpus --nodes --irq --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory checks help"
+            opts="-h --systems --sizes --objects --cpus --nodes --irq --page --fragmented --first-pass --rounds --json --csv --style --wide --by --check-targets --published --from --help programs worst bulk memory checks help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -242,6 +242,10 @@ _ashlar() {
                     ;;
                 --irq)
                     COMPREPLY=($(compgen -W "lock biased" -- "${cur}"))
+                    return 0
+                    ;;
+                --page)
+                    COMPREPLY=($(compgen -W "4K 16K 64K" -- "${cur}"))
                     return 0
                     ;;
                 --fragmented)

@@ -22,6 +22,8 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--nodes", "0"], "--nodes"),
         (&["--nodes", "65"], "--nodes"),
         (&["--from", "x.json", "--nodes", "2"], "--nodes"),
+        (&["--page", "8K"], "--page"),
+        (&["--from", "x.json", "--page", "16K"], "--page"),
         (&["--fragmented", "0"], "--fragmented"),
         (&["--fragmented", "100", "--sizes", "8"], "--fragmented: size 8: expected sizes above 8 bytes"),
         (&["--from", "x.json", "--fragmented", "2"], "--fragmented"),
@@ -396,6 +398,18 @@ fn a_kernel_that_is_not_built_is_told_with_the_command_that_builds_it() {
     assert_eq!(out.status.code(), Some(2));
     let message = text(&out.stderr);
     assert!(message.contains("--systems") && message.contains("`lab/linux/build.sh slob`"), "{message}");
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn a_page_size_that_is_not_built_is_told_with_the_command_that_builds_it() {
+    let tree = scratch("page");
+    let output = command(tool_in(&tree)).args(["bench", "A", "--page", "16K"]).output().expect("it starts");
+    let _ = std::fs::remove_dir_all(&tree);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("--page: pages of 16 KiB need a build of their own"), "{error}");
+    assert!(error.contains("--features page-16k --target-dir target/page-16k"), "{error}");
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -46,15 +46,25 @@ pub(crate) fn profile_under_cargo(dir: &Path) -> Option<&str> {
 /// The build failed.
 pub fn build_under_cargo(package: &str, file: &str) -> Result<(), ToolError> {
     let tool = env::current_exe().map_err(|error| ToolError::Failed(format!("cannot find myself: {error}")))?;
+    let target = tool.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    build_into_under_cargo(package, file, target, &[])
+}
+
+/// As [`build_under_cargo`], with further `options` for Cargo and another target directory, for a
+/// build beside this program's.
+///
+/// # Errors
+/// The build failed.
+pub fn build_into_under_cargo(package: &str, file: &str, target: &Path, options: &[&str]) -> Result<(), ToolError> {
+    let tool = env::current_exe().map_err(|error| ToolError::Failed(format!("cannot find myself: {error}")))?;
     let dir = tool.parent().unwrap_or(Path::new("/"));
-    let (Some(profile), Some(cargo), Some(target)) = (profile_under_cargo(dir), env::var_os("CARGO"), dir.parent())
-    else {
+    let (Some(profile), Some(cargo)) = (profile_under_cargo(dir), env::var_os("CARGO")) else {
         return Ok(());
     };
     let mut build = Command::new(cargo);
-    build.args(["build", "-p", package]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    build.args(["build", "-p", package]).args(options).current_dir(env!("CARGO_MANIFEST_DIR"));
     // The first build takes a while, and Cargo shows a waiting user how far it is.
-    if dir.join(file).exists() || !stderr().is_terminal() {
+    if target.join(profile).join(file).exists() || !stderr().is_terminal() {
         build.arg("--quiet");
     }
     build.arg("--target-dir").arg(target);

@@ -12,6 +12,7 @@ pub(crate) mod memory;
 pub(crate) mod once;
 pub(crate) mod options;
 pub(crate) mod output;
+pub(crate) mod page;
 pub(crate) mod pipe;
 pub(crate) mod progress;
 pub(crate) mod published;

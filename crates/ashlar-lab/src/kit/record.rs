@@ -99,6 +99,9 @@ pub(crate) struct Host {
     /// What the engines were told to take for disabled interrupts, if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) irq: Option<String>,
+    /// Bytes of a page of ashlar and its engines, where that is not 4 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) page: Option<usize>,
     /// Objects of the fragmented heap for each size, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fragmented: Option<usize>,

@@ -48,6 +48,7 @@ pub(crate) fn of_run(chosen: &[&'static SystemInfo], rounds: usize, notes: &BTre
         rounds,
         systems: chosen.iter().map(|info| info.id.to_owned()).collect(),
         peers: peers.collect(),
+        page: (ashlar::PAGE_SIZE != 4096).then_some(ashlar::PAGE_SIZE),
         notes: chosen
             .iter()
             .filter(|info| info.kind == Kind::Ours)

@@ -16,12 +16,9 @@ fn note() -> String {
 /// See [`Heap::slab`]. The kernel counts large kmallocs too.
 fn slab() -> Slab {
     let zone = ashlar::zone_stats();
-    let pages = zone.committed.saturating_sub(zone.free) * PAGE;
+    let pages = zone.committed.saturating_sub(zone.free) * ashlar::PAGE_SIZE;
     Slab { bytes: pages + ashlar::direct_bytes(), metadata: ashlar::metadata_bytes() }
 }
-
-/// Unit of the zone's figures, in bytes.
-const PAGE: usize = 4096;
 
 /// `kmalloc` and `kfree`.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::kit::options::{SizeList, parse_sizes};
+use crate::kit::page::Page;
 use crate::kit::statistics::Statistic;
 
 /// Sizes of a default run: those of the kernel's test module.
@@ -41,8 +42,20 @@ impl Test {
 }
 
 /// The options that say what to measure, which a run from a file has no use for.
-const WHAT_IS_MEASURED: [&str; 11] =
-    ["tests", "systems", "sizes", "objects", "cpus", "nodes", "irq", "fragmented", "first_pass", "rounds", "json"];
+const WHAT_IS_MEASURED: [&str; 12] = [
+    "tests",
+    "systems",
+    "sizes",
+    "objects",
+    "cpus",
+    "nodes",
+    "irq",
+    "page",
+    "fragmented",
+    "first_pass",
+    "rounds",
+    "json",
+];
 
 /// Options of `bench` without a subcommand.
 #[derive(Debug, Args)]
@@ -79,6 +92,11 @@ pub(crate) struct KernelTestsArgs {
     /// [default: that of `ASHLAR_OPTIONS`, else lock]
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) irq: Option<Irq>,
+
+    /// Page size of ashlar and its engines, which is another build of the lab; Cargo makes it where
+    /// it started this one [default: that of this build]
+    #[arg(long, value_enum, value_name = "SIZE")]
+    pub(crate) page: Option<Page>,
 
     /// Let each process begin with a fragmented heap: for each size so many objects that are 8
     /// bytes smaller, of which every second is freed

@@ -23,6 +23,9 @@ use crate::systems::{self, linux, traits};
 
 /// `ashlar bench`.
 pub(crate) fn run(args: &KernelTestsArgs) -> Result<(), LabError> {
+    if let Some(page) = args.page {
+        page.take_over()?;
+    }
     // Outputs are opened before the run: a wrong path must not cost two minutes.
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let csv = args.csv.as_deref().map(|path| create("--csv", path)).transpose()?;

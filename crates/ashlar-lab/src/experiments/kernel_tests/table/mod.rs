@@ -47,6 +47,9 @@ pub(crate) fn header(run: &Report, columns: Columns) -> String {
             host.nodes_with_cpus.unwrap_or(0)
         );
     }
+    if let Some(page) = host.page {
+        let _ = writeln!(text, "{} KiB pages in ashlar and its engines", page >> 10);
+    }
     if let Some(irq) = &host.irq {
         let _ = writeln!(text, "disabled interrupts: irq={irq}");
     }

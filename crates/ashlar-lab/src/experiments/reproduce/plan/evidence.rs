@@ -133,6 +133,11 @@ impl Outcome {
         of("rounds").div_ceil(of("rounds_of_a_process")) * self.repeats.unwrap_or(1).max(1)
     }
 
+    /// Bytes of a page of ashlar and its engines, where that is not 4 KiB.
+    pub(crate) fn page(&self) -> Option<usize> {
+        self.host["page"].as_u64().and_then(|page| usize::try_from(page).ok())
+    }
+
     /// Adds the samples of the same command, run once more. What `other` alone has is left out.
     pub(crate) fn repeat(&mut self, mut other: Self) {
         // A cell that one of the two lacks would have fewer rounds than the others.

@@ -168,7 +168,8 @@ fn table_of_claims(report: &Report, kinds: &[Kind]) -> String {
 fn found(claim: &Judged) -> String {
     let parts = [shown(claim, claim.measured), shown_interval(claim)];
     let simulated = if claim.simulated { "*simulated*" } else { "" };
-    let parts = parts.iter().map(String::as_str).chain([simulated]).filter(|part| !part.is_empty());
+    let page = claim.page.map_or_else(String::new, |page| format!("*{} KiB pages*", page >> 10));
+    let parts = parts.iter().map(String::as_str).chain([simulated, &*page]).filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join(" ")
 }
 

@@ -179,8 +179,9 @@ fn quotient(claim: &Claim, run: &str, evidence: &Evidence) -> Found {
         name
     };
     let unit = tops.first().map_or("", |cell| runs::unit(&cell.unit));
+    let page = one.outcome.page().map_or_else(String::new, |page| format!("{} KiB pages: ", page >> 10));
     let mut parts = format!(
-        "{}{} {} over {} {}{unit} = {}",
+        "{page}{}{} {} over {} {}{unit} = {}",
         if simulated { "simulated: " } else { "" },
         name(over, tops),
         figure(a),

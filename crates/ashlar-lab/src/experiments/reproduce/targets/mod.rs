@@ -10,7 +10,7 @@ pub(crate) mod order;
 use serde::{Deserialize, Serialize};
 
 use crate::experiments::reproduce::plan::claims::{Claim, Claims, Kind};
-use crate::experiments::reproduce::plan::evidence::{Evidence, MOST_OFF};
+use crate::experiments::reproduce::plan::evidence::{Evidence, MOST_OFF, Outcome};
 use crate::experiments::reproduce::plan::runs;
 use crate::experiments::reproduce::targets::measure::{Found, Number, found};
 use crate::kit::published::Published;
@@ -77,6 +77,9 @@ pub(crate) struct Judged {
     pub(crate) most: Option<f64>,
     /// A figure of it comes from a model.
     pub(crate) simulated: bool,
+    /// Bytes of a page, where they were not 4 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) page: Option<usize>,
     /// The parameter that the mail does not tell, where the claim rests on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parameter: Option<String>,
@@ -157,6 +160,7 @@ fn of_claim(claim: &Claim, data: &Published, evidence: &Evidence) -> Judged {
         least: least.is_finite().then_some(least),
         most: most.is_finite().then_some(most),
         simulated: own.number.as_ref().is_some_and(|number| number.simulated),
+        page: evidence.get(&claim.run).and_then(Outcome::page),
         parameter: fitted.map(|fitted| fitted.parameter.clone()),
         elsewhere,
         verdict,

@@ -379,6 +379,18 @@ fn what_a_model_says_is_marked() {
 }
 
 #[test]
+fn figures_of_larger_pages_are_marked() {
+    let (claims, data) = load();
+    let claim = claims.claims.iter().find(|claim| claim.id == "000-IA64-A-overall").unwrap();
+    let mut evidence = evidence(claim, 0.5);
+    assert_eq!(of_claim(claim, &data, &evidence).page, None);
+    evidence.get_mut(&claim.run).unwrap().host["page"] = 16384.into();
+    let judged = of_claim(claim, &data, &evidence);
+    assert_eq!(judged.page, Some(16384));
+    assert!(judged.reason.starts_with("16 KiB pages: slub A"), "{}", judged.reason);
+}
+
+#[test]
 fn only_sizes_that_both_sides_have_are_compared() {
     let (claims, data) = load();
     let claim = &claims.claims[0];

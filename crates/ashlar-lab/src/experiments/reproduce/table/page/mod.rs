@@ -192,6 +192,7 @@ fn card(claim: &Judged) -> Markup {
             div.head {
                 span.verdict.(class(claim.verdict)) { (sign(claim.verdict)) " " (claim.verdict.words()) }
                 @if claim.simulated { span.tag.simulated { "simulated" } }
+                @if let Some(page) = claim.page { span.tag { (page >> 10) " KiB pages" } }
                 @if claim.kind != Kind::Published { span.tag { (claim.kind.words()) } }
                 @if !claim.tables.is_empty() { span.tag { (claim.tables.join(", ")) } }
             }
