@@ -46,6 +46,37 @@ fn a_zone_that_is_full_refuses_small_objects_and_maps_large_ones() {
     }
 }
 
+/// The most memory that was ever resident, in bytes.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the line is there");
+    peak.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+}
+
+/// Pages larger than the system's ask for no alignment that mappings do not have.
+#[test]
+fn a_mapping_of_malloc_is_resized_without_a_copy() {
+    let test = "a_mapping_of_malloc_is_resized_without_a_copy";
+    let child = child(test, test, &[], || {
+        let small = ashlar::malloc::malloc(64 * MIB);
+        // SAFETY: live memory of that size.
+        unsafe { small.write_bytes(1, 64 * MIB) };
+        let before = peak();
+        // SAFETY: live, and not used any more.
+        let large = unsafe { ashlar::malloc::realloc(small, 256 * MIB) };
+        assert!(!large.is_null());
+        // SAFETY: live memory, of which 64 MiB were written.
+        assert_eq!(unsafe { (large.read(), large.add(64 * MIB - 1).read()) }, (1, 1));
+        let grown = peak() - before;
+        assert!(before >= 64 * MIB && grown < 32 * MIB, "{before} bytes, and {grown} more");
+        // SAFETY: live, freed once.
+        unsafe { ashlar::malloc::free(large) };
+    });
+    if let Some(child) = child {
+        child.succeeded();
+    }
+}
+
 /// The end of the mapping that an address lies in.
 fn end_of_mapping(address: usize) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs");

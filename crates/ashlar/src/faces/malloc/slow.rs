@@ -7,7 +7,7 @@
 use core::ptr::NonNull;
 
 use super::errno;
-use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
+use crate::base::units::BLOCK_SIZE;
 use crate::boot;
 use crate::engine::{self, Object};
 use crate::pages::direct::{self, Fill};
@@ -59,7 +59,7 @@ pub(super) fn allocate_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
                 .filter(|&sum| sum <= isize::MAX as usize)
                 .and_then(|_| direct::map(size.max(1), align, fill))
         } else {
-            large::alloc(size.max(1), align.max(PAGE_SIZE), fill)
+            large::alloc(size.max(1), align, fill)
         }
     })
 }
