@@ -115,6 +115,8 @@ mod rules {
         inner::malloc_aligned(page_size(), size).cast()
     }
 
+    #[ashlar_macros::place(cold)]
+    #[inline(never)]
     pub(super) fn pvalloc(size: usize) -> *mut c_void {
         let page = page_size();
         match size.max(1).checked_next_multiple_of(page) {

@@ -21,6 +21,7 @@ use crate::base::sync::{AtomicUsize, Once, Ordering};
 use crate::base::units::MAX_NODES;
 use crate::cache::reaper;
 use crate::cache::settings::{self, OptionError};
+use crate::engine::route::harden;
 use crate::pages::layout::Layout;
 use crate::pages::memmap::{FastFrees, MEMMAP};
 use crate::pages::meta::META;
@@ -157,6 +158,7 @@ fn lay_out(
     let options = settings::options();
     crate::base::report::set_on_error(options.on_error);
     settings::set_cpus(present);
+    harden(options.hardening);
     let Some(layout) = Layout::new(source, PerCpu::bytes(cpus), options.zone) else { return false };
     PERCPU.init(layout.percpu, cpus, node_of);
     META.init(layout.supply, layout.meta.clone(), |bytes| ZONE.lend(bytes));

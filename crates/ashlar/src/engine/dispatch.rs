@@ -4,7 +4,9 @@
 //! their `match` stands decides how many instructions an engine without sheaves pays:
 //! `tests/fastpath.rs` counts them.
 
+use super::hardened::{self, Hardened};
 use super::history::{slab_queues, slob, slob_pools, slub};
+use super::route::Route;
 use super::sheaves::barn::BarnStats;
 use super::{CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, Wish, debug, sheaves};
 use crate::base::error::CreateError;
@@ -21,63 +23,20 @@ use slob::Slob;
 use slob_pools::SlobPools;
 use slub::Slub;
 
-/// Calls a function of the strategy of an engine: `each!(engine, strategy => call)`.
-macro_rules! each {
-    ($engine:expr, $strategy:ident => $call:expr) => {
-        match $engine {
-            Engine::Sheaves => {
-                let $strategy = Sheaves;
-                $call
-            }
-            Engine::Slub(stage) => {
-                let $strategy = Slub(stage);
-                $call
-            }
-            Engine::Slab => {
-                let $strategy = SlabQueues(Edition::V6_1);
-                $call
-            }
-            Engine::Slab24 => {
-                let $strategy = SlabQueues(Edition::V2_6_24);
-                $call
-            }
-            Engine::Slob => {
-                let $strategy = Slob;
-                $call
-            }
-            Engine::SlobSeg => {
-                let $strategy = SlobPools { of_powers_of_two: true };
-                $call
-            }
-            Engine::SlobCache => {
-                let $strategy = SlobPools { of_powers_of_two: false };
-                $call
-            }
-            Engine::Debug => {
-                let $strategy = Debug;
-                $call
-            }
-            #[cfg(test)]
-            Engine::Toy => {
-                let $strategy = super::toy::Toy;
-                $call
-            }
-        }
-    };
-}
-
-/// As `each!`, of a function that needs a cache only.
-macro_rules! of_cache {
+/// Calls a function that takes or returns objects: the one of the engine, or that of
+/// [`hardened`](super::hardened).
+macro_rules! of_route {
     ($cache:expr, $function:ident($($argument:expr),*)) => {
-        match $cache.engine {
-            Engine::Sheaves => Sheaves::$function($($argument),*),
-            Engine::Slub(_) => Slub::$function($($argument),*),
-            Engine::Slab | Engine::Slab24 => SlabQueues::$function($($argument),*),
-            Engine::Slob => Slob::$function($($argument),*),
-            Engine::SlobSeg | Engine::SlobCache => SlobPools::$function($($argument),*),
-            Engine::Debug => Debug::$function($($argument),*),
+        match $cache.route {
+            Route::Own(Engine::Sheaves) => Sheaves::$function($($argument),*),
+            Route::Own(Engine::Slub(_)) => Slub::$function($($argument),*),
+            Route::Own(Engine::Slab | Engine::Slab24) => SlabQueues::$function($($argument),*),
+            Route::Own(Engine::Slob) => Slob::$function($($argument),*),
+            Route::Own(Engine::SlobSeg | Engine::SlobCache) => SlobPools::$function($($argument),*),
+            Route::Own(Engine::Debug) => Debug::$function($($argument),*),
             #[cfg(test)]
-            Engine::Toy => super::toy::Toy::$function($($argument),*),
+            Route::Own(Engine::Toy) => super::toy::Toy::$function($($argument),*),
+            Route::Hardened => Hardened::$function($($argument),*),
         }
     };
 }
@@ -87,13 +46,13 @@ macro_rules! of_cache {
 pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
     #[inline(never)]
     fn others(cache: &'static RawCache) -> *mut u8 {
-        of_cache!(cache, alloc(cache))
+        of_route!(cache, alloc(cache))
     }
     // The stages of SLUB and SLAB have a fast path, which counts: a comparison for each, and the
     // rest out of line.
-    match cache.engine {
-        Engine::Slub(_) => Slub::alloc(cache),
-        engine if engine.has_queues() => SlabQueues::alloc(cache),
+    match cache.route {
+        Route::Own(Engine::Slub(_)) => Slub::alloc(cache),
+        Route::Own(engine) if engine.has_queues() => SlabQueues::alloc(cache),
         _ => others(cache),
     }
 }
@@ -102,17 +61,22 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 /// that of the cache's objects.
 #[inline]
 pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
-    match cache.engine {
-        Engine::Slob => slob::alloc_sized(cache, size),
-        Engine::Debug => debug::alloc_sized(cache, size),
-        _ => alloc(cache),
+    match cache.route {
+        Route::Own(Engine::Slob) => slob::alloc_sized(cache, size),
+        Route::Own(Engine::Debug) => debug::alloc_sized(cache, size),
+        Route::Hardened => hardened::alloc_sized(cache, size),
+        Route::Own(_) => alloc(cache),
     }
 }
 
 /// As [`alloc_sized`], for caches whose objects are freed by an address that says their class.
 #[inline]
 pub(crate) fn alloc_of_class(cache: &'static RawCache, size: usize) -> *mut u8 {
-    if cache.engine == Engine::Debug { debug::alloc_sized(cache, size) } else { alloc(cache) }
+    match cache.route {
+        Route::Own(Engine::Debug) => debug::alloc_sized(cache, size),
+        Route::Hardened => hardened::alloc_sized(cache, size),
+        Route::Own(_) => alloc(cache),
+    }
 }
 
 /// Returns the bytes that the object at `address` may be used for.
@@ -149,7 +113,7 @@ pub(crate) fn report_freed_twice(function: &str, address: usize, cache: &'static
 #[inline]
 pub(crate) fn note_size(cache: &'static RawCache, address: usize, size: usize) {
     if cache.engine == Engine::Debug {
-        debug::note_size(cache, address, size);
+        hardened::note_size(cache, address, size);
     }
 }
 
@@ -158,34 +122,34 @@ pub(crate) fn note_size(cache: &'static RawCache, address: usize, size: usize) {
 pub(crate) fn free(object: Object) {
     #[inline(never)]
     fn others(object: Object) {
-        of_cache!(object.cache, free(object));
+        of_route!(object.cache, free(object));
     }
-    match object.cache.engine {
-        Engine::Slub(_) => Slub::free(object),
-        engine if engine.has_queues() => SlabQueues::free(object),
+    match object.cache.route {
+        Route::Own(Engine::Slub(_)) => Slub::free(object),
+        Route::Own(engine) if engine.has_queues() => SlabQueues::free(object),
         _ => others(object),
     }
 }
 
 /// As [`free`], of an object that another CPU allocated: this CPU should not allocate it next.
 pub(crate) fn free_remote(object: Object) {
-    match object.cache.engine {
-        Engine::Sheaves => sheaves::free_remote(object),
+    match object.cache.route {
+        Route::Own(Engine::Sheaves) => sheaves::free_remote(object),
         _ => free(object),
     }
 }
 
 /// As [`free`], of an object of `size` bytes whose page, `page`, has objects of all sizes.
 pub(crate) fn free_sized(object: Object, page: PageIndex, size: usize) {
-    match object.cache.engine {
-        Engine::Slob => slob::free_sized(object, page, size),
+    match object.cache.route {
+        Route::Own(Engine::Slob) => slob::free_sized(object, page, size),
         _ => free(object),
     }
 }
 
 /// Takes several objects of a cache back.
 pub(crate) fn free_bulk(objects: Objects<'_>) {
-    of_cache!(objects.cache, free_bulk(objects));
+    of_route!(objects.cache, free_bulk(objects));
 }
 
 /// As [`free`], where the caller found that the object's cache owns the slab that starts at `slab`
@@ -194,13 +158,23 @@ pub(crate) fn free_bulk(objects: Objects<'_>) {
 pub(crate) fn free_in(object: Object, slab: PageIndex) {
     #[inline(never)]
     fn others(object: Object, slab: PageIndex) {
-        of_cache!(object.cache, free_in(object, slab));
+        of_route!(object.cache, free_in(object, slab));
     }
-    match object.cache.engine {
-        Engine::Slub(_) => Slub::free_in(object, slab),
-        engine if engine.has_queues() => SlabQueues::free_in(object, slab),
+    match object.cache.route {
+        Route::Own(Engine::Slub(_)) => Slub::free_in(object, slab),
+        Route::Own(engine) if engine.has_queues() => SlabQueues::free_in(object, slab),
         _ => others(object, slab),
     }
+}
+
+/// See [`Strategy::alloc_on`].
+pub(crate) fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+    of_route!(cache, alloc_on(cache, node))
+}
+
+/// See [`Strategy::alloc_bulk`].
+pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
+    of_route!(cache, alloc_bulk(cache, out))
 }
 
 /// Makes functions that call the one of the same name of a cache's strategy.
@@ -216,10 +190,6 @@ macro_rules! cold {
 }
 
 cold! {
-    /// See [`Strategy::alloc_on`].
-    fn alloc_on(node: NodeId) -> *mut u8;
-    /// See [`Strategy::alloc_bulk`].
-    fn alloc_bulk(out: &mut [usize]) -> bool;
     /// See [`Strategy::attach`].
     fn attach();
     /// See [`Strategy::close`].

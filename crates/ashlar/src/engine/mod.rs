@@ -12,14 +12,15 @@
 //! | [`sheaves`] | the default engine |
 //! | [`history`] | the other systems of the seeds |
 //! | [`debug`] | the engine of debugged caches |
-//! | [`dispatch`] | the calls of the layers above |
+//! | [`route`], [`hardened`] | what options ask for beside every engine |
+//! | [`strategies`], [`dispatch`] | the calls of the layers above |
 //!
 //! ## To add an engine
 //! | step | where |
 //! |---|---|
 //! | a type that implements [`Strategy`]: `alloc`, `free`, `alloc_on`, and whatever its defaults do not suit | a folder of its own |
 //! | an arm with an id | `Engine` and `engines!` in `id.rs`; the option, the errors for unknown ids and `tests/engines.rs` follow |
-//! | an arm in two `match`es | `each!` and `of_cache!` in `dispatch.rs` |
+//! | an arm in three `match`es | `each!` and `of_cache!` in `strategies.rs`, `of_route!` in `dispatch.rs` |
 //! | what it keeps for a cache, if slabs and counters do not do | a field of [`EngineState`], its first state in [`Strategy::open`], its locks in [`EngineState::for_each_lock`] |
 //! | pages that objects of several sizes share, if it has such | a [`PageKind`](crate::pages::memmap::PageKind), and an answer in the look-up of addresses |
 //! | a chapter | `docs/engines.md` |
@@ -40,16 +41,21 @@
 //! drain lock, then CPU lock, then slab_lock or alien lock, then list_lock or barn lock (never
 //! both), then pool lock or zone lock, then meta lock.
 
+#[macro_use]
+mod strategies;
+
 mod common;
 mod contract;
 pub(crate) mod debug;
 mod dispatch;
 mod figures;
+pub(crate) mod hardened;
 pub(crate) mod history;
 mod id;
 mod object;
 mod policy;
 mod raw_cache;
+pub(crate) mod route;
 pub(crate) mod sheaves;
 mod spec;
 mod state;

@@ -1,5 +1,6 @@
 //! [`RawCache`]: everything about a cache that an engine needs.
 
+use super::route::Route;
 use super::{CacheSpec, Engine, EngineState, Merge, Policy};
 use crate::base::sync::{AtomicU16, AtomicU32, AtomicUsize};
 use crate::slab::cache::CacheSlabs;
@@ -13,6 +14,8 @@ pub(crate) struct RawCache {
     /// Offset of this cache's slot in every per-CPU area.
     pub(crate) slot: u16,
     pub(crate) engine: Engine,
+    /// What takes the calls that allocate and free its objects.
+    pub(crate) route: Route,
     pub(crate) policy: &'static Policy,
     /// In how many of 1000 cases partial slabs of other nodes are tried before a new slab is made.
     pub(crate) defrag_ratio: AtomicU16,
@@ -97,7 +100,8 @@ impl RawCache {
             "sided slots are those of sided caches"
         );
         // A free must check the map first where that matters, and the engine may have no sheaves.
-        let fast = !spec.policy.tracked && spec.engine.has_sheaves();
+        let route = Route::of(spec.engine);
+        let fast = !spec.policy.tracked && spec.engine.has_sheaves() && route != Route::Hardened;
         let by_cpu = geometry.stride <= spec.policy.by_cpu_stride && spec.engine.has_sheaves();
         // Without memory for nodes, the cache is not made.
         let lists = if by_cpu { state.nodes.first().map_or(1, |node| node.lists.len()) } else { 1 };
@@ -107,6 +111,7 @@ impl RawCache {
                 .with_lists(lists),
             slot,
             engine: spec.engine,
+            route,
             policy: spec.policy,
             sheaf_capacity: AtomicUsize::new(spec.sheaf_capacity),
             barn_limit: AtomicUsize::new(spec.barn_limit),

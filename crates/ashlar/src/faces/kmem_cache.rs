@@ -10,6 +10,7 @@ use crate::cache::{Alias, CacheArgs, CacheInfo, check_wishes, create_or_merge, i
 #[cfg(feature = "os")]
 use crate::engine::debug::Trace;
 use crate::engine::history::slab_queues::QueueTunables;
+use crate::engine::route::Route;
 use crate::engine::{self, DebugFlags, Engine, Object, Objects, Policy, RawCache, Tunable};
 use crate::pages::zone::ZONE;
 use crate::percpu;
@@ -40,7 +41,7 @@ pub struct KmemCache {
     expect(dead_code, reason = "for rseq")
 )]
 struct Hot {
-    /// Address of CPU 0's slot.
+    /// Address of CPU 0's slot. It is slot 0, which is always empty, in a hardened process.
     slot: usize,
     /// The same for frees. It is slot 0, which is always full, if frees must examine the node
     /// first.
@@ -53,8 +54,10 @@ impl Hot {
     fn of(raw: &RawCache) -> Hot {
         debug_assert!(!percpu::area::is_sided(raw.slot), "the sections of this file know main and spare in order");
         let free_slot = if ZONE.nodes() == 1 { raw.slabs.class_slot } else { 0 };
+        // Slot 0 is also always empty.
+        let slot = if raw.route == Route::Hardened { 0 } else { raw.slot };
         Hot {
-            slot: percpu::slot0(raw.slot),
+            slot: percpu::slot0(slot),
             free_slot: percpu::slot0(free_slot),
             rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::base::sync::Ordering::Relaxed),
         }

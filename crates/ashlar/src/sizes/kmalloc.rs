@@ -7,6 +7,7 @@
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::{BLOCK_SIZE, LARGEST_CLASS, PAGE_SIZE, checked_align_up};
 use crate::cache::{CacheArgs, create_raw};
+use crate::engine::route::is_hardened;
 use crate::engine::{Policy, RawCache};
 use crate::pages::zone::ZONE;
 use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, SLOT_BYTES};
@@ -15,8 +16,9 @@ use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, SLOT_BYTES};
 /// pages). It is at most the largest class, which pages of 64 KiB exceed.
 pub const KMALLOC_MAX_CACHE_SIZE: usize = if 2 * PAGE_SIZE < LARGEST_CLASS { 2 * PAGE_SIZE } else { LARGEST_CLASS };
 /// Sizes below this take the fast path of `kmalloc`. It is 0 until the caches exist, when no
-/// section may run (see [`PERCPU`]), and stays 0 where kmalloc's engine has no sheaves. For frees
-/// by address [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
+/// section may run (see [`PERCPU`]), and stays 0 where kmalloc's engine has no sheaves and in a
+/// hardened process. For frees by address
+/// [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
 pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// Sized frees of less than this many bytes take the fast path; 0 if frees must examine the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
@@ -127,7 +129,7 @@ pub(crate) fn create_caches() -> bool {
         from = size + 1;
     }
     MAX_CACHE.store(engine.max_class(), Ordering::Release);
-    if engine.has_sheaves() {
+    if engine.has_sheaves() && !is_hardened() {
         // With several nodes, sized frees must examine the node of the object.
         let limit = if ZONE.nodes() > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
         LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);

@@ -5,10 +5,12 @@
 //! word. The other pages have the class word of free pages.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use crate::base::sync::Ordering;
 use crate::base::units::{BLOCK_SIZE, NodeId, Order, PAGE_SIZE, PageIndex};
+use crate::engine::route::{inits_on_alloc, inits_on_free, is_hardened};
 use crate::pages::direct::{self, Fill};
 use crate::pages::memmap::{ClassWord, MEMMAP, PageKind};
 use crate::pages::zone::{DIRECT_BYTES, DirtyParts, PageRun, RunAlign, ZONE};
@@ -40,6 +42,9 @@ impl LargeObject {
     /// Frees the pages.
     pub(crate) fn free(self) {
         let LargeObject { first, pages } = self;
+        if is_hardened() {
+            clear_freed(first, 0..pages);
+        }
         MEMMAP.set_class(first, 1, ClassWord::FREE, |_| ClassWord::FREE);
         let listable = pages.is_power_of_two() && (first.0 as usize).is_multiple_of(pages);
         let worth_reaping =
@@ -57,12 +62,50 @@ impl LargeObject {
         if new > old && !ZONE.extend(self.first, old, new) {
             return false;
         }
+        if is_hardened() {
+            clear_resized(self.first, old, new);
+        }
         MEMMAP.head(self.first).state.store(new as u64, Ordering::Relaxed);
         self.pages = new;
         if new < old && ZONE.free(self.first.add(new), old - new) {
             crate::base::background::wake();
         }
         true
+    }
+}
+
+/// Clears pages of a run that are freed, if an option says so. Many pages are given back to the
+/// system instead: so what the program never touched does not become resident.
+#[place(cold)]
+#[inline(never)]
+fn clear_freed(first: PageIndex, pages: Range<usize>) {
+    /// From so many bytes on, a system call costs less than clearing.
+    const MANY: usize = 256 << 10;
+    if !inits_on_free() {
+        return;
+    }
+    let Some(at) = NonNull::new(MEMMAP.address_of(first.add(pages.start)) as *mut u8) else { return };
+    let bytes = pages.len() * PAGE_SIZE;
+    // SAFETY: the pages belong to an object that the program gives up, and the zone committed them.
+    unsafe {
+        let is_zero = bytes >= MANY && ZONE.source().is_some_and(|source| source.release(at, bytes));
+        if !is_zero {
+            at.write_bytes(0, bytes);
+        }
+    }
+}
+
+/// Clears the pages that a run gains or loses, as the options say.
+#[place(cold)]
+#[inline(never)]
+fn clear_resized(first: PageIndex, old: usize, new: usize) {
+    if new < old {
+        return clear_freed(first, new..old);
+    }
+    if inits_on_alloc() {
+        let at = MEMMAP.address_of(first.add(old)) as *mut u8;
+        // SAFETY: the caller has just made the pages a part of the object.
+        unsafe { at.write_bytes(0, (new - old) * PAGE_SIZE) };
     }
 }
 
@@ -103,6 +146,7 @@ pub(crate) fn alloc_on(home: NodeId, size: usize, align: usize, fill: Fill) -> O
     if size > KMALLOC_MAX_SIZE {
         return None;
     }
+    let fill = if inits_on_alloc() { Fill::Zeros } else { fill };
     if size.max(align) > DIRECT_BYTES {
         return direct::map(size, align, fill);
     }

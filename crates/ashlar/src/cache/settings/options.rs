@@ -5,6 +5,7 @@ use super::values::{self, number};
 use crate::base::report::OnError;
 use crate::base::source::HugePages;
 use crate::base::units::{MAX_NODES, MAX_ZONE_BYTES};
+use crate::engine::route::Hardening;
 use crate::engine::{Engine, Tunable};
 use crate::percpu::{Irq, Wanted};
 use crate::slab::OrderRule;
@@ -83,6 +84,8 @@ pub(crate) struct Options {
     /// Whether frees of SLAB to other nodes go there one by one.
     pub(crate) noaliencache: bool,
     pub(crate) on_error: OnError,
+    /// What is done to memory beside what its engine does.
+    pub(crate) hardening: Hardening,
     /// Whether the unwinder is loaded at load, so that reports have a backtrace.
     pub(crate) backtrace: bool,
     /// For the malloc library alone.
@@ -119,6 +122,7 @@ impl Options {
         merge: true,
         noaliencache: false,
         on_error: OnError::Abort,
+        hardening: Hardening { init_on_alloc: false, init_on_free: false },
         backtrace: false,
         deepbind: DeepBind::Drop,
         control: Control::On,
@@ -153,7 +157,7 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -273,6 +277,12 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 _ => return Err("on_error=abort or on_error=quarantine"),
             }
         }
+        "init_on_alloc" => {
+            options.hardening.init_on_alloc = switch(value).ok_or("init_on_alloc=on or init_on_alloc=off")?;
+        }
+        "init_on_free" => {
+            options.hardening.init_on_free = switch(value).ok_or("init_on_free=on or init_on_free=off")?;
+        }
         "backtrace" => options.backtrace = switch(value).ok_or("backtrace=on or backtrace=off")?,
         "deepbind" => {
             options.deepbind = match value {
@@ -366,6 +376,8 @@ mod tests {
             ("sheaf_capacity=255", "sheaf_capacity=0 to 254"),
             ("nomerge=on", "nomerge without a value"),
             ("deepbind=on", "deepbind=drop"),
+            ("init_on_alloc", "init_on_alloc=on or init_on_alloc=off"),
+            ("init_on_free=2", "init_on_free=on or init_on_free=off"),
             ("backtrace=some", "backtrace=on or backtrace=off"),
             ("control=yes", "control=on, control=audit"),
             ("window=2", "window=on or window=off"),

@@ -22,6 +22,7 @@ mod slow;
 #[cfg(test)]
 mod tests;
 
+use crate::base::sync::Ordering;
 use crate::base::units::PAGE_SIZE;
 use crate::boot;
 #[doc(hidden)]
@@ -31,9 +32,9 @@ pub use crate::cache::settings::DeepBind;
 use crate::pages::direct::Fill;
 use crate::percpu;
 use crate::sizes::beside_fork;
-use crate::sizes::malloc::LIMIT;
 pub use crate::sizes::malloc::classes::MALLOC_MAX_CACHE_SIZE;
 use crate::sizes::malloc::classes::{STEP, aligned_class, size_of_class};
+use crate::sizes::malloc::{CLEARED, LIMIT};
 use crate::sizes::owner;
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use counted::malloc_slow;
@@ -70,9 +71,9 @@ pub fn deepbind() -> DeepBind {
 }
 
 /// Whether calls of `malloc` are served by their fast path, and those of `free` too unless the
-/// machine has several nodes. False in the mode `lock`, for engines without sheaves, and where
-/// something else lies at the place of the object map. Then each call takes the slow path, which
-/// does the same. False before the first call, too.
+/// machine has several nodes. False in the mode `lock`, for engines without sheaves, with options
+/// such as `init_on_alloc`, and where something else lies at the place of the object map. Then each
+/// call takes the slow path, which does the same. False before the first call, too.
 pub fn has_fast_paths() -> bool {
     LIMIT.is_open() && percpu::mode() != percpu::Mode::Lock
 }
@@ -83,13 +84,16 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
         errno::set(errno::ENOMEM);
         return core::ptr::null_mut();
     };
-    if bytes <= MALLOC_MAX_CACHE_SIZE {
+    if bytes < CLEARED.load(Ordering::Relaxed) {
         let ptr = malloc(bytes);
         if !ptr.is_null() {
             // SAFETY: the memory is fresh and has `bytes` bytes.
             unsafe { ptr.write_bytes(0, bytes) };
         }
         return ptr;
+    }
+    if bytes <= MALLOC_MAX_CACHE_SIZE {
+        return malloc(bytes);
     }
     slow::allocate_large(bytes, STEP, Fill::Zeros)
 }

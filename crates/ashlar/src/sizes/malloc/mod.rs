@@ -18,9 +18,10 @@ use core::ptr::NonNull;
 
 use super::large;
 use super::object_map::{self, OBJECTS};
-use crate::base::sync::{AtomicPtr, Bound, Ordering};
+use crate::base::sync::{AtomicPtr, AtomicUsize, Bound, Ordering};
 use crate::base::units::PAGE_SIZE;
 use crate::cache::{CacheArgs, create_raw};
+use crate::engine::route::{inits_on_alloc, is_hardened};
 use crate::engine::{self, Policy, RawCache};
 use crate::pages::direct::Fill;
 use crate::pages::memmap::{FastFrees, MEMMAP};
@@ -63,6 +64,9 @@ impl Limit {
         self.0.open_derived();
     }
 }
+
+/// The bound of sizes that `calloc` clears. It is 0 where memory of caches is zero anyway.
+pub(crate) static CLEARED: AtomicUsize = AtomicUsize::new(MALLOC_MAX_CACHE_SIZE + 1);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
 /// Offset of the slot that a code of 0 would have: eight times a code leads from there to the slot
@@ -136,14 +140,18 @@ pub(crate) fn start() -> bool {
         PERCPU.set_size_entries(&SIZE_CODE);
         LIMIT.open(MALLOC_MAX_CACHE_SIZE);
     }
+    // Debugged caches may hand out poison.
+    if inits_on_alloc() && !crate::cache::settings::has_debugging() {
+        CLEARED.store(0, Ordering::Relaxed);
+    }
     true
 }
 
-/// Returns whether the entry points serve malloc by sheaves: the engine has some, and the map lies
-/// at the place that they assume.
+/// Returns whether the entry points serve malloc by sheaves: the engine has some, no option asks
+/// for more than they do, and the map lies at the place that they assume.
 #[place(cold)]
 fn has_fast_path() -> bool {
-    crate::cache::settings::options().engine.has_sheaves() && OBJECTS.is_in_place()
+    crate::cache::settings::options().engine.has_sheaves() && !is_hardened() && OBJECTS.is_in_place()
 }
 
 /// Opens the fast path of malloc again, which a profile has closed.

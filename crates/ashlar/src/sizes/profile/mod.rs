@@ -39,6 +39,7 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::registry;
 use crate::cache::settings;
 use crate::engine::Engine;
+use crate::engine::route::is_hardened;
 use crate::percpu;
 use crate::percpu::area::PERCPU;
 use crate::sizes::malloc::classes::{self, Code, MALLOC_MAX_CACHE_SIZE, class_of};
@@ -147,7 +148,7 @@ fn start_as_asked(rate: &str) -> Result<(), &'static str> {
     if is_on() {
         return Err("a profile runs already");
     }
-    if !LIMIT.is_open() && percpu::mode() == percpu::Mode::Rseq {
+    if !LIMIT.is_open() && percpu::mode() == percpu::Mode::Rseq && !is_hardened() {
         return Err("the program has not called malloc yet");
     }
     if !os::has_unwinder() && !background::is_this_thread() {

@@ -170,6 +170,18 @@ pub(crate) fn free(freed: Object) {
     report::not_of_cache(cache.name(), object);
 }
 
+/// Returns whether an object of the cache's pool starts at `address`, in use or free.
+#[place(cold)]
+pub(crate) fn is_object(cache: &'static RawCache, address: usize) -> bool {
+    let pages = &pool_of(cache).pages;
+    let slab = MEMMAP.page_of(address).filter(|&page| MEMMAP.class_of(page).kind() == PageKind::Slab);
+    slab.map(|page| PageIndex(page.0.wrapping_sub(MEMMAP.class_of(page).back()))).is_some_and(|first| {
+        let head = MEMMAP.head(first);
+        let index = pages.slabs.geometry.index_of(address - MEMMAP.address_of(first));
+        head.owner() == core::ptr::from_ref(pages) as usize && index.is_some_and(|index| index < head.objects())
+    })
+}
+
 /// The outcome of a free.
 enum Freed {
     Kept,

@@ -1,0 +1,73 @@
+//! [`Route`]: what takes the calls that allocate and free the objects of a cache, and
+//! [`Hardening`]: the options that decide it.
+//!
+//! In a process with such an option the route of every cache leads to [`super::hardened`], which
+//! does what was asked for and calls the engine. In all other processes it leads to the engine, and
+//! no path has an instruction for the options.
+
+use super::Engine;
+use crate::base::sync::{AtomicU32, Ordering};
+
+/// What takes the calls of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The cache's engine.
+    Own(Engine),
+    /// What the options of the process ask for, and then the engine.
+    Hardened,
+}
+
+// It stands in the place of an engine, in one byte.
+const _: () = assert!(size_of::<Route>() == 1);
+
+/// What the options of the process ask for beside the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hardening {
+    /// Memory is zero when it is allocated.
+    pub(crate) init_on_alloc: bool,
+    /// Memory is cleared when it is freed.
+    pub(crate) init_on_free: bool,
+}
+
+const INIT_ON_ALLOC: u32 = 1;
+const INIT_ON_FREE: u32 = 2;
+
+/// The options in force. Written before the first cache is made.
+static HARDENING: AtomicU32 = AtomicU32::new(0);
+
+#[place(cold)]
+pub(crate) fn harden(options: Hardening) {
+    let on_alloc = if options.init_on_alloc { INIT_ON_ALLOC } else { 0 };
+    let on_free = if options.init_on_free { INIT_ON_FREE } else { 0 };
+    HARDENING.store(on_alloc | on_free, Ordering::Relaxed);
+}
+
+#[inline]
+fn has(option: u32) -> bool {
+    HARDENING.load(Ordering::Relaxed) & option != 0
+}
+
+/// Whether any option asks for something.
+#[inline]
+pub(crate) fn is_hardened() -> bool {
+    HARDENING.load(Ordering::Relaxed) != 0
+}
+
+/// Whether memory is to be zero when it is allocated.
+#[inline]
+pub(crate) fn inits_on_alloc() -> bool {
+    has(INIT_ON_ALLOC)
+}
+
+/// Whether memory is to be cleared when it is freed.
+#[inline]
+pub(crate) fn inits_on_free() -> bool {
+    has(INIT_ON_FREE)
+}
+
+impl Route {
+    /// Returns the route of a new cache of `engine`.
+    pub(crate) fn of(engine: Engine) -> Route {
+        if is_hardened() { Route::Hardened } else { Route::Own(engine) }
+    }
+}
