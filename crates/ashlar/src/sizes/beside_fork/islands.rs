@@ -130,15 +130,8 @@ pub(crate) fn alloc(size: usize, align: usize) -> Option<NonNull<u8>> {
 }
 
 /// Returns the island that contains an address.
-fn around(address: usize) -> Option<&'static Island> {
-    // Most processes never have an island.
-    if TABLE.was_used() { among_all(address) } else { None }
-}
-
-#[cold]
-#[inline(never)]
 #[place(background)]
-fn among_all(address: usize) -> Option<&'static Island> {
+fn around(address: usize) -> Option<&'static Island> {
     TABLE.taken().find(|island| {
         let start = island.start.load(Ordering::Acquire);
         start > 1 && address.wrapping_sub(start) < island.bytes.load(Ordering::Relaxed)
@@ -146,7 +139,16 @@ fn among_all(address: usize) -> Option<&'static Island> {
 }
 
 /// Returns the size of the live block at `address`, if there is one.
+#[inline]
 pub(crate) fn size_of(address: usize) -> Option<usize> {
+    // Most processes never have an island.
+    if TABLE.was_used() { size_on_island(address) } else { None }
+}
+
+#[cold]
+#[inline(never)]
+#[place(background)]
+fn size_on_island(address: usize) -> Option<usize> {
     around(address)?;
     if !address.is_multiple_of(HEAD) {
         return None;
@@ -158,6 +160,8 @@ pub(crate) fn size_of(address: usize) -> Option<usize> {
 }
 
 /// Frees the block at `address`. Returns false if there is none.
+#[inline(never)]
+#[place(background)]
 pub(crate) fn free(address: usize) -> bool {
     let Some(island) = around(address) else { return false };
     if size_of(address).is_none() {
