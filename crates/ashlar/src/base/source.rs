@@ -42,8 +42,8 @@ pub unsafe trait PageSource: Sync {
     /// Returns the system's page size in bytes, a power of two of at least 4096.
     fn page_size(&self) -> usize;
 
-    /// Returns the most bytes that the zone should reserve for all nodes if `propose` returns
-    /// `None`.
+    /// Returns the most bytes that the allocator should reserve if `propose` returns `None`: for
+    /// the zone of all nodes, its tables, metadata and per-CPU areas.
     fn zone_bytes(&self) -> usize;
 
     /// Reserves `bytes` of address space at a multiple of `align`.

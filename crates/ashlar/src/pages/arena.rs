@@ -10,9 +10,8 @@ use crate::base::units::{NodeId, checked_align_up};
 
 /// A page source over a fixed range of memory.
 ///
-/// The range is carved from its start: first the zone (about eight tenths), then the allocator's
-/// own tables. No memory is returned to the range. The `n`-th request can be made to fail, for
-/// tests of out of memory.
+/// The range is carved from its start: first the zone, then the allocator's own tables. No memory
+/// is returned to the range. The `n`-th request can be made to fail, for tests of out of memory.
 #[derive(Debug)]
 pub struct ArenaSource {
     start: NonNull<u8>,
@@ -99,7 +98,8 @@ unsafe impl PageSource for ArenaSource {
     }
 
     fn zone_bytes(&self) -> usize {
-        (self.bytes / 10 * 8) & !(self.page_size - 1)
+        let start = checked_align_up(self.base() + self.used.load(Ordering::Relaxed), self.page_size);
+        start.map_or(0, |start| (self.base() + self.bytes).saturating_sub(start) & !(self.page_size - 1))
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {

@@ -163,7 +163,9 @@ impl Layout {
     fn reserved(source: &'static dyn PageSource, percpu: usize, most: usize) -> Option<Layout> {
         let supply = Supply { source, reserved: true };
         let page = source.page_size();
-        let mut zone_bytes = source.zone_bytes().min(most) & !(page - 1);
+        let all = source.zone_bytes();
+        let rest = percpu + Layout::meta_bytes(all, page) + Layout::table_bytes(all, page).iter().sum::<usize>();
+        let mut zone_bytes = all.saturating_sub(rest).min(most) & !(page - 1);
         let (zone, tables) = loop {
             if zone_bytes < SMALLEST_ZONE {
                 return None;
@@ -180,17 +182,27 @@ impl Layout {
         let areas = source.reserve(percpu, page)?.as_ptr() as usize;
         // SAFETY: this call reserved the whole range.
         unsafe { supply.commit(areas, areas + percpu) }.ok()?;
-        let meta_bytes = align_up((zone_bytes / 32).clamp(64 << 10, META_BYTES), page);
+        let meta_bytes = Layout::meta_bytes(zone_bytes, page);
         let meta = source.reserve(meta_bytes, page)?.as_ptr() as usize;
         Some(Layout { supply, zone, tables, percpu: areas, meta: meta..meta + meta_bytes })
+    }
+
+    /// Returns the bytes of metadata beside a reserved zone.
+    fn meta_bytes(zone: usize, page: usize) -> usize {
+        align_up((zone / 32).clamp(64 << 10, META_BYTES), page)
+    }
+
+    /// Returns the bytes of the tables of a reserved zone.
+    fn table_bytes(zone: usize, page: usize) -> [usize; 5] {
+        // One block more, because an arena need neither start nor end at a block.
+        let blocks = zone.div_ceil(BLOCK_SIZE) + 1;
+        Table::ALL.map(|table| align_up(table.bytes(blocks), page))
     }
 
     /// Reserves the zone and its tables at once, so that a refusal leaves no reservation behind.
     fn reserve_zone(source: &dyn PageSource, bytes: usize) -> Option<(Range<usize>, [usize; 5])> {
         let page = source.page_size();
-        // One block more, because an arena need neither start nor end at a block.
-        let blocks = bytes.div_ceil(BLOCK_SIZE) + 1;
-        let sizes = Table::ALL.map(|table| align_up(table.bytes(blocks), page));
+        let sizes = Layout::table_bytes(bytes, page);
         let align = if bytes.is_multiple_of(BLOCK_SIZE) { BLOCK_SIZE } else { page };
         let start = source.reserve(bytes + sizes.iter().sum::<usize>(), align)?.as_ptr() as usize;
         let mut next = start + bytes;
@@ -283,7 +295,11 @@ mod tests {
         assert!(!layout(PROPOSALS - 1, true, 1 << 30, 1 << 40).expect("addresses").supply.is_reserved());
         for (taken, proposes) in [(PROPOSALS, true), (0, false)] {
             let layout = layout(taken, proposes, 1 << 30, 1 << 40).expect("addresses");
-            assert!(layout.supply.is_reserved() && layout.zone.len() == 1 << 30);
+            assert!(layout.supply.is_reserved());
+            // All of it fits into what the source has, and most of that is the zone.
+            let tables = Layout::table_bytes(layout.zone.len(), 4096).iter().sum::<usize>();
+            let all = layout.zone.len() + tables + layout.meta.len() + (3 << 16);
+            assert!(all <= 1 << 30 && layout.zone.len() > (1 << 30) / 20 * 19, "{:#x} of {all:#x}", layout.zone.len());
         }
     }
 }
