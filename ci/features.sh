@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build -p ashlar-alloc --no-default-features
 # The allocator in an arena, without the operating system under it.
-cargo test -p ashlar-alloc --no-default-features --test arena --test no_os
+cargo test -p ashlar-alloc --no-default-features --test arena --test no_os --test platform
 # The libraries without optimisation, where what they assume of themselves is checked.
 cargo build -p ashlar-malloc -p ashlar-c
 debug=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
@@ -41,10 +41,17 @@ for target in aarch64-unknown-linux-gnu x86_64-unknown-linux-musl; do
     fi
 done
 # The core must not lean on std by accident; a target without std shows it.
-for target in aarch64-unknown-none x86_64-unknown-none; do
+for target in aarch64-unknown-none x86_64-unknown-none riscv64gc-unknown-none-elf; do
     if installed "$target"; then
         cargo check -p ashlar-alloc --no-default-features --target "$target"
     else
         echo "SKIPPED: check for $target: its core library is not installed (rustup target add $target)"
     fi
 done
+# The kernel of docs/kernel.md, which tests/docs.rs compares with the document.
+target=x86_64-unknown-none
+if installed "$target"; then
+    cargo build --release --manifest-path examples/kernel/Cargo.toml --target "$target" --target-dir target/kernel
+else
+    echo "SKIPPED: examples/kernel: the core library of $target is not installed (rustup target add $target)"
+fi

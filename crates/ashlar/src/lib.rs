@@ -121,9 +121,13 @@ mod api {
     pub use crate::base::source::{PageSource, Refusal};
     pub use crate::base::units::{NodeId, PAGE_SIZE};
     // For the tool, which reads the window of other processes, and writes to their mailbox.
+    #[cfg(not(feature = "os"))]
+    pub use crate::base::platform::Platform;
     #[cfg(feature = "os")]
     #[doc(hidden)]
     pub use crate::base::{mailbox, window};
+    #[cfg(not(feature = "os"))]
+    pub use crate::boot::start_on_cpus;
     pub use crate::boot::{AlreadyStarted, configure, start_on};
     pub use crate::cache::settings::{DebugError, OptionError, check_debug, check_failslab, check_options};
     pub use crate::cache::{

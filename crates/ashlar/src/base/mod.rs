@@ -8,6 +8,7 @@
 //! * [`report`]: lines on standard error, written without allocating.
 //! * [`source`]: `PageSource`, the supplier of address space and memory.
 //! * `os`: the calls to Linux, and its page source.
+//! * `platform`: what the allocator asks of a kernel in the place of Linux.
 //! * [`window`]: what a process shows of its allocator to a reader outside of it.
 //! * [`mailbox`]: how a tool asks this process for something.
 //! * [`background`]: periodic work, done by a thread or by calls of the program.
@@ -27,6 +28,9 @@ pub(crate) mod error;
 pub mod mailbox;
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 pub(crate) mod os;
+/// The kernel below; on Linux `os` is in its place.
+#[cfg(not(any(feature = "os", ashlar_loom)))]
+pub(crate) mod platform;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod report;
 pub(crate) mod source;

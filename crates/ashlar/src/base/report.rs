@@ -26,6 +26,10 @@ impl Line {
         self.end();
         #[cfg(feature = "os")]
         crate::base::os::write_stderr(&self.bytes[..self.len]);
+        #[cfg(not(feature = "os"))]
+        if let Some(platform) = crate::base::sync::section::platform() {
+            platform.print(core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("ashlar: a report is damaged\n"));
+        }
     }
 
     /// Ends a line that was cut off with a line feed, which replaces the last character if the line

@@ -15,9 +15,10 @@
 #[cfg(feature = "os")]
 mod window;
 
+#[cfg(not(feature = "os"))]
+use crate::base::platform::Platform;
 use crate::base::source::PageSource;
 use crate::base::sync::{AtomicUsize, Once, Ordering};
-#[cfg(feature = "os")]
 use crate::base::units::MAX_NODES;
 use crate::cache::reaper;
 use crate::cache::settings::{self, OptionError};
@@ -217,6 +218,30 @@ pub fn start_on(source: &'static dyn PageSource) -> Result<bool, AlreadyStarted>
         return Err(AlreadyStarted);
     }
     Ok(BASE.ensure(|| lay_out(source, 1, 1, 1, |_| 0) && connect()) && ensure())
+}
+
+/// Starts the allocator in a kernel with several CPUs, on the caller's page source. Must be called
+/// before the first allocation, by the CPU that boots.
+///
+/// # Errors
+/// [`AlreadyStarted`] if the allocator runs already. If the source has too little memory, `Ok` has
+/// false, and every later request fails.
+#[cfg(not(feature = "os"))]
+pub fn start_on_cpus(source: &'static dyn PageSource, platform: &'static dyn Platform) -> Result<bool, AlreadyStarted> {
+    if !BASE.is_down() {
+        return Err(AlreadyStarted);
+    }
+    let cpus = platform.cpus().max(1);
+    let nodes = platform.nodes().clamp(1, MAX_NODES as u32);
+    let node_of = |cpu: usize| if cpu < cpus as usize { platform.node_of_cpu(cpu as u32) } else { 0 };
+    let node_of = |cpu: usize| Some(node_of(cpu)).filter(|&node| node < nodes).map_or(0, |node| node as u8);
+    let begin = || {
+        // SAFETY: the base is down, so no lock of this crate is held and nothing has run. `Once`
+        // lets one thread in, and others wait for it.
+        unsafe { crate::base::sync::section::set(platform) };
+        lay_out(source, cpus, cpus, nodes, node_of) && connect()
+    };
+    Ok(BASE.ensure(begin) && ensure())
 }
 
 /// Sets options before the allocator starts, in the grammar of `ASHLAR_OPTIONS`. The environment is

@@ -10,7 +10,7 @@ pub(crate) fn this_cpu() -> CpuId {
     #[cfg(feature = "os")]
     let cpu = crate::base::os::current_cpu();
     #[cfg(not(feature = "os"))]
-    let cpu = 0;
+    let cpu = crate::base::sync::section::platform().map_or(0, |platform| platform.this_cpu());
     // A CPU beyond the reserved areas shares one with another CPU, which is safe because of the
     // lock.
     CpuId(cpu % PERCPU.cpus.load(Ordering::Relaxed).max(1))

@@ -6,13 +6,16 @@
 //! | the number of a thread | held by that thread |
 //! | the same plus [`FORKING`] | held by that thread for a fork |
 //!
+//! Under a kernel, a lock is held in a [section](section), so no interrupt handler finds a lock
+//! held by what it interrupted.
+//!
 //! A thread that forks takes all locks before the fork and releases them after it, so that the
 //! child finds every structure consistent. In between it runs fork handlers of other libraries,
 //! which may allocate. A lock held for a fork therefore lets its own thread pass: the thread takes
 //! the lock as if it were free, and the release restores the word. Other threads wait.
 #![allow(unsafe_code, reason = "the lock returns references to the cell it guards")]
 
-use super::{AtomicUsize, Ordering, bump, relax, thread_id};
+use super::{AtomicUsize, Ordering, bump, relax, section, thread_id};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
@@ -48,6 +51,7 @@ impl LockWord {
     /// even if it was preempted or has a lower real-time priority than the waiter.
     #[inline]
     pub(crate) fn lock(&self) -> Held {
+        section::enter();
         let me = thread_id();
         match self.0.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Held(0),
@@ -58,11 +62,16 @@ impl LockWord {
     /// Takes the lock if it is free; never waits.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Held> {
+        section::enter();
         let me = thread_id();
-        match self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+        let held = match self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Some(Held(0)),
             Err(word) => self.pass(word, me),
+        };
+        if held.is_none() {
+            section::leave();
         }
+        held
     }
 
     /// Takes the lock if `word`, its value, shows that the calling thread `me` holds it for a fork.
@@ -100,7 +109,10 @@ impl LockWord {
                 }
             }
             waited = waited.saturating_add(1);
+            // The CPU that waits may be needed: for its interrupts, or to answer the lock's holder.
+            section::leave();
             relax(waited);
+            section::enter();
         }
     }
 
@@ -114,6 +126,7 @@ impl LockWord {
     #[inline]
     pub(crate) fn unlock_by(&self, held: &Held) {
         self.0.store(held.0, Ordering::Release);
+        section::leave();
     }
 
     /// Takes the lock for a fork. Leaves it as it is if this thread already holds it. That happens
@@ -166,6 +179,7 @@ impl Head {
     /// As [`LockWord::lock`].
     #[inline]
     fn lock(&self) -> Held {
+        section::enter();
         let me = thread_id();
         match self.word.0.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Held(0),

@@ -11,6 +11,7 @@ pub(crate) use core::sync::atomic::{
 #[cfg(ashlar_loom)]
 pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
+pub(crate) use boot_cell::BootCell;
 #[cfg(not(ashlar_loom))]
 pub(crate) use lock::{Guard, Held, LockWord, SpinLock, Visit};
 #[cfg(not(ashlar_loom))]
@@ -19,11 +20,22 @@ pub(crate) use set_once::SetOnce;
 #[cfg(ashlar_loom)]
 pub(crate) use loom_lock::{Guard, SpinLock};
 
+mod boot_cell;
 pub(crate) mod gate;
 #[cfg(any(feature = "os", ashlar_loom))]
 pub(crate) mod life;
 #[cfg(not(ashlar_loom))]
 mod lock;
+#[cfg(not(any(feature = "os", ashlar_loom)))]
+pub(crate) mod section;
+/// Linux may preempt the holder of a lock, and interrupt handlers are not ours.
+#[cfg(any(feature = "os", ashlar_loom))]
+pub(crate) mod section {
+    #[inline(always)]
+    pub(crate) fn enter() {}
+    #[inline(always)]
+    pub(crate) fn leave() {}
+}
 #[cfg(not(ashlar_loom))]
 mod set_once;
 
@@ -51,9 +63,9 @@ mod loom_lock {
 pub(crate) fn thread_id() -> usize {
     #[cfg(feature = "os")]
     return crate::base::os::thread_id::id();
-    // Without an operating system there is one thread, on one CPU.
+    // Without a kernel below there is one thread, on one CPU.
     #[cfg(not(feature = "os"))]
-    2
+    section::platform().map_or(2, |platform| platform.this_thread())
 }
 
 /// Adds one without a locked instruction. Exact if one thread at a time does so, for example under
@@ -69,6 +81,10 @@ pub(crate) fn bump(counter: &AtomicUsize) {
 #[cold]
 #[inline(never)]
 pub(crate) fn relax(waited: u32) {
+    #[cfg(not(feature = "os"))]
+    if let Some(platform) = section::platform() {
+        return platform.relax();
+    }
     if waited < 64 {
         core::hint::spin_loop();
     } else {
@@ -93,34 +109,6 @@ pub(crate) fn wait_while(mut busy: impl FnMut() -> bool) -> bool {
         relax(waited);
     }
     waited > 0
-}
-
-/// A value that start-up sets before another thread can read it.
-pub(crate) struct BootCell<T>(core::cell::UnsafeCell<Option<T>>);
-
-// SAFETY: by the contract of `set`, no other thread reads the value before or while it is written.
-unsafe impl<T: Send + Sync> Sync for BootCell<T> {}
-
-impl<T: Copy> BootCell<T> {
-    pub(crate) const fn new() -> Self {
-        BootCell(core::cell::UnsafeCell::new(None))
-    }
-
-    /// Returns the value; `None` before it is set.
-    pub(crate) fn get(&self) -> Option<T> {
-        // SAFETY: see the `Sync` implementation.
-        unsafe { *self.0.get() }
-    }
-
-    /// Sets the value.
-    ///
-    /// # Safety
-    /// No other thread can reach the cell yet. This thread publishes it later, by a store that
-    /// other threads acquire.
-    pub(crate) unsafe fn set(&self, value: T) {
-        // SAFETY: by the caller's promise no other thread accesses the cell.
-        unsafe { *self.0.get() = Some(value) };
-    }
 }
 
 /// Initialises something once, in the thread that first needs it.

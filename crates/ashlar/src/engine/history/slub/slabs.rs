@@ -23,7 +23,7 @@
 use super::partly;
 pub(crate) use super::words::Thawed;
 use super::words::{load, settle, swap, wait};
-use crate::base::sync::Ordering;
+use crate::base::sync::{Ordering, section};
 use crate::base::units::PageIndex;
 use crate::pages::head::PageHead;
 use crate::slab::partial::{Chain, Freed, Heads, NodeList};
@@ -56,10 +56,14 @@ fn slab_lock(head: &PageHead) -> SlabState {
 
 /// Takes slab_lock if it is free.
 fn slab_trylock(head: &PageHead) -> Option<SlabState> {
+    section::enter();
     let state = head.state.load(Ordering::Relaxed);
     let free = state & SLAB_LOCK == 0;
     let taken =
         free && head.state.compare_exchange(state, state | SLAB_LOCK, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    if !taken {
+        section::leave();
+    }
     taken.then_some(SlabState(state))
 }
 
@@ -73,6 +77,7 @@ fn slab_unlock(head: &PageHead, new: SlabState, atomic: bool) {
     } else {
         head.state.store(new, Ordering::Release);
     }
+    section::leave();
 }
 
 /// Takes the whole freelist of a slab frozen for the caller's CPU. With slab_lock the caller holds

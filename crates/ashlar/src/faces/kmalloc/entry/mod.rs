@@ -46,6 +46,7 @@ mod plain {
     /// # Safety
     /// `ptr` was allocated here, was not freed since, and no thread uses it any more.
     pub unsafe extern "C" fn kfree(ptr: *mut u8) {
+        // SAFETY: the caller's promise.
         unsafe { kfree_slow(ptr) };
     }
 
@@ -55,6 +56,7 @@ mod plain {
     /// As for [`kfree`]; `size` is what [`kmalloc`] was given for this object.
     pub unsafe extern "C" fn kfree_sized(ptr: *mut u8, size: usize) {
         let _ = size;
+        // SAFETY: the caller's promise.
         unsafe { kfree_slow(ptr) };
     }
 }
