@@ -77,6 +77,34 @@ fn a_mapping_of_malloc_is_resized_without_a_copy() {
     }
 }
 
+/// A program that sets aside more than it uses does not pay for the rest when it sets aside more.
+#[test]
+fn pages_of_zeros_are_not_copied_to_a_mapping() {
+    let test = "pages_of_zeros_are_not_copied_to_a_mapping";
+    let child = child(test, test, &[("ASHLAR_OPTIONS", "hugepages=off")], || {
+        const SIZE: usize = 24 * MIB;
+        let places = [0, 5 * MIB + 4095, 5 * MIB + 4096, 12 * MIB + 77, SIZE - 1];
+        let small = ashlar::malloc::malloc(SIZE);
+        // SAFETY: live memory of that size.
+        places.iter().for_each(|&at| unsafe { small.add(at).write(at as u8 | 1) });
+        let before = peak();
+        // SAFETY: live, and not used any more.
+        let large = unsafe { ashlar::malloc::realloc(small, 40 * MIB) };
+        assert!(!large.is_null() && large != small);
+        // SAFETY: live memory of that size.
+        places.iter().for_each(|&at| assert_eq!(unsafe { large.add(at).read() }, at as u8 | 1));
+        // SAFETY: as above; memory that was not written reads as zero in a new mapping.
+        assert_eq!(unsafe { (large.add(MIB).read(), large.add(SIZE - 4097).read()) }, (0, 0));
+        let grown = peak() - before;
+        assert!(grown < SIZE / 2, "{grown} bytes more");
+        // SAFETY: live, freed once.
+        unsafe { ashlar::malloc::free(large) };
+    });
+    if let Some(child) = child {
+        child.succeeded();
+    }
+}
+
 /// The end of the mapping that an address lies in.
 fn end_of_mapping(address: usize) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs");

@@ -11,6 +11,7 @@ use core::ptr::NonNull;
 
 use super::entry::{free, malloc};
 use super::{errno, slow};
+use crate::base::units::PAGE_SIZE;
 use crate::pages::direct;
 use crate::pages::zone::DIRECT_BYTES;
 use crate::sizes::beside_fork;
@@ -63,11 +64,36 @@ unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
         // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`. The
         // caller gives the old one up.
         unsafe {
-            new.copy_from_nonoverlapping(ptr, old.min(size));
+            if size > DIRECT_BYTES && direct::size_without_lock(new as usize).is_some() {
+                copy_into_zeros(new, ptr, old.min(size));
+            } else {
+                new.copy_from_nonoverlapping(ptr, old.min(size));
+            }
             free(ptr);
         }
     }
     new
+}
+
+/// Copies `bytes` bytes to a new mapping, except pages of zeros, which stay without memory there.
+///
+/// # Safety
+/// As for a copy of bytes that do not overlap. The bytes at `to` are zero.
+#[inline(never)]
+#[place(cold)]
+unsafe fn copy_into_zeros(to: *mut u8, from: *const u8, bytes: usize) {
+    for start in (0..bytes).step_by(PAGE_SIZE) {
+        let part = PAGE_SIZE.min(bytes - start);
+        // SAFETY: the part lies within both ranges. The bytes of an allocation may never have been
+        // written, so they are read as words that may hold anything: by volatile reads.
+        unsafe {
+            let (to, from) = (to.add(start), from.add(start));
+            let words = (0..part / 8).all(|at| from.cast::<u64>().add(at).read_volatile() == 0);
+            if part < PAGE_SIZE || !words {
+                to.copy_from_nonoverlapping(from, part);
+            }
+        }
+    }
 }
 
 /// [`realloc`] of an allocation that is not an object of malloc's caches.
