@@ -64,24 +64,35 @@ unsafe fn relocate(ptr: *mut u8, old: usize, size: usize) -> *mut u8 {
         // SAFETY: both are live and distinct; the old one has `old` bytes, the new one `size`. The
         // caller gives the old one up.
         unsafe {
-            if size > DIRECT_BYTES && direct::size_without_lock(new as usize).is_some() {
-                copy_into_zeros(new, ptr, old.min(size));
-            } else {
-                new.copy_from_nonoverlapping(ptr, old.min(size));
-            }
+            let copy = if size > DIRECT_BYTES { copy_to_large } else { copy };
+            copy(new, ptr, old.min(size));
             free(ptr);
         }
     }
     new
 }
 
-/// Copies `bytes` bytes to a new mapping, except pages of zeros, which stay without memory there.
+/// Copies `bytes` bytes.
 ///
 /// # Safety
-/// As for a copy of bytes that do not overlap. The bytes at `to` are zero.
+/// Both are valid for so many bytes, which do not overlap.
+unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: passed on.
+    unsafe { to.copy_from_nonoverlapping(from, bytes) };
+}
+
+/// As [`copy`], to a new allocation. If that is a mapping, pages of zeros are left out, which stay
+/// without memory there.
+///
+/// # Safety
+/// As for [`copy`].
 #[inline(never)]
 #[place(cold)]
-unsafe fn copy_into_zeros(to: *mut u8, from: *const u8, bytes: usize) {
+unsafe fn copy_to_large(to: *mut u8, from: *const u8, bytes: usize) {
+    if direct::size_without_lock(to as usize).is_none() {
+        // SAFETY: passed on.
+        return unsafe { copy(to, from, bytes) };
+    }
     for start in (0..bytes).step_by(PAGE_SIZE) {
         let part = PAGE_SIZE.min(bytes - start);
         // SAFETY: the part lies within both ranges. The bytes of an allocation may never have been
