@@ -3,7 +3,8 @@
 //! For systems without rseq: old kernels, other C libraries, valgrind, and `percpu=lock`. The lock
 //! keeps two threads off one CPU's slots. A thread that finds it taken uses the engine's slow path
 //! and does not block, as the kernel does when its local try-lock fails. So the section is safe in
-//! signal handlers too.
+//! signal handlers too. Under a kernel (`base::platform`) the lock is held in a section, so
+//! interrupt handlers never find it taken by what they interrupt.
 //!
 //! Lock: the *CPU lock*, one for each CPU, in slot 1 of its area. Only drains, fork and engines
 //! that lock their CPU block on it.
