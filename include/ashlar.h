@@ -809,6 +809,31 @@ const char *ashlar_mode(void);
  */
 int ashlar_stats_print(int fd, bool json);
 
+/*
+ * Starts a heap profile: a sample about each rate bytes, 1 to 16 MiB, with its backtrace; with
+ * 1, each object. Objects of kmalloc and of the program's caches are sampled. A profile that runs
+ * starts anew. While it runs, these caches have no sheaves. Returns 0, -EINVAL for a bad rate,
+ * -ENOTSUP for an engine other than ashlar or without libgcc_s.so.1, -ENOMEM. Loads that library,
+ * so it must not be called in a signal handler or under a lock that dlopen takes.
+ */
+int ashlar_profile_start(size_t rate);
+
+/*
+ * Stops the heap profile. What was sampled stays. Frees of samples are still noticed, but for
+ * those by kmem_cache_free and kmem_cache_free_bulk.
+ */
+void ashlar_profile_stop(void);
+
+/*
+ * Writes the heap profile to a file, for ashlar profile FILE. path has the number of the
+ * process in place of %p, and % in place of %%. Returns 0, or a negative errno: -EIO also if no
+ * profile was started, -EINVAL for a null pointer.
+ *
+ * The caller promises:
+ * path is null or a string.
+ */
+int ashlar_profile_dump(const char *path);
+
 /* Returns the version of the library, such as "0.1.0". */
 const char *ashlar_version(void);
 

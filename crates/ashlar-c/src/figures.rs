@@ -1,8 +1,9 @@
-//! The library's own functions: options, counters, mode, version.
+//! The library's own functions: options, counters, heap profile, mode, version.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write;
 
+use core_ashlar::profile::{self, ProfileError};
 use core_ashlar::{CacheInfo, MAX_NAME, Mode, OptionError, ReaperError, Tunable, TuneError};
 use libc::{EBUSY, EINVAL, ENOMEM};
 
@@ -298,6 +299,43 @@ pub extern "C" fn ashlar_stats_print(fd: c_int, json: bool) -> c_int {
         Ok(()) => 0,
         Err(error) => -error,
     }
+}
+
+/// Starts a heap profile: a sample about each `rate` bytes, 1 to 16 MiB, with its backtrace; with
+/// 1, each object. Objects of kmalloc and of the program's caches are sampled. A profile that runs
+/// starts anew. While it runs, these caches have no sheaves. Returns 0, -EINVAL for a bad rate,
+/// -ENOTSUP for an engine other than ashlar or without libgcc_s.so.1, -ENOMEM. Loads that library,
+/// so it must not be called in a signal handler or under a lock that dlopen takes.
+#[unsafe(no_mangle)]
+pub extern "C" fn ashlar_profile_start(rate: usize) -> c_int {
+    match profile::start(rate) {
+        Ok(()) => 0,
+        Err(ProfileError::Rate) => -EINVAL,
+        Err(ProfileError::Engine | ProfileError::Unwinder) => -libc::ENOTSUP,
+        Err(_) => -ENOMEM,
+    }
+}
+
+/// Stops the heap profile. What was sampled stays. Frees of samples are still noticed, but for
+/// those by kmem_cache_free and kmem_cache_free_bulk.
+#[unsafe(no_mangle)]
+pub extern "C" fn ashlar_profile_stop() {
+    profile::stop();
+}
+
+/// Writes the heap profile to a file, for `ashlar profile FILE`. `path` has the number of the
+/// process in place of %p, and % in place of %%. Returns 0, or a negative errno: -EIO also if no
+/// profile was started, -EINVAL for a null pointer.
+///
+/// # Safety
+/// `path` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ashlar_profile_dump(path: *const c_char) -> c_int {
+    if path.is_null() {
+        return -EINVAL;
+    }
+    // SAFETY: by the caller's promise.
+    profile::dump_to(unsafe { CStr::from_ptr(path) }.to_bytes()).map_or_else(|error| -error, |()| 0)
 }
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {

@@ -370,7 +370,7 @@ fn bad_input_is_named() {
     fs::create_dir_all(&folder).expect("a folder");
     let [nothing, cut, lines] = ["nothing", "cut", "lines"].map(|name| folder.join(name).display().to_string());
     fs::write(&nothing, "").expect("a file");
-    fs::write(&cut, "ashlar-profile 1\nrate 80000\n").expect("a file");
+    fs::write(&cut, "ashlar-profile 2\nrate 80000\n").expect("a file");
     fs::write(&lines, "site_a\n").expect("a file");
     let folder = folder.to_str().unwrap();
     refused(
@@ -428,12 +428,15 @@ fn the_library_says_why_there_is_no_profile() {
         run("engine=slub", &file, ""),
         "ashlar: profile: expected engine=ashlar: other engines have no profile\n"
     );
-    assert_eq!(run("", "/no/such/folder/file", ""), "ashlar: ASHLAR_PROFILE: the file cannot be written\n");
+    assert_eq!(
+        run("", "/no/such/folder/file", ""),
+        "ashlar: ASHLAR_PROFILE: /no/such/folder/file: cannot be written (error 2)\n"
+    );
     let folder = scratch("no-unwinder");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join("libgcc_s.so.1"), "no library").expect("a file");
     let said = run("profile=64K", &file, folder.to_str().unwrap());
-    assert_eq!(said, "ashlar: profile: no backtraces: libgcc_s.so.1 cannot be loaded\n");
+    assert_eq!(said, "ashlar: profile: no unwinder for backtraces: libgcc_s.so.1 cannot be loaded\n");
     assert_eq!(run("profile=off", &file, ""), "", "a file alone asks for the usual rate");
     assert!(shown(Path::new(&file), &[]).contains(": a sample each 512 KiB, "));
 }

@@ -15,8 +15,9 @@ const MOST_LIVE: u64 = 1 << 22;
 const MOST_WORDS: u64 = 1 << 24;
 /// Bytes of one read.
 const PIECE: u64 = 1 << 20;
-/// Words of a site before its frames, and the most frames.
-const HEAD: usize = 7;
+/// Words of a site before its frames, the last of them the name of the cache, and the most frames.
+const NAME: usize = 7;
+const HEAD: usize = NAME + 6;
 const MOST_FRAMES: usize = 1024;
 
 /// Returns the profile; `None` if none was started. It has no mappings yet.
@@ -84,6 +85,12 @@ fn all(reader: &Reader<'_>, start: u64, bytes: u64) -> Result<Vec<u8>, ReadError
     Ok(read)
 }
 
+/// Returns a name that zeros follow.
+fn name_in(words: &[u64]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0).collect();
+    printable(&bytes)
+}
+
 /// Returns the sites, and which of them has which number. Ends at the first that makes no sense.
 fn sites(bytes: &[u8]) -> (Vec<Site>, HashMap<u32, usize>) {
     let words: Vec<u64> = bytes.chunks_exact(8).filter_map(|word| word.u64_at(0).ok()).collect();
@@ -101,7 +108,7 @@ fn sites(bytes: &[u8]) -> (Vec<Site>, HashMap<u32, usize>) {
             |word: u64| Some(f64::from_bits(word)).filter(|number| number.is_finite()).map_or(0, |n| n as u64);
         numbers.insert(at as u32, sites.len());
         sites.push(Site {
-            class_size,
+            cache: name_in(&head[NAME..]),
             truncated: extent == 1,
             nested: extent == 2,
             objects: rounded(head[5]),

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::error::ToolError;
 
 /// The first line.
-const FORMAT: &str = "ashlar-profile 1";
+const FORMAT: &str = "ashlar-profile 2";
 /// The most bytes of a file: ten million samples.
 const MOST_BYTES: u64 = 2 << 30;
 /// The largest size and rate that a program can have.
@@ -57,8 +57,8 @@ pub(crate) struct Counts {
 /// A backtrace in a cache, and what was allocated there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Site {
-    /// The object size of the cache; 0 for large objects.
-    pub(crate) class_size: u64,
+    /// The name of the cache; empty for large objects.
+    pub(crate) cache: String,
     pub(crate) truncated: bool,
     pub(crate) nested: bool,
     /// What was allocated here, by estimate.
@@ -70,8 +70,8 @@ pub(crate) struct Site {
 
 impl Site {
     /// Returns the name of the cache.
-    pub(crate) fn cache(&self) -> String {
-        if self.class_size == 0 { "large".to_owned() } else { format!("malloc-{}", self.class_size) }
+    pub(crate) fn cache(&self) -> &str {
+        if self.cache.is_empty() { "large" } else { &self.cache }
     }
 }
 
@@ -186,10 +186,11 @@ fn site(text: &str) -> Option<(u64, Site)> {
     let mut next = || words.next().and_then(hex).filter(|&number| number <= 1 << 62);
     let (number, class_size, extent, _samples, _bytes) = (next()?, next()?, next()?, next()?, next()?);
     let (objects, bytes) = (next()?, next()?);
+    let cache = name(words.next()?)?;
     let frames: Vec<u64> = words.map(hex).collect::<Option<_>>()?;
     let (truncated, nested) = (extent == 1, extent == 2);
     (class_size <= 1 << 20 && extent <= 2 && frames.len() <= 1024)
-        .then_some((number, Site { class_size, truncated, nested, objects, bytes, frames }))
+        .then_some((number, Site { cache, truncated, nested, objects, bytes, frames }))
 }
 
 fn live(text: &str, places: &HashMap<u64, usize>) -> Option<Live> {
@@ -197,11 +198,8 @@ fn live(text: &str, places: &HashMap<u64, usize>) -> Option<Live> {
     let mut next = || words.next().and_then(hex);
     let (site, address, size, rate) = (next()?, next()?, next()?, next()?);
     let (age_ms, thread) = (next()?, next()?);
-    let digits = words.next()?.strip_prefix('.')?;
-    let bytes: Vec<u8> = digits.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
-    // Names stand in lines of text.
-    let name: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).collect();
-    (size <= MOST_SIZE && rate <= MOST_SIZE && name.len() <= 64 && words.next().is_none()).then_some(Live {
+    let name = name(words.next()?)?;
+    (size <= MOST_SIZE && rate <= MOST_SIZE && words.next().is_none()).then_some(Live {
         site: *places.get(&site)?,
         address,
         size,
@@ -210,6 +208,14 @@ fn live(text: &str, places: &HashMap<u64, usize>) -> Option<Live> {
         thread,
         name,
     })
+}
+
+/// A name in hexadecimal digits, after a dot.
+fn name(word: &str) -> Option<String> {
+    let bytes: Vec<u8> = word.strip_prefix('.')?.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
+    // Names stand in lines of text.
+    let name: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).collect();
+    (name.len() <= 64).then_some(name)
 }
 
 fn byte(digits: &[u8]) -> Option<u8> {
@@ -234,8 +240,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const GOOD: &str = "ashlar-profile 1\nrate 80000\npid 1f\nnow 64\nstarted 14\ncounts 3 1 0 0 0\n\
-        site 1 70 0 2 e0 4001 1c0070 aa bb\nsite a 0 1 1 100000 1 100000\n\
+    const GOOD: &str = "ashlar-profile 2\nrate 80000\npid 1f\nnow 64\nstarted 14\ncounts 3 1 0 0 0\n\
+        site 1 70 0 2 e0 4001 1c0070 .6b2d313132 aa bb\nsite a 0 1 1 100000 1 100000 .\n\
         live 1 7f0010 64 80000 a 20 .6d61696e\nlive a 7f0000 100000 1 b 20 .\nmaps\n\
         400000-401000 r-xp 00001000 fe:00 12   /bin/a b\n401000-402000 rw-p 00000000 00:00 0 \n";
 
@@ -245,7 +251,7 @@ mod tests {
         assert_eq!((profile.rate, profile.pid, profile.lasted_ms), (512 << 10, 31, 80));
         assert_eq!(profile.counts, Counts { taken: 3, freed: 1, ..Counts::default() });
         assert_eq!(profile.sites[0].frames, [0xaa, 0xbb]);
-        assert_eq!((profile.sites[0].cache(), profile.sites[1].cache()), ("malloc-112".to_owned(), "large".to_owned()));
+        assert_eq!((profile.sites[0].cache(), profile.sites[1].cache()), ("k-112", "large"));
         assert!(profile.sites[1].truncated && profile.sites[1].frames.is_empty());
         assert_eq!((profile.live[0].name.as_str(), profile.live[0].site, profile.live[1].site), ("main", 0, 1));
         assert!((profile.live[0].objects() - 5243.38).abs() < 0.01, "{}", profile.live[0].objects());
@@ -262,13 +268,14 @@ mod tests {
         for (text, expected) in [
             ("", "expected a profile"),
             ("heap\n", "expected a profile"),
-            ("ashlar-profile 2\n", "another version"),
-            ("ashlar-profile 1\nrate 80000\n", "cut off"),
-            ("ashlar-profile 1\nrate x\nmaps\n", "line 2 is"),
-            ("ashlar-profile 1\npid 1 2\nmaps\n", "line 2 is"),
-            ("ashlar-profile 1\ncolour 1\nmaps\n", "line 2 is"),
-            ("ashlar-profile 1\nlive 7 1 1 1 1 1 .\nmaps\n", "line 2 is"),
-            ("ashlar-profile 1\nsite 1 70 3 2 e0 1 1\nmaps\n", "line 2 is"),
+            ("ashlar-profile 1\n", "another version"),
+            ("ashlar-profile 2\nrate 80000\n", "cut off"),
+            ("ashlar-profile 2\nrate x\nmaps\n", "line 2 is"),
+            ("ashlar-profile 2\npid 1 2\nmaps\n", "line 2 is"),
+            ("ashlar-profile 2\ncolour 1\nmaps\n", "line 2 is"),
+            ("ashlar-profile 2\nlive 7 1 1 1 1 1 .\nmaps\n", "line 2 is"),
+            ("ashlar-profile 2\nsite 1 70 3 2 e0 1 1 .\nmaps\n", "line 2 is"),
+            ("ashlar-profile 2\nsite 1 70 0 2 e0 1 1 aa\nmaps\n", "line 2 is"),
         ] {
             let message = parse(text).expect_err(text);
             assert!(message.contains(expected), "{text}: {message}");

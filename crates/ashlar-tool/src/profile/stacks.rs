@@ -2,7 +2,7 @@
 
 use super::code::Frame;
 use super::read::Profile;
-use super::symbols::{Symbols, is_ours};
+use super::symbols::{Symbols, is_of_allocator, is_ours};
 
 /// What was allocated in one place.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,8 +71,15 @@ impl<'a> Stacks<'a> {
             .iter()
             .map(|site| {
                 let skipped = site.frames.iter().take_while(|&&frame| is_ours(symbols.map(frame))).count();
-                let addresses = site.frames[skipped..].to_vec();
+                let mut addresses = site.frames[skipped..].to_vec();
                 let mut frames: Vec<Vec<Frame>> = addresses.iter().map(|&address| symbols.frames(address)).collect();
+                // Functions that were inlined have one address. A backtrace of nothing else stays.
+                if let Some(first) = frames.iter().position(|all| !all.iter().all(is_of_allocator)) {
+                    addresses.drain(..first);
+                    frames.drain(..first);
+                    let own = frames[0].iter().take_while(|frame| is_of_allocator(frame)).count();
+                    frames[0].drain(..own);
+                }
                 let note = match (site.truncated, site.nested) {
                     (true, _) => Some(TRUNCATED),
                     (_, true) => Some(NESTED),
@@ -84,7 +91,7 @@ impl<'a> Stacks<'a> {
                     allocated_objects: site.objects as f64,
                     ..Memory::default()
                 };
-                Stack { cache: site.cache(), addresses, frames, memory }
+                Stack { cache: site.cache().to_owned(), addresses, frames, memory }
             })
             .collect();
         for live in &profile.live {

@@ -58,5 +58,12 @@ impl<'a> Symbols<'a> {
 
 /// The innermost frames of each backtrace are the allocator's.
 pub(crate) fn is_ours(map: Option<&Map>) -> bool {
-    map.is_some_and(|map| map.path.rsplit('/').next().is_some_and(|name| name.starts_with("libashlar_malloc")))
+    let is_library = |name: &str| name.starts_with("libashlar_malloc") || name.starts_with("libashlar.so");
+    map.is_some_and(|map| map.path.rsplit('/').next().is_some_and(is_library))
+}
+
+/// In a Rust program, the allocator and what leads to it are functions of the program's own file.
+pub(crate) fn is_of_allocator(frame: &Frame) -> bool {
+    let name = frame.function.trim_start_matches('<');
+    ["ashlar::", "alloc::alloc::", "__rust", "__rg_"].into_iter().any(|start| name.starts_with(start))
 }

@@ -155,9 +155,9 @@ static int by_itself(const char *path) {
     int (*dump)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "ashlar_profile_dump");
     if (!start || !stop || !dump) return 1;
     site_page(9000);
-    if (dump(path) != -1 || errno != EIO) return 2;
-    if (start(0) != -1 || errno != EINVAL) return 3;
-    if (start((16 << 20) + 1) != -1 || errno != EINVAL) return 4;
+    if (dump(path) != -EIO) return 2;
+    if (start(0) != -EINVAL) return 3;
+    if (start((16 << 20) + 1) != -EINVAL) return 4;
     stop();
     if (start(1) != 0) return 5;
     void *first = site_small(100), *second = site_small(100);
@@ -166,8 +166,8 @@ static int by_itself(const char *path) {
     site_large(150000);
     site_page(9000);
     free(first);
-    if (dump("/no/such/folder/file") != -1 || errno != ENOENT) return 6;
-    if (dump(NULL) != -1 || errno != EINVAL) return 7;
+    if (dump("/no/such/folder/file") != -ENOENT) return 6;
+    if (dump(NULL) != -EINVAL) return 7;
     if (dump(path) != 0) return 8;
     /* A second profile starts anew, and a free of a sample of the first one is a free. */
     if (start(1) != 0) return 9;

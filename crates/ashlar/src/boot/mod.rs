@@ -59,7 +59,17 @@ pub(crate) fn ensure() -> bool {
 
 #[cold]
 fn ensure_slow() -> bool {
-    ensure_base() && KMALLOC.ensure_or_again(sizes::kmalloc::create_caches)
+    ensure_base() && KMALLOC.ensure_or_again(|| catching_up(sizes::kmalloc::create_caches()))
+}
+
+/// Has a profile that runs already count the calls of what has started.
+#[inline]
+fn catching_up(started: bool) -> bool {
+    #[cfg(feature = "os")]
+    if sizes::profile::ever_on() {
+        sizes::profile::catch_up();
+    }
+    started
 }
 
 /// Starts the base if needed, so that caches can be created. Returns false if memory for it is
@@ -91,7 +101,7 @@ fn ensure_malloc_slow() -> bool {
 #[inline(never)]
 #[place(cold)]
 fn start_malloc() -> bool {
-    ensure_base() && MALLOC.ensure(sizes::malloc::start)
+    ensure_base() && MALLOC.ensure(|| catching_up(sizes::malloc::start()))
 }
 
 /// Runs `then` after the start of malloc: now, or in the first call that needs memory, before that

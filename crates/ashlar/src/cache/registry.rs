@@ -164,6 +164,8 @@ pub(crate) fn register(new: &CacheSpec<'_>) -> Result<(&'static RawCache, Option
         return Err(error);
     }
     registry.next_serial = serial.wrapping_add(1).max(1);
+    #[cfg(feature = "os")]
+    super::sampling::adopt(cache);
     Ok((cache, None))
 }
 

@@ -16,10 +16,11 @@
 //!
 //! Merged caches share their tunables, so a change by any name applies to all.
 
+use super::{registry, sampling};
 use crate::base::error::TuneError;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::engine::history::slab_queues::{self, QueueTunables};
-use crate::engine::{self, RawCache, Tunable, sheaves};
+use crate::engine::{self, RawCache, Tunable};
 
 /// Returns the value of a tunable; `None` if the cache's engine does not have it.
 #[place(cold)]
@@ -43,7 +44,7 @@ pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
 /// See [`TuneError`]: nothing has changed then.
 #[place(cold)]
 pub(crate) fn set_tunable(raw: &'static RawCache, which: Tunable, value: usize) -> Result<(), TuneError> {
-    set_tunable_locked(raw, which, value)?;
+    registry::with_lock(|| set_tunable_locked(raw, which, value))?;
     crate::base::background::settle();
     Ok(())
 }
@@ -67,11 +68,7 @@ pub(crate) fn set_tunable_locked(raw: &'static RawCache, which: Tunable, value: 
             engine::drain_cpus(raw);
         }
         Tunable::MinPartial => set_min_partial(raw, value),
-        Tunable::SheafCapacity => {
-            let limit =
-                engine::Policy::barn_limit(crate::cache::settings::options().barn, value, raw.slabs.geometry.stride);
-            sheaves::set_sheaf_capacity(raw, value, limit);
-        }
+        Tunable::SheafCapacity => sampling::set_capacity(raw, value),
         Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),
         Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
             let mut queues = slab_queues::queue_info(raw).tunables;

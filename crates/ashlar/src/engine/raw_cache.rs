@@ -19,6 +19,8 @@ pub(crate) struct RawCache {
     pub(crate) policy: &'static Policy,
     /// In how many of 1000 cases partial slabs of other nodes are tried before a new slab is made.
     pub(crate) defrag_ratio: AtomicU16,
+    /// The capacity that the cache will have after a profile, plus 1; 0 while none samples it.
+    pub(crate) set_aside: AtomicU16,
     /// The low half of the counts at the reaper's last visit, for engines that detect use by their
     /// counts.
     pub(crate) looked: AtomicU32,
@@ -117,6 +119,7 @@ impl RawCache {
             barn_limit: AtomicUsize::new(spec.barn_limit),
             cpu_partial: AtomicUsize::new(spec.cpu_partial),
             defrag_ratio: AtomicU16::new(spec.defrag_ratio),
+            set_aside: AtomicU16::new(0),
             looked: AtomicU32::new(0),
             state,
             merge: spec.merge,

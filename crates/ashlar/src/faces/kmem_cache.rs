@@ -4,6 +4,7 @@
 
 use core::ptr::NonNull;
 
+use super::kmalloc::profiled::freed;
 use crate::base::error::{CreateError, DestroyError, TuneError};
 use crate::boot;
 use crate::cache::{Alias, CacheArgs, CacheInfo, check_wishes, create_or_merge, info, registry, tune};
@@ -14,6 +15,8 @@ use crate::engine::route::Route;
 use crate::engine::{self, DebugFlags, Engine, Object, Objects, Policy, RawCache, Tunable};
 use crate::pages::zone::ZONE;
 use crate::percpu;
+#[cfg(feature = "os")]
+use crate::sizes::profile;
 
 /// A cache of objects of one size: the kernel's `struct kmem_cache`.
 ///
@@ -211,7 +214,18 @@ impl KmemCache {
             self.report_use();
             return None;
         }
-        NonNull::new(engine::alloc(self.raw))
+        self.counted(engine::alloc(self.raw))
+    }
+
+    /// Tells the heap profile of an object that was just allocated behind the fast path.
+    #[inline]
+    pub(super) fn counted(&self, object: *mut u8) -> Option<NonNull<u8>> {
+        let object = NonNull::new(object)?;
+        #[cfg(feature = "os")]
+        if profile::is_on() {
+            profile::count_in(self.raw, object);
+        }
+        Some(object)
     }
 
     /// Allocates one object with all bytes zero (`kmem_cache_zalloc`). Not for caches with a
@@ -270,6 +284,16 @@ impl KmemCache {
             return;
         }
         // SAFETY: the caller's promise.
+        unsafe { self.free_to_engine(object) };
+    }
+
+    /// # Safety
+    /// As for [`free`](KmemCache::free).
+    #[inline(never)]
+    #[expect(unsafe_code, reason = "an object may be freed only once")]
+    unsafe fn free_to_engine(&self, object: NonNull<u8>) {
+        freed(object.as_ptr() as usize);
+        // SAFETY: the caller's promise.
         engine::free(unsafe { Object::new(self.raw, object.as_ptr() as usize) });
     }
 
@@ -292,6 +316,9 @@ impl KmemCache {
         // no instruction.
         for object in out {
             *object = core::ptr::with_exposed_provenance_mut(object.addr());
+            if done {
+                self.counted(*object);
+            }
         }
         done
     }
@@ -316,6 +343,7 @@ impl KmemCache {
         if self.is_gone {
             return self.report_use();
         }
+        objects.iter().for_each(|&object| freed(object));
         // SAFETY: the caller's promise.
         engine::free_bulk(unsafe { Objects::new(self.raw, objects) });
     }

@@ -10,11 +10,13 @@
 //! | [`prefill`], [`numa`] | reserves of objects, and memory of a given node |
 //! | [`reaper`] | the background thread, started and stopped |
 //! | [`fork`], [`load`] | the C library: what is done around a fork, and when the library is loaded |
-//! | [`mod@profile`] | programs and `ashlar-malloc`: the heap profile of malloc |
+//! | [`mod@profile`] | programs, and the environment: the heap profile |
 //! | [`dump`] | programs in trouble: what an address is |
 //! | [`probe`] | the lab: how long locks are held |
 
 pub(crate) mod dump;
+#[cfg(feature = "os")]
+mod file_name;
 #[cfg(feature = "os")]
 pub mod fork;
 /// Without an operating system there is no fork. All threads have the same number, so a lock held

@@ -9,7 +9,7 @@
 
 use core::ptr::NonNull;
 
-use super::kmalloc::kmalloc;
+use super::kmalloc::{kmalloc, profiled::counted};
 use super::kmem_cache::KmemCache;
 use crate::base::units::NodeId;
 use crate::boot;
@@ -47,7 +47,7 @@ impl KmemCache {
         if is_here(node) {
             return self.alloc();
         }
-        NonNull::new(engine::alloc_on(self.raw_cache(), node))
+        self.counted(engine::alloc_on(self.raw_cache(), node))
     }
 }
 
@@ -58,9 +58,10 @@ pub fn kmalloc_on(size: usize, node: NodeId) -> *mut u8 {
         return kmalloc(size);
     }
     match class_cache(size) {
-        Some(cache) => engine::alloc_on(cache, node),
+        Some(cache) => counted(engine::alloc_on(cache, node), size),
         None => {
-            large::alloc_on(node, size, natural_align(size), Fill::Any).map_or(core::ptr::null_mut(), NonNull::as_ptr)
+            let large = large::alloc_on(node, size, natural_align(size), Fill::Any);
+            counted(large.map_or(core::ptr::null_mut(), NonNull::as_ptr), size)
         }
     }
 }

@@ -41,7 +41,8 @@ pub(crate) struct PageHead {
     /// the default engine. Both are guarded by list_lock.
     listed: AtomicU16,
     /// The engine's own half word. In SLAB it is the colour, constant like `shape`. In the engine
-    /// `slub-2010-ll` it is a racy count of objects in use.
+    /// `slub-2010-ll` it is a racy count of objects in use. In the default engine it is the number
+    /// of objects that are live samples of a profile, written under the lock of the profile.
     own: AtomicU16,
 }
 

@@ -15,12 +15,14 @@
 //! | 25..28 | kind | what the page is: see [`PageKind`] |
 //!
 //! The slot is 0 on pages outside slabs, and on slabs whose frees need the slow path (those of an
-//! engine without sheaves, and those on a node without CPUs). Slot 0 of each per-CPU area is always
-//! both empty and full, so the fast path needs no test for it.
+//! engine without sheaves, those on a node without CPUs, and those that hold a sample of a
+//! profile). Slot 0 of each per-CPU area is always both empty and full, so the fast path needs no
+//! test for it.
 //!
 //! Only the owner of a run writes its class words, between allocating the run from the zone and
-//! freeing it. Relaxed stores suffice, because the program's own synchronisation that passes an
-//! object's address to another thread also orders the class word.
+//! freeing it; and the profile, which changes the slot alone, while an object of the slab is live.
+//! Relaxed stores suffice, because the program's own synchronisation that passes an object's
+//! address to another thread also orders the class word.
 #![allow(unsafe_code, reason = "indexes raw arrays over the zone")]
 
 use super::head::PageHead;

@@ -8,7 +8,7 @@ use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::base::units::{BLOCK_SIZE, LARGEST_CLASS, PAGE_SIZE, checked_align_up};
 use crate::cache::{CacheArgs, create_raw};
 use crate::engine::route::is_hardened;
-use crate::engine::{Policy, RawCache};
+use crate::engine::{Engine, Policy, RawCache};
 use crate::pages::zone::ZONE;
 use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, SLOT_BYTES};
 
@@ -22,6 +22,9 @@ pub const KMALLOC_MAX_CACHE_SIZE: usize = if 2 * PAGE_SIZE < LARGEST_CLASS { 2 *
 pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// Sized frees of less than this many bytes take the fast path; 0 if frees must examine the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
+/// Whether sized frees beyond that limit are frees by address: not 0 if kmalloc's engine has
+/// sheaves, and either there are several nodes or a profile has run.
+pub(crate) static SIZED_FREES_BY_ADDRESS: AtomicUsize = AtomicUsize::new(0);
 
 /// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the
 /// per-CPU lists of its page allocator.
@@ -129,15 +132,53 @@ pub(crate) fn create_caches() -> bool {
         from = size + 1;
     }
     MAX_CACHE.store(engine.max_class(), Ordering::Release);
-    if engine.has_sheaves() && !is_hardened() {
+    open_allocations(engine);
+    if has_fast_paths(engine) {
         // With several nodes, sized frees must examine the node of the object.
-        let limit = if ZONE.nodes() > 1 { 0 } else { KMALLOC_MAX_CACHE_SIZE + 1 };
+        if ZONE.nodes() > 1 {
+            close_sized_frees();
+        } else {
+            SIZED_FREE_LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
+        }
+    }
+    true
+}
+
+/// Returns whether the fast paths may take objects from sheaves.
+pub(crate) fn has_fast_paths(engine: Engine) -> bool {
+    engine.has_sheaves() && !is_hardened()
+}
+
+/// Opens the shortest way to an object that kmalloc has with this engine.
+fn open_allocations(engine: Engine) {
+    if has_fast_paths(engine) {
         LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
-        SIZED_FREE_LIMIT.store(limit, Ordering::Release);
     } else if !engine.wants_size() {
         DIRECT_MAX.store(engine.max_class().min(KMALLOC_MAX_CACHE_SIZE), Ordering::Release);
     }
-    true
+}
+
+/// Has sized frees examine the page of the object, as `kfree` does.
+pub(crate) fn close_sized_frees() {
+    SIZED_FREE_LIMIT.store(0, Ordering::Release);
+    SIZED_FREES_BY_ADDRESS.store(1, Ordering::Release);
+}
+
+/// Closes the short ways of `kmalloc`, while a profile counts the calls.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn close_fast_path() {
+    LIMIT.store(0, Ordering::Release);
+    DIRECT_MAX.store(0, Ordering::Release);
+}
+
+/// Opens them again, if kmalloc has started.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn open_fast_path() {
+    if MAX_CACHE.load(Ordering::Acquire) != 0 {
+        open_allocations(cache(0).engine);
+    }
 }
 
 fn cache(class: usize) -> &'static RawCache {

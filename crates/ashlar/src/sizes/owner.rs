@@ -118,7 +118,13 @@ impl Owner {
                 }
                 (cache, None)
             }
-            Owner::Cache(cache) => (cache, None),
+            Owner::Cache(cache) => {
+                #[cfg(feature = "os")]
+                if profile::ever_on() {
+                    profile::freed_object(address);
+                }
+                (cache, None)
+            }
             Owner::Sized(cache, page, size) => (cache, Some((page, size))),
             Owner::Large(_) | Owner::Direct(_) | Owner::Island(_) => return,
         };

@@ -147,6 +147,21 @@ impl CacheSlabs {
         MEMMAP.set_class(slab, order.pages(), word(0), word);
     }
 
+    /// Leads the frees by address of the objects of a slab, one of which is live, to the slow path,
+    /// or again where the cache wants them.
+    #[cfg(all(feature = "os", not(ashlar_loom)))]
+    #[place(cold)]
+    pub(crate) fn set_slow_frees(&self, slab: PageIndex, slow: bool) {
+        let head = MEMMAP.head(slab);
+        let (order, node) = (Order(head.order()), NodeId(head.node()));
+        if slow {
+            let word = |back| ClassWord::new(PageKind::Slab, 0, back);
+            MEMMAP.set_class(slab, order.pages(), word(0), word);
+        } else {
+            self.set_class_words(slab, order, node);
+        }
+    }
+
     /// Returns the head page of the slab of this cache that an address lies in.
     #[inline]
     pub(crate) fn slab_at(&self, address: usize) -> Option<PageIndex> {

@@ -39,8 +39,8 @@ fn story(samples: Vec<Report>) -> Story {
 #[test]
 fn nothing_of_a_process_is_markup_and_nothing_comes_from_outside() {
     let mut told = story(vec![hostile(1.0, 10), hostile(3.0, 200)]);
-    let profile = "ashlar-profile 1\nrate 80000\npid 1f\nnow 64\nstarted 14\ncounts 3 1 0 0 0\n\
-        site 1 70 0 2 e0 4001 1c0070 aa bb\nlive 1 7f0010 64 80000 a 20 .6d61696e\nmaps\n\
+    let profile = "ashlar-profile 2\nrate 80000\npid 1f\nnow 64\nstarted 14\ncounts 3 1 0 0 0\n\
+        site 1 70 0 2 e0 4001 1c0070 .6d61 aa bb\nlive 1 7f0010 64 80000 a 20 .6d61696e\nmaps\n\
         0-1000 r-xp 00001000 fe:00 12   /bin/<img onerror=alert(2)>\n";
     told.profile = Some(read::parse(profile).expect("a profile"));
     let page = render(&told);

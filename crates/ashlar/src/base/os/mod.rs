@@ -165,10 +165,25 @@ pub(crate) fn copy_of_stderr() -> Option<i32> {
 /// The number of the system's error.
 #[place(cold)]
 pub(crate) fn append_to(name: &[u8]) -> Result<i32, i32> {
+    create(name, libc::O_APPEND | libc::O_NOCTTY, 0o666)
+}
+
+/// Opens an empty file in place of one of this name, which only its owner may read. The name ends
+/// at its first zero byte.
+///
+/// # Errors
+/// The number of the system's error.
+#[place(cold)]
+pub(crate) fn replace_file(name: &[u8]) -> Result<i32, i32> {
+    create(name, libc::O_TRUNC | libc::O_NOCTTY, 0o600)
+}
+
+#[place(cold)]
+fn create(name: &[u8], flags: i32, mode: u32) -> Result<i32, i32> {
     let Ok(name) = core::ffi::CStr::from_bytes_until_nul(name) else { return Err(libc::ENAMETOOLONG) };
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOCTTY;
+    let flags = flags | libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
     // SAFETY: the name is NUL-terminated.
-    let file = unsafe { syscall!(Sysno::openat, libc::AT_FDCWD, name.as_ptr(), flags, 0o666) };
+    let file = unsafe { syscall!(Sysno::openat, libc::AT_FDCWD, name.as_ptr(), flags, mode) };
     file.map(|file| file as i32).map_err(Errno::into_raw)
 }
 

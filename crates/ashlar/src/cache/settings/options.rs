@@ -93,7 +93,7 @@ pub(crate) struct Options {
     pub(crate) control: Control,
     /// Whether the process has a window for tools.
     pub(crate) window: bool,
-    /// For the malloc library alone: bytes between samples of the heap profile; 0 for none.
+    /// Bytes between samples of the heap profile that starts at load; 0 for none.
     pub(crate) profile: usize,
     /// Whether the unwinder of the profile is loaded at load, for a tool that may ask for one.
     pub(crate) profile_ready: bool,

@@ -1,10 +1,12 @@
 //! kmalloc: objects of any size, under the kernel's names.
 //!
 //! * [`entry`]: the entry points `kmalloc`, `kfree` and `kfree_sized` with their fast paths.
+//! * `profiled`: what allocations and frees do for a heap profile.
 //! * this file: the slow paths, and the functions built on the entry points.
 #![allow(unsafe_code, reason = "hands out and takes back raw memory")]
 
 pub(crate) mod entry;
+pub(super) mod profiled;
 
 use core::ptr::NonNull;
 
@@ -44,13 +46,13 @@ fn kmalloc_rest(size: usize) -> *mut u8 {
         return core::ptr::null_mut();
     }
     match class_cache(size) {
-        Some(cache) => engine::alloc_sized(cache, size),
+        Some(cache) => profiled::alloc(size, || engine::alloc_sized(cache, size)),
         None => alloc_large(size, natural_align(size), Fill::Any),
     }
 }
 
 fn alloc_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
-    large::alloc(size, align, fill).map_or(core::ptr::null_mut(), NonNull::as_ptr)
+    profiled::counted(large::alloc(size, align, fill).map_or(core::ptr::null_mut(), NonNull::as_ptr), size)
 }
 
 /// `kfree` when the fast path could not take the object.
@@ -81,6 +83,7 @@ pub(crate) unsafe extern "C" fn kfree_far(ptr: *mut u8) {
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.policy.tracked
     {
+        profiled::freed(ptr as usize);
         // SAFETY: the caller gives up the object, and the page belongs to a slab of this cache.
         return engine::free_in(unsafe { Object::new(cache, ptr as usize) }, slab);
     }
@@ -218,6 +221,7 @@ pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
         // SAFETY: a direct mapping starts there, and the caller lets it move.
         && let Some(moved) = unsafe { direct::remap(at, size) }
     {
+        profiled::relocated(address, moved.as_ptr() as usize);
         return moved.as_ptr();
     }
     let new = kmalloc(size);
@@ -258,6 +262,7 @@ pub unsafe fn kfree_bulk(objects: &[*mut u8]) {
             owner = cache;
         }
         if cache.is_some() {
+            profiled::freed(object as usize);
             batch[count] = object as usize;
             count += 1;
         } else {

@@ -51,6 +51,8 @@ mod at_exit;
 mod print;
 
 #[cfg(feature = "os")]
+pub(super) use at_exit::is_wanted;
+#[cfg(feature = "os")]
 pub use at_exit::print_stats_in_any_case;
 #[cfg(feature = "os")]
 pub(crate) use at_exit::{at_exit, at_load};

@@ -2,19 +2,22 @@
 //!
 //! | line | fields |
 //! |---|---|
-//! | `ashlar-profile 1` | the version of the format |
+//! | `ashlar-profile 2` | the version of the format |
 //! | `rate` `pid` `now` `started` | a number each; times in milliseconds |
 //! | `counts` | samples taken, freed, lost, truncated, nested |
-//! | `site` | number, object size of the cache (0: large), extent, samples, bytes, and what these stand for in objects and bytes; then addresses, innermost first |
+//! | `site` | number, object size of the cache (0: large), extent, samples, bytes, and what these stand for in objects and bytes; `.` and the name of the cache in hexadecimal digits; then addresses, innermost first |
 //! | `live` | number of its site, address, size, rate, milliseconds of age, thread, name of the thread in hexadecimal digits |
 //! | `maps` | the rest is `/proc/self/maps` |
 //!
 //! Numbers are hexadecimal.
 
-use super::samples::{self, BYTES, BYTES_FOR, COUNT, HEAD, Live, OBJECTS_FOR, SHAPE, Snapshot};
+use super::samples::{self, BYTES, BYTES_FOR, COUNT, HEAD, Live, NAME, OBJECTS_FOR, SHAPE, Snapshot};
 use super::{RATE, STARTED_MS};
 use crate::base::os;
 use crate::base::sync::Ordering;
+
+/// The first line.
+pub(crate) const FORMAT: &[u8] = b"ashlar-profile 2\n";
 
 /// Text on its way to a file.
 struct Out {
@@ -58,6 +61,14 @@ impl Out {
         self.text(&[if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }]);
     }
 
+    fn name(&mut self, bytes: impl Iterator<Item = u8>) {
+        self.text(b" .");
+        for byte in bytes.take_while(|&byte| byte != 0) {
+            self.digit(byte >> 4);
+            self.digit(byte);
+        }
+    }
+
     fn line(&mut self, word: &[u8], numbers: &[u64]) {
         self.text(word);
         numbers.iter().for_each(|&number| self.number(number));
@@ -73,17 +84,13 @@ impl Out {
         let age = now.saturating_sub(born_ms);
         let numbers = [u64::from(site), address as u64, size as u64, u64::from(rate), age, u64::from(thread)];
         numbers.iter().for_each(|&number| self.number(number));
-        self.text(b" .");
-        for &byte in name.iter().take_while(|&&byte| byte != 0) {
-            self.digit(byte >> 4);
-            self.digit(byte);
-        }
+        self.name(name.into_iter());
         self.text(b"\n");
     }
 
     fn all(&mut self, table: &Snapshot) {
         let now = os::now_ms();
-        self.line(b"ashlar-profile", &[1]);
+        self.text(FORMAT);
         self.line(b"rate", &[RATE.load(Ordering::Relaxed) as u64]);
         self.line(b"pid", &[u64::from(os::process_id())]);
         self.line(b"now", &[now]);
@@ -102,6 +109,7 @@ impl Out {
             let head =
                 [number, shape >> 16 & 0xffff_ffff, shape >> 48, site[COUNT], site[BYTES], objects_for, bytes_for];
             head.iter().for_each(|&number| self.number(number));
+            self.name(site[NAME..].iter().flat_map(|word| word.to_le_bytes()));
             let frames = table.words.get(at + HEAD..at + HEAD + depth).unwrap_or(&[]);
             frames.iter().for_each(|&frame| self.number(frame));
             self.text(b"\n");
@@ -112,6 +120,17 @@ impl Out {
         self.flush();
         self.good &= os::copy_file(c"/proc/self/maps", self.file);
     }
+}
+
+/// Returns the line with the number of this process, which is among the first three.
+#[place(cold)]
+pub(crate) fn pid_line(room: &mut [u8; 16]) -> &[u8] {
+    let mut out = Out { file: -1, bytes: [0; 4096], len: 0, good: true };
+    out.line(b"pid", &[u64::from(os::process_id())]);
+    let line = out.bytes.get(..out.len).unwrap_or(&[]);
+    let room = &mut room[..line.len().min(16)];
+    room.copy_from_slice(line);
+    room
 }
 
 /// Writes the profile to a file descriptor. Returns false if no profile has run, or something

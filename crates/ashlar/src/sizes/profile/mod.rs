@@ -1,23 +1,31 @@
-//! The sampled heap profile of malloc: where the memory of a program was allocated.
+//! The sampled heap profile: where the memory of a program was allocated.
 //!
 //! # Sampling
-//! While a profile runs, each CPU counts down the bytes that malloc hands out there. The object
-//! with which the count falls below zero is a *sample*, and the next count is drawn at random, with
-//! an exponential distribution (`random`). So each byte is as likely to be met as any other,
-//! whatever came before, and an object of `size` bytes is a sample with the probability
+//! While a profile runs, each CPU counts down the bytes that are handed out there. The object with
+//! which the count falls below zero is a *sample*, and the next count is drawn at random, with an
+//! exponential distribution (`random`). So each byte is as likely to be met as any other, whatever
+//! came before, and an object of `size` bytes is a sample with the probability
 //! `1 - exp(-size / rate)`. A sample stands for the inverse of that in objects, which makes sums
 //! unbiased. The rate 1 is an exception: then each object is a sample.
 //!
 //! The fast path of `malloc` does not count. While a profile runs, its bound is 0, so each call
 //! jumps to the slow path, which starts with a copy of the fast path that counts
 //! (`faces::malloc::counted`). Without a profile, no path has an instruction for it but the slow
-//! path: two.
+//! path: two. The bound of `kmalloc` is 0 in the same way, and its slow path counts
+//! (`faces::kmalloc::profiled`). Handles of caches have no bound. So the caches of the program are
+//! without sheaves meanwhile ([`crate::cache::sampling`]), each of their calls takes the slow path,
+//! and that counts.
 //!
 //! # Frees
 //! The object map holds [`SAMPLED`] for a sample in place of its code. That entry leads `free` to a
 //! slot that never has room, and so to the slow path, which takes the sample out of the table.
 //! Other objects are freed as usual. Large objects have no entry. Their frees take a slow path
-//! anyway, and look into the table once a profile has run.
+//! anyway, and look into the table once a profile has run. The slab of a sample of kmalloc or of a
+//! cache is marked ([`marks`]), which leads frees by address there to the slow path. Sized frees
+//! examine the address as `kfree` does, once a profile has run.
+//!
+//! Frees by the handle of a cache are noticed while the profile runs. When it stops, the cache has
+//! sheaves again, and its samples stay in the table as they are.
 //!
 //! # What it needs
 //! Backtraces come from the unwinder of the C compiler's library (`base::os::unwind`), and are made
@@ -26,6 +34,7 @@
 #![allow(unsafe_code, reason = "counts in the areas of CPUs")]
 
 mod dump;
+mod marks;
 mod probes;
 mod random;
 mod samples;
@@ -37,15 +46,16 @@ use crate::base::mailbox::{Letter, ask};
 use crate::base::os;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::registry;
+use crate::cache::sampling;
 use crate::cache::settings;
-use crate::engine::Engine;
-use crate::engine::route::is_hardened;
+use crate::engine::{Engine, RawCache};
 use crate::percpu;
 use crate::percpu::area::PERCPU;
-use crate::sizes::malloc::classes::{self, Code, MALLOC_MAX_CACHE_SIZE, class_of};
+use crate::sizes::kmalloc;
+use crate::sizes::malloc::classes::{Code, MALLOC_MAX_CACHE_SIZE, class_of};
 use crate::sizes::malloc::{self, LIMIT};
 use crate::sizes::object_map::OBJECTS;
-pub(crate) use dump::dump;
+pub(crate) use dump::{FORMAT, dump, pid_line};
 use samples::DEPTH;
 pub(crate) use samples::{LAYOUT, for_each_lock};
 
@@ -117,13 +127,37 @@ pub(crate) fn start(rate: usize) -> Result<(), ProfileError> {
     }
     STARTED_MS.store(os::now_ms() as usize, Ordering::Relaxed);
     EVER.store(1, Ordering::Relaxed);
+    // Before the first sample: a thread that frees it sees that its free must be noticed.
+    kmalloc::close_sized_frees();
+    sampling::begin_or_end(true);
+    registry::for_each(sampling::set_aside);
     RATE.store(rate, Ordering::Release);
+    divert_allocations(rate);
+    Ok(())
+}
+
+/// Closes the fast paths of allocations.
+#[place(cold)]
+fn divert_allocations(rate: usize) {
     // At the rate 1 the slow path takes each object, also those of 0 bytes.
     if LIMIT.is_open() && rate > 1 {
         COUNTED.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
     }
     LIMIT.close();
-    Ok(())
+    kmalloc::close_fast_path();
+}
+
+/// Diverts calls of malloc or kmalloc, which have just started, and after the profile did.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn catch_up() {
+    if ever_on() {
+        kmalloc::close_sized_frees();
+    }
+    let rate = RATE.load(Ordering::Acquire);
+    if rate != 0 {
+        divert_allocations(rate);
+    }
 }
 
 /// Does what a letter in the mailbox asks of the profile; see `cache::hands`.
@@ -148,9 +182,6 @@ fn start_as_asked(rate: &str) -> Result<(), &'static str> {
     if is_on() {
         return Err("a profile runs already");
     }
-    if !LIMIT.is_open() && percpu::mode() == percpu::Mode::Rseq && !is_hardened() {
-        return Err("the program has not called malloc yet");
-    }
     if !os::has_unwinder() && !background::is_this_thread() {
         return Err("it has one thread, where no unwinder can be loaded: start it with ASHLAR_OPTIONS=profile=ready");
     }
@@ -162,13 +193,17 @@ fn start_as_asked(rate: &str) -> Result<(), &'static str> {
     })
 }
 
-/// Stops the profile. What was sampled stays, and frees of samples are still noticed.
+/// Stops the profile. What was sampled stays, and frees of samples are still noticed, but for those
+/// by the handle of a cache.
 #[place(cold)]
 #[inline(never)]
 pub(crate) fn stop() {
     if RATE.swap(0, Ordering::AcqRel) != 0 {
         COUNTED.store(0, Ordering::Relaxed);
         malloc::open_fast_path();
+        kmalloc::open_fast_path();
+        sampling::begin_or_end(false);
+        registry::for_each(sampling::give_back);
     }
 }
 
@@ -225,13 +260,18 @@ fn is_due(size: usize, rate: usize) -> bool {
 #[place(cold)]
 #[inline(never)]
 fn enter(address: usize, size: usize, rate: usize) {
+    let cache = registry::cache_of_address(address);
+    // The frees of objects of other engines are not noticed.
+    if cache.is_some_and(|cache| cache.engine != Engine::Sheaves) {
+        return;
+    }
     let mut frames = [0; DEPTH];
     let (depth, extent) = os::capture(&mut frames);
-    let class_size = classes::size_of_entry(OBJECTS.code_at(address));
     let sample = samples::Sample {
         address,
         size,
-        class_size,
+        class_size: cache.map_or(0, RawCache::object_size),
+        cache: cache.map_or("", RawCache::name),
         rate,
         born_ms: os::now_ms(),
         thread: os::thread::current(),
@@ -240,7 +280,7 @@ fn enter(address: usize, size: usize, rate: usize) {
         extent,
     };
     if let Some(weight) = samples::add(&sample) {
-        if class_size != 0 {
+        if cache.is_some_and(|cache| cache.policy.tracked) {
             OBJECTS.enter(address, SAMPLED);
         }
         probes::alloc(address, size, weight as u64);
@@ -253,6 +293,25 @@ fn enter(address: usize, size: usize, rate: usize) {
 pub(crate) fn freed(address: usize) {
     if samples::remove(address) {
         probes::free(address);
+    }
+}
+
+/// Counts an object of a cache of the program that was just allocated.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn count_in(cache: &'static RawCache, object: NonNull<u8>) {
+    if sampling::is_sampled(cache) {
+        count(object, cache.object_size());
+    }
+}
+
+/// Takes the object at `address`, which is freed and is not of a tracked cache, out of the table if
+/// it is a sample.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn freed_object(address: usize) {
+    if marks::is_marked(address) {
+        freed(address);
     }
 }
 

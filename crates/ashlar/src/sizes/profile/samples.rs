@@ -1,15 +1,18 @@
 //! The table of samples: the live ones by address, and the sites, each a backtrace in a cache.
 //!
 //! It lies in mappings of its own, which grow with their use up to a bound. What finds no room is
-//! counted and left out. One lock guards it; nothing is called under the lock.
+//! counted and left out. One lock guards it, and the marks on slabs ([`marks`]). Nothing that takes
+//! a lock is called under it.
 #![allow(unsafe_code, reason = "maps tables of numbers")]
 
 use core::mem::offset_of;
 
+use super::marks;
 use super::random::weight;
 use crate::base::os::{Extent, map_table, unmap_table};
 use crate::base::sync::{SpinLock, Visit};
 use crate::base::window::ProfileAt;
+use crate::slab::cache::MAX_NAME;
 
 /// The most frames of a site. A few more are recorded, because the innermost are the allocator's.
 pub(super) const DEPTH: usize = 64 + 8;
@@ -40,7 +43,7 @@ pub(crate) struct Live {
     pub(super) name: [u8; 16],
 }
 
-/// The words of a site; its frames follow.
+/// The words of a site; the name of the cache and the frames follow.
 pub(super) const HASH: usize = 0;
 pub(super) const NEXT: usize = 1;
 /// The depth, the cache's object size shifted by 16, and the extent shifted by 48.
@@ -50,7 +53,11 @@ pub(super) const BYTES: usize = 4;
 /// What the samples stand for, as the bits of floating-point numbers.
 pub(super) const OBJECTS_FOR: usize = 5;
 pub(super) const BYTES_FOR: usize = 6;
-pub(super) const HEAD: usize = 7;
+/// The name of the cache, padded with zeros; none for a large object.
+pub(super) const NAME: usize = 7;
+const NAME_WORDS: usize = (MAX_NAME + 1) / 8;
+pub(super) const HEAD: usize = NAME + NAME_WORDS;
+const _: () = assert!(NAME_WORDS * 8 > MAX_NAME);
 
 /// Where a reader outside finds the samples.
 pub(crate) const LAYOUT: ProfileAt = ProfileAt {
@@ -94,6 +101,8 @@ pub(super) struct Sample<'a> {
     pub(super) size: usize,
     /// The object size of the cache; 0 for a large object.
     pub(super) class_size: usize,
+    /// The name of the cache; empty for a large object.
+    pub(super) cache: &'a str,
     pub(super) rate: usize,
     pub(super) born_ms: u64,
     pub(super) thread: u32,
@@ -178,6 +187,8 @@ pub(super) fn open() -> bool {
         }
     }
     let mut table = TABLE.lock();
+    let used = table.live_used;
+    table.live[..used].iter().filter(|live| live.address != 0).for_each(|live| marks::remove(live.address));
     // A table without sites is as it was mapped. To write it would make its pages resident.
     if table.words_used > 1 {
         table.live_lists.fill(0);
@@ -203,7 +214,12 @@ impl Table {
     /// Returns the place of the site of a sample, and enters it if it is new.
     fn site(&mut self, sample: &Sample<'_>) -> Option<u32> {
         let shape = sample.frames.len() as u64 | (sample.class_size as u64) << 16 | (sample.extent as u64) << 48;
-        let hash = sample.frames.iter().fold(mixed(1, shape), |hash, &frame| mixed(hash, frame as u64));
+        let mut name = [0; NAME_WORDS];
+        for (at, &byte) in sample.cache.as_bytes().iter().take(MAX_NAME).enumerate() {
+            name[at / 8] |= u64::from(byte) << (8 * (at % 8));
+        }
+        let hash = name.iter().fold(mixed(1, shape), |hash, &word| mixed(hash, word));
+        let hash = sample.frames.iter().fold(hash, |hash, &frame| mixed(hash, frame as u64));
         let list = hash as usize >> 8 & (SITE_LISTS - 1);
         let first = *self.site_lists.get(list)?;
         let mut at = first as usize;
@@ -212,6 +228,7 @@ impl Table {
             let same = |site: &&[u64]| {
                 site[HASH] == hash
                     && site[SHAPE] == shape
+                    && site[NAME..HEAD] == name
                     && site[HEAD..].iter().zip(sample.frames).all(|(&word, &frame)| word == frame as u64)
             };
             if site.filter(same).is_some() {
@@ -221,7 +238,8 @@ impl Table {
         }
         let at = self.words_used;
         let site = self.words.get_mut(at..at + HEAD + sample.frames.len())?;
-        site[..HEAD].copy_from_slice(&[hash, u64::from(first), shape, 0, 0, 0, 0]);
+        site[..NAME].copy_from_slice(&[hash, u64::from(first), shape, 0, 0, 0, 0]);
+        site[NAME..HEAD].copy_from_slice(&name);
         site[HEAD..].iter_mut().zip(sample.frames).for_each(|(word, &frame)| *word = frame as u64);
         self.words_used += HEAD + sample.frames.len();
         *self.site_lists.get_mut(list)? = at as u32;
@@ -287,11 +305,13 @@ pub(super) fn add(sample: &Sample<'_>) -> Option<f64> {
     }
     // A block that was freed beside a fork may still be there.
     if table.take(sample.address).is_some() {
+        marks::remove(sample.address);
         table.counts.freed += 1;
     }
     let added = table.add(sample);
-    if added.is_none() {
-        table.counts.lost += 1;
+    match added {
+        Some(_) => marks::add(sample.address),
+        None => table.counts.lost += 1,
     }
     added
 }
@@ -302,6 +322,9 @@ pub(super) fn add(sample: &Sample<'_>) -> Option<f64> {
 pub(super) fn remove(address: usize) -> bool {
     let mut table = TABLE.lock();
     let found = table.take(address).is_some();
+    if found {
+        marks::remove(address);
+    }
     table.counts.freed += u64::from(found);
     found
 }
@@ -377,7 +400,8 @@ mod tests {
 
     fn sample<'a>(address: usize, frames: &'a [usize], extent: Extent) -> Sample<'a> {
         let (size, class_size, rate) = (100, 112, 1);
-        Sample { address, size, class_size, rate, born_ms: 5, thread: 1, name: [0; 16], frames, extent }
+        let cache = "malloc-112";
+        Sample { address, size, class_size, cache, rate, born_ms: 5, thread: 1, name: [0; 16], frames, extent }
     }
 
     #[test]

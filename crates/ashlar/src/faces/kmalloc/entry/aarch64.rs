@@ -8,7 +8,7 @@ use crate::base::units::{BLOCK_ORDER, PAGE_SHIFT};
 use crate::faces::kmalloc::{kfree_far, kfree_slow, kmalloc_slow};
 use crate::pages::memmap::{MEMMAP, MemMap};
 use crate::percpu::area::{AREA_SHIFT, GATE, NODE_OFFSET, PERCPU, PerCpu};
-use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT};
+use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT, SIZED_FREES_BY_ADDRESS};
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
@@ -190,7 +190,7 @@ unsafe extern "C" fn kfree_on_nodes(ptr: *mut u8) {
 }
 
 /// Where [`kfree_sized`] jumps with a size beyond its bound: on to `kfree` on machines with
-/// several nodes, and to the slow path otherwise.
+/// several nodes and once a profile has run, and to the slow path otherwise.
 ///
 /// # Safety
 /// As for [`kfree`].
@@ -198,14 +198,13 @@ unsafe extern "C" fn kfree_on_nodes(ptr: *mut u8) {
 unsafe extern "C" fn kfree_sized_on_nodes(ptr: *mut u8) {
     naked_asm!(
         ".cfi_startproc",
-        "adrp x9, {memmap} + {blocks}",
-        "ldr x9, [x9, :lo12:{memmap} + {blocks}]",
+        "adrp x9, {by_address}",
+        "ldr x9, [x9, :lo12:{by_address}]",
         "cbz x9, 8f",
         "b {kfree}",
         "8: b {slow}",
         ".cfi_endproc",
-        memmap = sym MEMMAP,
-        blocks = const offset_of!(MemMap, checked_blocks),
+        by_address = sym SIZED_FREES_BY_ADDRESS,
         kfree = sym kfree,
         slow = sym kfree_slow,
     )

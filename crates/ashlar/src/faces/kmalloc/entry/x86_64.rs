@@ -6,7 +6,7 @@ use crate::faces::kmalloc::{kfree_far, kfree_slow, kmalloc_slow};
 use crate::pages::memmap::{MEMMAP, MemMap};
 use crate::percpu::area::{AREA_SHIFT, GATE, NODE_OFFSET, PERCPU, PerCpu};
 use crate::percpu::sections::{section_close, section_cpu, section_open, section_room, section_twice};
-use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT};
+use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT, SIZED_FREES_BY_ADDRESS};
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
@@ -158,7 +158,7 @@ unsafe extern "C" fn kfree_on_nodes(ptr: *mut u8) {
 }
 
 /// Where [`kfree_sized`] jumps with a size beyond its bound: on to `kfree` on machines with
-/// several nodes, and to the slow path otherwise.
+/// several nodes and once a profile has run, and to the slow path otherwise.
 ///
 /// # Safety
 /// As for [`kfree`].
@@ -166,12 +166,11 @@ unsafe extern "C" fn kfree_on_nodes(ptr: *mut u8) {
 unsafe extern "C" fn kfree_sized_on_nodes(ptr: *mut u8) {
     naked_asm!(
         ".cfi_startproc",
-        "cmp qword ptr [rip + {memmap} + {blocks}], 0",
+        "cmp qword ptr [rip + {by_address}], 0",
         "jne {kfree}",
         "jmp {slow}",
         ".cfi_endproc",
-        memmap = sym MEMMAP,
-        blocks = const offset_of!(MemMap, checked_blocks),
+        by_address = sym SIZED_FREES_BY_ADDRESS,
         kfree = sym kfree,
         slow = sym kfree_slow,
     )

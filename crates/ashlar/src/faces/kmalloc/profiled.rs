@@ -1,0 +1,72 @@
+//! What the slow paths of kmalloc and of caches do for a heap profile ([`crate::sizes::profile`]).
+//!
+//! Nothing, but a look whether one runs or has run.
+
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use crate::percpu::{self, area::PERCPU, sections};
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use crate::sizes::kmalloc::SIZE_SLOT;
+#[cfg(feature = "os")]
+use crate::sizes::profile;
+
+/// Allocates an object for `size` bytes behind the fast path, by `slow` if no profile runs or this
+/// CPU has no sheaf.
+#[inline]
+pub(super) fn alloc(size: usize, slow: impl FnOnce() -> *mut u8) -> *mut u8 {
+    #[cfg(feature = "os")]
+    if profile::is_on() {
+        let object = from_sheaf(size);
+        return counted(if object.is_null() { slow() } else { object }, size);
+    }
+    let _ = size;
+    slow()
+}
+
+/// Does what the fast path does, which a profile has closed.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+fn from_sheaf(size: usize) -> *mut u8 {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(&slot) = SIZE_SLOT.get(size)
+        && !crate::engine::route::is_hardened()
+    {
+        let offset = PERCPU.rseq_offset.load(crate::base::sync::Ordering::Relaxed);
+        return sections::pop(percpu::slot0(slot), offset) as *mut u8;
+    }
+    let _ = size;
+    core::ptr::null_mut()
+}
+
+/// Tells the profile of an object of `size` bytes that was just allocated, and returns it.
+#[inline]
+pub(in crate::faces) fn counted(object: *mut u8, size: usize) -> *mut u8 {
+    #[cfg(feature = "os")]
+    if profile::is_on()
+        && let Some(object) = core::ptr::NonNull::new(object)
+    {
+        profile::count(object, size);
+    }
+    let _ = size;
+    object
+}
+
+/// Tells the profile that the object at `address`, which is in a slab, is about to be freed.
+#[inline]
+pub(in crate::faces) fn freed(address: usize) {
+    #[cfg(feature = "os")]
+    if profile::ever_on() {
+        profile::freed_object(address);
+    }
+    let _ = address;
+}
+
+/// Tells the profile that the object at `old` lies at `new` now.
+#[inline]
+pub(super) fn relocated(old: usize, new: usize) {
+    #[cfg(feature = "os")]
+    if profile::ever_on() {
+        profile::relocated(old, new);
+    }
+    let _ = (old, new);
+}
