@@ -21,6 +21,9 @@ pub(crate) mod background {
     pub(crate) fn wake() {}
     pub(crate) fn settle() {}
     pub(crate) fn settle_letter() {}
+    pub(crate) fn put_off<R>(f: impl FnOnce() -> R) -> R {
+        f()
+    }
     pub(crate) fn after_fork_in_child() {}
 }
 pub(crate) mod error;

@@ -236,6 +236,13 @@ pub(crate) fn corrupt_link(cache: &str, at: usize) {
     fail(format_args!("cache {cache}: free link at {at:#x} is corrupt: written to after it was freed?"));
 }
 
+/// Reports that the byte `at` of a freed object that was held back is not what it was.
+#[cold]
+#[place(cold)]
+pub(crate) fn written_after_free(cache: &str, object: usize, at: usize) {
+    fail(format_args!("cache {cache}: byte {at} of object {object:#x} was written to after the object was freed"));
+}
+
 /// Reports a freelist whose length differs from the slab's state.
 #[cold]
 #[place(cold)]

@@ -195,9 +195,6 @@ cold! {
     /// See [`Strategy::close`].
     #[place(background)]
     fn close();
-    /// See [`Strategy::drain_cpus`].
-    #[place(background)]
-    fn drain_cpus() -> bool;
     /// See [`Strategy::reap`].
     #[place(background)]
     fn reap() -> bool;
@@ -218,9 +215,6 @@ cold! {
     /// See [`Strategy::home`].
     #[place(cold)]
     fn home() -> Option<&'static RawCache>;
-    /// See [`Strategy::usage`].
-    #[place(cold)]
-    fn usage() -> Usage;
     /// See [`Strategy::counts`].
     #[place(cold)]
     fn counts() -> Counts;
@@ -230,6 +224,27 @@ cold! {
     /// See [`Strategy::list_lock_held`].
     #[place(cold)]
     fn list_lock_held() -> bool;
+}
+
+/// See [`Strategy::drain_cpus`]. Objects that options hold back are returned, too.
+#[place(background)]
+pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
+    if cache.route == Route::Hardened {
+        hardened::drain(cache);
+    }
+    of_cache!(cache, drain_cpus(cache))
+}
+
+/// See [`Strategy::usage`]. Objects that options hold back are not in use.
+#[place(cold)]
+pub(crate) fn usage(cache: &'static RawCache) -> Usage {
+    let mut usage = of_cache!(cache, usage(cache));
+    if cache.route == Route::Hardened {
+        let held = hardened::held(cache).min(usage.live);
+        usage.live -= held;
+        usage.cached += held;
+    }
+    usage
 }
 
 /// See [`Strategy::open`].

@@ -27,10 +27,17 @@ pub(crate) struct Hardening {
     pub(crate) init_on_alloc: bool,
     /// Memory is cleared when it is freed.
     pub(crate) init_on_free: bool,
+    /// Freed objects that each cache holds back.
+    pub(crate) quarantine: u16,
+    /// Objects are handed out in a random order.
+    pub(crate) random: bool,
 }
 
 const INIT_ON_ALLOC: u32 = 1;
 const INIT_ON_FREE: u32 = 2;
+const RANDOM: u32 = 4;
+/// The first bit of the number of objects that are held back.
+const QUARANTINE: u32 = 16;
 
 /// The options in force. Written before the first cache is made.
 static HARDENING: AtomicU32 = AtomicU32::new(0);
@@ -39,7 +46,9 @@ static HARDENING: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn harden(options: Hardening) {
     let on_alloc = if options.init_on_alloc { INIT_ON_ALLOC } else { 0 };
     let on_free = if options.init_on_free { INIT_ON_FREE } else { 0 };
-    HARDENING.store(on_alloc | on_free, Ordering::Relaxed);
+    let random = if options.random { RANDOM } else { 0 };
+    let quarantine = u32::from(options.quarantine) << QUARANTINE;
+    HARDENING.store(on_alloc | on_free | random | quarantine, Ordering::Relaxed);
 }
 
 #[inline]
@@ -63,6 +72,18 @@ pub(crate) fn inits_on_alloc() -> bool {
 #[inline]
 pub(crate) fn inits_on_free() -> bool {
     has(INIT_ON_FREE)
+}
+
+/// Whether objects are to be handed out in a random order.
+#[inline]
+pub(crate) fn has_random() -> bool {
+    has(RANDOM)
+}
+
+/// Returns how many freed objects each cache is to hold back.
+#[inline]
+pub(crate) fn quarantine() -> usize {
+    (HARDENING.load(Ordering::Relaxed) >> QUARANTINE) as usize
 }
 
 impl Route {

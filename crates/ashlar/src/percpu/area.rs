@@ -48,7 +48,7 @@ use crate::base::units::{CpuId, MAX_NODES, NodeId};
 
 /// log2 of the bytes of one CPU's area.
 pub(crate) const AREA_SHIFT: u32 = 16;
-const AREA_BYTES: usize = 1 << AREA_SHIFT;
+pub(crate) const AREA_BYTES: usize = 1 << AREA_SHIFT;
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = 16;
 /// Offset of the gate in [`PerCpu`].

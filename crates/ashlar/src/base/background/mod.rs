@@ -25,6 +25,7 @@ mod calls;
 mod job;
 mod thread;
 
+pub(crate) use calls::put_off;
 pub(crate) use job::{Job, TICK_MS, enable, enable_without_job, wake, wanted_word};
 pub(crate) use thread::{is_this_thread, start, stop, words};
 
@@ -59,5 +60,6 @@ fn see_to() {
 
 /// Notes that the child of a fork has no background thread.
 pub(crate) fn after_fork_in_child() {
+    calls::after_fork_in_child();
     thread::after_fork_in_child();
 }

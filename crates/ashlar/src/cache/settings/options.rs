@@ -5,6 +5,7 @@ use super::values::{self, number};
 use crate::base::report::OnError;
 use crate::base::source::HugePages;
 use crate::base::units::{MAX_NODES, MAX_ZONE_BYTES};
+use crate::engine::hardened::MOST_QUARANTINED;
 use crate::engine::route::Hardening;
 use crate::engine::{Engine, Tunable};
 use crate::percpu::{Irq, Wanted};
@@ -122,7 +123,7 @@ impl Options {
         merge: true,
         noaliencache: false,
         on_error: OnError::Abort,
-        hardening: Hardening { init_on_alloc: false, init_on_free: false },
+        hardening: Hardening { init_on_alloc: false, init_on_free: false, quarantine: 0, random: false },
         backtrace: false,
         deepbind: DeepBind::Drop,
         control: Control::On,
@@ -157,7 +158,7 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, quarantine, random, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -283,6 +284,11 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         "init_on_free" => {
             options.hardening.init_on_free = switch(value).ok_or("init_on_free=on or init_on_free=off")?;
         }
+        "quarantine" => {
+            let objects = number(value, 0, MOST_QUARANTINED).ok_or("quarantine=0 to quarantine=256 (objects)")?;
+            options.hardening.quarantine = objects as u16;
+        }
+        "random" => options.hardening.random = switch(value).ok_or("random=on or random=off")?,
         "backtrace" => options.backtrace = switch(value).ok_or("backtrace=on or backtrace=off")?,
         "deepbind" => {
             options.deepbind = match value {
@@ -378,6 +384,9 @@ mod tests {
             ("deepbind=on", "deepbind=drop"),
             ("init_on_alloc", "init_on_alloc=on or init_on_alloc=off"),
             ("init_on_free=2", "init_on_free=on or init_on_free=off"),
+            ("quarantine=257", "quarantine=0 to quarantine=256"),
+            ("quarantine=on", "quarantine=0 to quarantine=256"),
+            ("random=4", "random=on or random=off"),
             ("backtrace=some", "backtrace=on or backtrace=off"),
             ("control=yes", "control=on, control=audit"),
             ("window=2", "window=on or window=off"),

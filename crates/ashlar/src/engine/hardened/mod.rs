@@ -1,4 +1,5 @@
-//! What the options `init_on_alloc` and `init_on_free` do to the objects of caches.
+//! What the options `init_on_alloc`, `init_on_free`, `quarantine` and `random` do to the objects of
+//! caches.
 //!
 //! [`Hardened`] stands before the engine of every cache in a process with such an option
 //! ([`Route`](super::route::Route)). The fast paths of its caches find no sheaf, so each allocation
@@ -8,20 +9,28 @@
 //! what it wrote, and those of a debugged cache with the flag `P`, whose bytes are poison. An
 //! address that is no object of the cache is left alone, too; the engine reports it.
 //!
+//! Objects that are held back ([`delay`]) are in use for the engine, and neither a debugged cache
+//! nor one without a slot of its own has some.
+//!
 //! Source: the kernel's `slab_want_init_on_alloc` and `slab_want_init_on_free`.
 #![allow(unsafe_code, reason = "clears objects")]
+
+mod delay;
 
 use super::debug::{self, Debug};
 use super::history::slab_queues::SlabQueues;
 use super::history::slob::{self, ObjectState, Slob};
 use super::history::slob_pools::{self, SlobPools};
 use super::history::slub::Slub;
-use super::route::{Route, inits_on_alloc, inits_on_free};
+use super::route::{Route, inits_on_alloc, inits_on_free, quarantine};
 use super::sheaves::Sheaves;
 use super::{DebugFlags, Engine, Object, Objects, RawCache, Strategy};
 use crate::base::units::{NodeId, PAGE_SIZE, PageIndex};
+use crate::base::{background, report};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use ashlar_macros::place;
+pub(crate) use delay::MOST_QUARANTINED;
+use delay::Put;
 
 /// The options of the process, and then the engine of the cache.
 #[derive(Clone, Copy)]
@@ -76,18 +85,84 @@ fn clear_allocated(cache: &RawCache, object: *mut u8, bytes: usize) -> *mut u8 {
     object
 }
 
-/// Clears an object that is freed.
+/// Fills an object that is freed. Returns whether the program gave up an object, as far as can be
+/// known.
 #[place(cold)]
-fn clear_freed(cache: &'static RawCache, address: usize) {
-    if inits_on_free()
-        && may_clear(cache)
-        && let Some(bytes) = bytes_at(cache, address)
-    {
+fn fill_freed(cache: &'static RawCache, address: usize) -> bool {
+    let Some(bytes) = bytes_at(cache, address) else { return false };
+    if may_clear(cache) && (inits_on_free() || quarantine() > 0) {
         // SAFETY: an object of the cache with that many bytes starts there, and the program gives
         // it up. If it did so before, the bytes belong to a free object, in which no engine follows
         // a link that it has not checked.
-        unsafe { (address as *mut u8).write_bytes(0, bytes) };
+        unsafe {
+            if inits_on_free() {
+                (address as *mut u8).write_bytes(0, bytes);
+            } else {
+                delay::poison(address, bytes);
+            }
+        }
     }
+    true
+}
+
+/// Whether the options say when the objects of a cache are handed out.
+#[place(cold)]
+fn may_delay(cache: &RawCache) -> bool {
+    // Objects of such caches have different sizes.
+    let sized = cache.engine == Engine::Slob && cache.policy.by_address;
+    !sized && cache.engine != Engine::Debug
+}
+
+/// Returns an object of the engine to it.
+#[place(cold)]
+fn free_to_engine(object: Object) {
+    of_cache!(object.cache, free(object));
+}
+
+/// Returns an object to the engine that was quarantined, unless it was written to.
+#[place(cold)]
+fn release(cache: &'static RawCache, address: usize) {
+    if may_clear(cache)
+        && let Some(bytes) = bytes_at(cache, address)
+        // SAFETY: `fill_freed` filled the object, which only the quarantine held since.
+        && let Some(at) = unsafe { delay::overwritten(address, bytes, inits_on_free()) }
+    {
+        return report::written_after_free(cache.name(), address, at);
+    }
+    free_to_engine(Object { cache, address });
+}
+
+/// Returns all objects that are held back to the engine of their cache. Returns whether there were
+/// some. The caller may hold the registry lock, which the work of the background takes, too: so the
+/// frees leave that work for later.
+#[place(cold)]
+pub(crate) fn drain(cache: &'static RawCache) -> bool {
+    let unused = |address| free_to_engine(Object { cache, address });
+    background::put_off(|| delay::drain(cache, |address| release(cache, address), unused))
+}
+
+/// Returns the number of objects of a cache that are held back.
+#[place(cold)]
+pub(crate) fn held(cache: &RawCache) -> usize {
+    delay::count(cache)
+}
+
+/// Returns an object of the engine of a cache. Not a closure, which would lie in the code of every
+/// program.
+#[place(cold)]
+#[inline(never)]
+fn alloc_of_engine(cache: &'static RawCache) -> *mut u8 {
+    of_cache!(cache, alloc(cache))
+}
+
+/// Returns an object of the engine of a cache, or one that waits.
+#[place(cold)]
+fn take(cache: &'static RawCache) -> *mut u8 {
+    if !may_delay(cache) {
+        return alloc_of_engine(cache);
+    }
+    let object = delay::take_random(cache, alloc_of_engine);
+    if object.is_null() && drain(cache) { alloc_of_engine(cache) } else { object }
 }
 
 /// As [`super::alloc_sized`].
@@ -97,7 +172,7 @@ pub(crate) fn alloc_sized(cache: &'static RawCache, size: usize) -> *mut u8 {
     let object = match cache.engine {
         Engine::Slob => slob::alloc_sized(cache, size),
         Engine::Debug => debug::alloc_sized(cache, size),
-        _ => of_cache!(cache, alloc(cache)),
+        _ => take(cache),
     };
     clear_allocated(cache, object, bytes_for(cache, size))
 }
@@ -117,7 +192,7 @@ impl Strategy for Hardened {
     #[place(cold)]
     #[inline(never)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
-        let object = of_cache!(cache, alloc(cache));
+        let object = take(cache);
         clear_allocated(cache, object, cache.object_size())
     }
 
@@ -141,21 +216,41 @@ impl Strategy for Hardened {
     #[place(cold)]
     #[inline(never)]
     fn free(object: Object) {
-        clear_freed(object.cache, object.address);
-        of_cache!(object.cache, free(object));
+        let Object { cache, address } = object;
+        if quarantine() > 0 && may_delay(cache) {
+            if delay::is_quarantined(cache, address) {
+                return report::double_free(cache.name(), address);
+            }
+            if fill_freed(cache, address) {
+                return match delay::put(cache, address) {
+                    Put::Waits(0) => {}
+                    Put::Waits(leaves) => release(cache, leaves),
+                    Put::Not => free_to_engine(object),
+                };
+            }
+        } else {
+            fill_freed(cache, address);
+        }
+        free_to_engine(object);
     }
 
     #[place(cold)]
     #[inline(never)]
     fn free_in(object: Object, slab: PageIndex) {
-        clear_freed(object.cache, object.address);
+        if quarantine() > 0 {
+            return Self::free(object);
+        }
+        fill_freed(object.cache, object.address);
         of_cache!(object.cache, free_in(object, slab));
     }
 
     #[place(cold)]
     #[inline(never)]
     fn free_bulk(objects: Objects<'_>) {
-        objects.addresses.iter().for_each(|&address| clear_freed(objects.cache, address));
+        if quarantine() > 0 {
+            return objects.for_each(Self::free);
+        }
+        objects.addresses.iter().for_each(|&address| _ = fill_freed(objects.cache, address));
         of_cache!(objects.cache, free_bulk(objects));
     }
 }
