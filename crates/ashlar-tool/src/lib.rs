@@ -28,6 +28,7 @@ pub mod resources;
 mod run;
 #[cfg(test)]
 mod shipped;
+pub mod style;
 pub mod usage;
 
 use std::ffi::OsString;

@@ -3,8 +3,8 @@
 //!
 //! * [`story`]: what the page is about. [`regions`]: what memory is divided into.
 //! * [`treemap`], [`chart`], [`flame`]: draw. [`sections`]: the parts of the page.
-//! * `style.css` colours and lays out. `flame.js` makes the flame graph answer to clicks; without
-//!   it the page is whole.
+//! * [`crate::style`] and `style.css` colour and lay out. `flame.js` makes the flame graph answer
+//!   to clicks; without it the page is whole.
 
 mod chart;
 mod flame;
@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use crate::args::ReportArgs;
 use crate::error::ToolError;
 use crate::output;
+use crate::style::BASE;
 use html::{Text, put};
 use story::Story;
 
@@ -57,7 +58,7 @@ fn render(story: &Story) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; \
          style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\
-         <link rel=\"icon\" href=\"data:,\"><title>{name} ({pid}): memory</title>\n<style>{STYLE}</style></head><body>",
+         <link rel=\"icon\" href=\"data:,\"><title>{name} ({pid}): memory</title>\n<style>{BASE}{STYLE}</style></head><body>",
         name = Text(&now.name),
         pid = now.pid,
     );

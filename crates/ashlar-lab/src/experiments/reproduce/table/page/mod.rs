@@ -1,12 +1,13 @@
 //! The report as a page: one file that needs nothing else, for a phone as well as for a desk, light
 //! or dark as the reader has it.
 //!
-//! [`charts`] draws, `style.css` colours and lays out, [`figures`] finds the figures. There is no
-//! script.
+//! [`charts`] draws, the tool's `base.css` and `style.css` colour and lay out, [`figures`] finds
+//! the figures. There is no script.
 
 mod charts;
 mod figures;
 
+use ashlar_tool::style::BASE;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::experiments::reproduce::plan::claims::Kind;
@@ -143,7 +144,7 @@ pub(crate) fn render(report: &Report, data: &Published) -> Result<String, Box<dy
 
 /// The style sheet, with the colours of the charts.
 fn style() -> String {
-    let mut text = STYLE.to_owned();
+    let mut text = [BASE, STYLE].concat();
     let rule = |key: u8, name: &str| {
         let colour = format!("#0102{key:02X}");
         format!("[fill=\"{colour}\"]{{fill:var({name})}}[stroke=\"{colour}\"]{{stroke:var({name})}}\n")
