@@ -5,8 +5,9 @@
 //! slab is the one that leads frees by address to the slow path. So these notice the sample, and
 //! frees in other slabs are as fast as ever.
 //!
-//! All writes happen under the lock of the table of samples. A free reads without it: the hand-over
-//! of the object orders the mark of its own sample before that.
+//! All writes happen under the lock of the table of samples, and only for samples that are in use
+//! for certain, so that the slab is there. A free reads without the lock: the hand-over of the
+//! object orders the mark of its own sample before that.
 
 use crate::base::units::PageIndex;
 use crate::cache::registry;
@@ -19,15 +20,16 @@ fn slab(address: usize) -> Option<(&'static RawCache, PageIndex)> {
     registry::slab_of_address(address).filter(|(cache, _)| cache.engine == Engine::Sheaves && !cache.policy.tracked)
 }
 
-/// Marks the slab of a new sample.
+/// Marks the slab of a new sample. Returns false if it is in none.
 #[place(cold)]
-pub(super) fn add(address: usize) {
-    let Some((cache, first)) = slab(address) else { return };
+pub(super) fn add(address: usize) -> bool {
+    let Some((cache, first)) = slab(address) else { return false };
     let head = MEMMAP.head(first);
     head.set_own(head.own().saturating_add(1));
     if head.own() == 1 {
         cache.slabs.set_slow_frees(first, true);
     }
+    true
 }
 
 /// Takes back the mark of a sample that ends.
@@ -35,7 +37,6 @@ pub(super) fn add(address: usize) {
 pub(super) fn remove(address: usize) {
     let Some((cache, first)) = slab(address) else { return };
     let head = MEMMAP.head(first);
-    // The slab may be a later one at the place of a sample whose free was not noticed.
     if head.own() != 0 {
         head.set_own(head.own() - 1);
         if head.own() == 0 {

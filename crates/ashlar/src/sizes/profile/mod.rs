@@ -203,6 +203,7 @@ pub(crate) fn stop() {
         malloc::open_fast_path();
         kmalloc::open_fast_path();
         sampling::begin_or_end(false);
+        samples::close_to_program();
         registry::for_each(sampling::give_back);
     }
 }
@@ -265,6 +266,10 @@ fn enter(address: usize, size: usize, rate: usize) {
     if cache.is_some_and(|cache| cache.engine != Engine::Sheaves) {
         return;
     }
+    // A profile that started meanwhile may not have taken the cache's sheaves away yet.
+    if cache.is_some_and(|cache| cache.policy.of_program && !sampling::is_sampled(cache)) {
+        return;
+    }
     let mut frames = [0; DEPTH];
     let (depth, extent) = os::capture(&mut frames);
     let sample = samples::Sample {
@@ -272,6 +277,7 @@ fn enter(address: usize, size: usize, rate: usize) {
         size,
         class_size: cache.map_or(0, RawCache::object_size),
         cache: cache.map_or("", RawCache::name),
+        of_program: cache.is_some_and(|cache| cache.policy.of_program),
         rate,
         born_ms: os::now_ms(),
         thread: os::thread::current(),

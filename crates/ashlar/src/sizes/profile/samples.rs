@@ -41,6 +41,10 @@ pub(crate) struct Live {
     next: u32,
     pub(super) thread: u32,
     pub(super) name: [u8; 16],
+    /// Whether its slab counts it (see [`marks`]).
+    marked: bool,
+    /// Whether it is an object of a cache of the program.
+    of_program: bool,
 }
 
 /// The words of a site; the name of the cache and the frames follow.
@@ -103,6 +107,7 @@ pub(super) struct Sample<'a> {
     pub(super) class_size: usize,
     /// The name of the cache; empty for a large object.
     pub(super) cache: &'a str,
+    pub(super) of_program: bool,
     pub(super) rate: usize,
     pub(super) born_ms: u64,
     pub(super) thread: u32,
@@ -122,6 +127,8 @@ struct Table {
     words: &'static mut [u64],
     words_used: usize,
     counts: Counts,
+    /// Whether samples of the program's caches are refused: their frees are not noticed.
+    closed_to_program: bool,
 }
 
 static TABLE: SpinLock<Table> = SpinLock::new(Table {
@@ -133,6 +140,7 @@ static TABLE: SpinLock<Table> = SpinLock::new(Table {
     words: &mut [],
     words_used: 1,
     counts: Counts { taken: 0, freed: 0, lost: 0, truncated: 0, nested: 0 },
+    closed_to_program: false,
 });
 
 /// See `fork`.
@@ -187,8 +195,8 @@ pub(super) fn open() -> bool {
         }
     }
     let mut table = TABLE.lock();
-    let used = table.live_used;
-    table.live[..used].iter().filter(|live| live.address != 0).for_each(|live| marks::remove(live.address));
+    table.unmark(|_| true);
+    table.closed_to_program = false;
     // A table without sites is as it was mapped. To write it would make its pages resident.
     if table.words_used > 1 {
         table.live_lists.fill(0);
@@ -196,6 +204,17 @@ pub(super) fn open() -> bool {
     }
     (table.live_used, table.free, table.words_used, table.counts) = (1, 0, 1, Counts::default());
     true
+}
+
+/// Has the slabs of the program's caches count no samples any more, because from now on these may
+/// be freed without notice. A slab is written to only as long as it is certain to be there. Further
+/// samples are refused.
+#[place(cold)]
+#[inline(never)]
+pub(super) fn close_to_program() {
+    let mut table = TABLE.lock();
+    table.closed_to_program = true;
+    table.unmark(|live| live.of_program);
 }
 
 /// Mixes the bits of a word into a hash.
@@ -211,6 +230,17 @@ fn list_of(address: usize) -> usize {
 
 #[place(cold)]
 impl Table {
+    /// Takes back the marks of live samples.
+    fn unmark(&mut self, which: fn(&Live) -> bool) {
+        let used = self.live_used;
+        for live in self.live.iter_mut().take(used) {
+            if live.address != 0 && live.marked && which(live) {
+                live.marked = false;
+                marks::remove(live.address);
+            }
+        }
+    }
+
     /// Returns the place of the site of a sample, and enters it if it is new.
     fn site(&mut self, sample: &Sample<'_>) -> Option<u32> {
         let shape = sample.frames.len() as u64 | (sample.class_size as u64) << 16 | (sample.extent as u64) << 48;
@@ -258,8 +288,9 @@ impl Table {
         } else {
             self.live_used += 1;
         }
-        let Sample { address, size, born_ms, rate, thread, name, .. } = *sample;
-        *live = Live { address, size, born_ms, site, rate: rate as u32, next: *list, thread, name };
+        let Sample { address, size, born_ms, rate, thread, name, of_program, .. } = *sample;
+        let marked = marks::add(address);
+        *live = Live { address, size, born_ms, site, rate: rate as u32, next: *list, thread, name, marked, of_program };
         *list = place as u32;
         let objects = weight(size, rate);
         let words = self.words.get_mut(site as usize..site as usize + HEAD)?;
@@ -268,6 +299,15 @@ impl Table {
         words[OBJECTS_FOR] = (f64::from_bits(words[OBJECTS_FOR]) + objects).to_bits();
         words[BYTES_FOR] = (f64::from_bits(words[BYTES_FOR]) + objects * size as f64).to_bits();
         Some(objects * size as f64)
+    }
+
+    /// Takes out the sample at `address`, and its mark. Returns false if there is none.
+    fn take_unmarked(&mut self, address: usize) -> bool {
+        let taken = self.take(address);
+        if taken.is_some_and(|live| live.marked) {
+            marks::remove(address);
+        }
+        taken.is_some()
     }
 
     /// Takes out the sample at `address`.
@@ -297,6 +337,9 @@ impl Table {
 #[inline(never)]
 pub(super) fn add(sample: &Sample<'_>) -> Option<f64> {
     let mut table = TABLE.lock();
+    if sample.of_program && table.closed_to_program {
+        return None;
+    }
     table.counts.taken += 1;
     match sample.extent {
         Extent::Whole => {}
@@ -304,14 +347,12 @@ pub(super) fn add(sample: &Sample<'_>) -> Option<f64> {
         Extent::Nested => table.counts.nested += 1,
     }
     // A block that was freed beside a fork may still be there.
-    if table.take(sample.address).is_some() {
-        marks::remove(sample.address);
+    if table.take_unmarked(sample.address) {
         table.counts.freed += 1;
     }
     let added = table.add(sample);
-    match added {
-        Some(_) => marks::add(sample.address),
-        None => table.counts.lost += 1,
+    if added.is_none() {
+        table.counts.lost += 1;
     }
     added
 }
@@ -321,10 +362,7 @@ pub(super) fn add(sample: &Sample<'_>) -> Option<f64> {
 #[inline(never)]
 pub(super) fn remove(address: usize) -> bool {
     let mut table = TABLE.lock();
-    let found = table.take(address).is_some();
-    if found {
-        marks::remove(address);
-    }
+    let found = table.take_unmarked(address);
     table.counts.freed += u64::from(found);
     found
 }
@@ -400,8 +438,20 @@ mod tests {
 
     fn sample<'a>(address: usize, frames: &'a [usize], extent: Extent) -> Sample<'a> {
         let (size, class_size, rate) = (100, 112, 1);
-        let cache = "malloc-112";
-        Sample { address, size, class_size, cache, rate, born_ms: 5, thread: 1, name: [0; 16], frames, extent }
+        let (cache, of_program) = ("malloc-112", false);
+        Sample {
+            address,
+            size,
+            class_size,
+            cache,
+            of_program,
+            rate,
+            born_ms: 5,
+            thread: 1,
+            name: [0; 16],
+            frames,
+            extent,
+        }
     }
 
     #[test]
