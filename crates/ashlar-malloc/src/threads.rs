@@ -1,7 +1,7 @@
 //! `pthread_create`: calls the C library's, and counts the program's threads.
 //!
 //! The background thread (see `ashlar::start_reaper`) may be created only by a call of the program
-//! that creates a thread itself. So it is created after the program's first thread, and ends before
+//! that creates a thread itself. So it is created with the program's first thread, and ends before
 //! the last one is gone. A program that is single-threaded on the C library's malloc stays so on
 //! this one, and may `unshare`, drop capabilities and install seccomp filters. Without the
 //! background thread, the program's calls return memory to the system.
@@ -110,6 +110,7 @@ fn ended() {
 
 /// Starts or ends the background thread, depending on the count of threads. Must be called after
 /// each change between zero and nonzero.
+#[inline(never)]
 fn follow_count() {
     if let Some(create) = real() {
         // SAFETY: `create` is the C library's function.
@@ -184,6 +185,27 @@ const _: () = assert!(
     size_of::<Start>() == 16 && core::mem::offset_of!(Start, entry) == 0 && core::mem::offset_of!(Start, arg) == 8
 );
 
+/// Creates the program's first thread where the background thread may have the last place under a
+/// limit: that place is the program's.
+///
+/// # Safety
+/// As for `pthread_create`. The new thread takes over `place`.
+#[cold]
+#[inline(never)]
+#[place(cold)]
+unsafe fn create_first(
+    create: CreateThread,
+    thread: *mut pthread_t,
+    attr: *const pthread_attr_t,
+    place: *mut Start,
+) -> c_int {
+    ashlar::stop_reaper();
+    // SAFETY: passed on.
+    let error = unsafe { create(thread, attr, entry, place.cast()) };
+    follow_count();
+    error
+}
+
 /// `pthread_create(3)`.
 ///
 /// # Safety
@@ -208,19 +230,24 @@ pub unsafe extern "C" fn pthread_create(
         }
     }
     LIVE.fetch_add(1, Ordering::AcqRel);
+    // Before the program's thread, which would keep the CPU from the background thread, and this
+    // call waits until that has begun.
+    follow_count();
     // SAFETY: `place` is memory for a `Start`, which the new thread takes over. The other arguments
     // are the caller's.
-    let error = unsafe {
+    let mut error = unsafe {
         place.write(Start { entry: start, arg });
         create(thread, attr, entry, place.cast())
     };
+    if error == libc::EAGAIN && LIVE.load(Ordering::Acquire) == 1 {
+        // SAFETY: as above; the first call created no thread.
+        error = unsafe { create_first(create, thread, attr, place) };
+    }
     if error != 0 {
         // SAFETY: no thread was created, so no other thread has the memory.
         unsafe { ashlar::malloc::free(place.cast()) };
         ended();
         return error;
     }
-    // The new thread may have ended by now.
-    follow_count();
     0
 }
