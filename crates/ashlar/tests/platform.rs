@@ -239,16 +239,22 @@ fn free(Live(at, size, number, from): Live) {
     }
 }
 
+/// Starts the allocator on a machine with `bytes` bytes of memory. The caller's thread has a CPU
+/// then.
+fn start(machine: &'static Machine, bytes: usize) {
+    let memory = NonNull::new(vec![0u8; bytes].leak().as_mut_ptr()).expect("not null");
+    // SAFETY: leaked, zeroed memory with no other user.
+    let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, bytes) }));
+    machine.take_cpu();
+    assert_eq!(ashlar::start_on_cpus(source, machine), Ok(true));
+    assert!(ashlar::start_on_cpus(source, machine).is_err(), "a second start");
+}
+
 /// Starts the allocator on a machine, and runs `threads` on it. In the end nothing is lost.
 fn run(machine: &'static Machine, engine: &str, threads: u64, steps: usize, seed: u64) {
     // The threads of this process allocate by the allocator of the host, not by ours.
     ashlar::configure(&format!("engine={engine}")).expect("before the start");
-    let memory = NonNull::new(vec![0u8; ARENA].leak().as_mut_ptr()).expect("not null");
-    // SAFETY: leaked, zeroed memory with no other user.
-    let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, ARENA) }));
-    machine.take_cpu();
-    assert_eq!(ashlar::start_on_cpus(source, machine), Ok(true));
-    assert!(ashlar::start_on_cpus(source, machine).is_err(), "a second start");
+    start(machine, ARENA);
     let cache = |name: &str| -> &'static KmemCache {
         let cache = KmemCache::create(name, 72, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
         Box::leak(Box::new(cache))
@@ -323,11 +329,7 @@ fn threads_that_move_and_interrupts_lose_nothing() {
 fn cpus_take_memory_of_their_node() {
     let outcome = child("cpus_take_memory_of_their_node", "nodes", &[], || {
         let machine = Machine::new(&[2], 4);
-        let memory = NonNull::new(vec![0u8; ARENA].leak().as_mut_ptr()).expect("not null");
-        // SAFETY: leaked, zeroed memory with no other user.
-        let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, ARENA) }));
-        machine.take_cpu();
-        assert_eq!(ashlar::start_on_cpus(source, machine), Ok(true));
+        start(machine, ARENA);
         assert_eq!(ashlar::nodes(), 4);
         let cache = KmemCache::create("local", 100, &CacheArgs::DEFAULT).expect("a cache");
         for _ in 0..200 {
@@ -347,11 +349,7 @@ fn cpus_take_memory_of_their_node() {
 fn reports_go_to_the_platform() {
     let outcome = child("reports_go_to_the_platform", "report", &[], || {
         let machine = Machine::new(&[0], 1);
-        let memory = NonNull::new(vec![0u8; ARENA].leak().as_mut_ptr()).expect("not null");
-        // SAFETY: leaked, zeroed memory with no other user.
-        let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, ARENA) }));
-        machine.take_cpu();
-        assert_eq!(ashlar::start_on_cpus(source, machine), Ok(true));
+        start(machine, ARENA);
         let object = ashlar::kmalloc(64);
         // SAFETY: violated on purpose; the second free is what is tested.
         unsafe {
@@ -381,11 +379,7 @@ fn most_of_a_heap_is_for_objects() {
             let outcome = child(test, &format!("{mib} MiB, {size}"), &[], || {
                 let machine = Machine::new(&[0, 1, 2, 3, 4, 5, 6, 7][..cpus], 1);
                 let bytes = mib << 20;
-                let memory = NonNull::new(vec![0u8; bytes].leak().as_mut_ptr()).expect("not null");
-                // SAFETY: leaked, zeroed memory with no other user.
-                let source = Box::leak(Box::new(unsafe { ArenaSource::new(memory, bytes) }));
-                machine.take_cpu();
-                assert_eq!(ashlar::start_on_cpus(source, machine), Ok(true));
+                start(machine, bytes);
                 let count = core::iter::repeat_with(|| ashlar::kmalloc(size)).take_while(|p| !p.is_null()).count();
                 common::tell("part", 1000 * count * size / bytes);
             });
