@@ -14,9 +14,9 @@
 /// | a thread, with interrupts on or off | yes |
 /// | an interrupt handler, whatever it interrupted | yes |
 /// | an NMI or machine check | no: it may have interrupted the holder of a lock |
-/// | the boot CPU, before the others run | yes, once [`start_on_cpus`](crate::start_on_cpus) has returned |
+/// | the boot CPU, before the others run | yes, after [`start_on_cpus`](crate::start_on_cpus) |
 /// | a CPU that comes, from its first instruction with a number on | yes |
-/// | a CPU that has gone | no; what its sheaves hold goes back by [`reap`](crate::reap), called on any other |
+/// | a CPU that has gone | no; [`reap`](crate::reap) on another CPU empties its sheaves |
 ///
 /// # Safety
 /// Implementors guarantee:

@@ -20,7 +20,7 @@
 //! |---|---|
 //! | a type that implements [`Strategy`]: `alloc`, `free`, `alloc_on`, and whatever its defaults do not suit | a folder of its own |
 //! | an arm with an id | `Engine` and `engines!` in `id.rs`; the option, the errors for unknown ids and `tests/engines.rs` follow |
-//! | an arm in three `match`es | `each!` and `of_cache!` in `strategies.rs`, `of_route!` in `dispatch.rs` |
+//! | an arm in three `match`es | `each!` and `of_cache!` in `strategies.rs`, `of_route!` |
 //! | what it keeps for a cache, if slabs and counters do not do | a field of [`EngineState`], its first state in [`Strategy::open`], its locks in [`EngineState::for_each_lock`] |
 //! | pages that objects of several sizes share, if it has such | a [`PageKind`](crate::pages::memmap::PageKind), and an answer in the look-up of addresses |
 //! | a chapter | `docs/engines.md` |

@@ -6,8 +6,8 @@
 //! and each free comes here.
 //!
 //! Objects are left alone where the kernel does so: those of a cache with a constructor, which keep
-//! what it wrote, and those of a debugged cache with the flag `P`, whose bytes are poison. An
-//! address that is no object of the cache is left alone, too; the engine reports it.
+//! what it wrote, and those of a debugged cache with the flag `P`, whose bytes are poison. Nothing
+//! is written at an address that is no object of the cache. The engine reports it.
 //!
 //! Objects that are held back ([`delay`]) are in use for the engine, and neither a debugged cache
 //! nor one without a slot of its own has some.

@@ -5,11 +5,15 @@
 //! | `ashlar-profile 2` | the version of the format |
 //! | `rate` `pid` `now` `started` | a number each; times in milliseconds |
 //! | `counts` | samples taken, freed, lost, truncated, nested |
-//! | `site` | number, object size of the cache (0: large), extent, samples, bytes, and what these stand for in objects and bytes; `.` and the name of the cache in hexadecimal digits; then addresses, innermost first |
-//! | `live` | number of its site, address, size, rate, milliseconds of age, thread, name of the thread in hexadecimal digits |
+//! | `site` | what is known of a site: see below |
+//! | `live` | number of its site, address, size, rate, milliseconds of age, thread, its name |
 //! | `maps` | the rest is `/proc/self/maps` |
 //!
-//! Numbers are hexadecimal.
+//! The fields of a site, in this order: its number, the object size of the cache (0: large), the
+//! extent, the samples and their bytes, and the objects and bytes that these stand for. The name of
+//! the cache follows after a `.`, then the addresses, innermost first.
+//!
+//! Numbers are hexadecimal. So are names, two digits for each byte.
 
 use super::samples::{self, BYTES, BYTES_FOR, COUNT, HEAD, Live, NAME, OBJECTS_FOR, SHAPE, Snapshot};
 use super::{RATE, STARTED_MS};
