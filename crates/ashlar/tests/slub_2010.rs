@@ -90,6 +90,7 @@ fn slow_allocations_take_the_locks_of_their_kernel() {
         // With interrupts off around every operation the fast path is a part of the same hold.
         let made = locks(&cache, || objects.push(cache.alloc().expect("memory")));
         assert_eq!(made[0], if engine == "slub-2010" { 3 } else { 2 }, "{engine}: {made:?}");
+        assert_eq!(made[2], 0, "{engine}: a list without slabs is looked at without its lock");
         free(&cache, &objects[..1]);
         objects.extend(alloc(&cache, OBJECTS - 1));
         let taken = locks(&cache, || objects[0] = cache.alloc().expect("memory"));
@@ -97,6 +98,25 @@ fn slow_allocations_take_the_locks_of_their_kernel() {
         free(&cache, &objects);
         end(cache);
     });
+}
+
+/// `get_partial_node` looks at the number of partial slabs before it takes list_lock.
+#[test]
+fn a_list_without_slabs_is_not_locked_by_any_slub() {
+    let test = "a_list_without_slabs_is_not_locked_by_any_slub";
+    let outcome = child(test, test, &[("ASHLAR_OPTIONS", "reaper=off,min_partial=0")], || {
+        for engine in ["slub", "slub-emu", "slub+", "slub-o", "slub-2010", "slub-2010-ll", "slub-ll", "slub-bulk"] {
+            let cache = cache_of(engine, 64);
+            let mut objects = Vec::new();
+            let made = locks(&cache, || objects = alloc(&cache, 20 * OBJECTS));
+            assert_eq!(made[2], 0, "{engine}: twenty new slabs");
+            free(&cache, &objects);
+            end(cache);
+        }
+    });
+    if let Some(outcome) = outcome {
+        outcome.succeeded();
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Node {
     /// Returns whether there are more partial slabs than the node keeps. Then other nodes may take
     /// from them, by the kernel's rule.
     pub(crate) fn has_to_spare(&self, min_partial: usize) -> bool {
-        self.lists.iter().map(|list| list.lock().count).sum::<usize>() > min_partial
+        self.lists.iter().map(NodeList::count).sum::<usize>() > min_partial
     }
 
     /// Returns the number of slabs on the partial lists, and of free objects in them.

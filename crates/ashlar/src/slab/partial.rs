@@ -25,7 +25,9 @@
 //! under it. Objects are not touched under it: refill only takes whole freelists, and walks them
 //! after it has dropped the lock.
 
-use crate::base::sync::{Guard, Ordering, SpinLock};
+use core::ops::{Deref, DerefMut};
+
+use crate::base::sync::{Guard, Hint, Ordering, SpinLock};
 use crate::base::units::PageIndex;
 use crate::pages::head::PageHead;
 use crate::slab::state::{NO_OBJECT, SlabState};
@@ -107,6 +109,36 @@ const SCANNED: usize = 16;
 #[repr(align(64))]
 pub(crate) struct NodeList {
     lock: SpinLock<Partial>,
+    /// The number of slabs on the list when its lock was last released.
+    count: Hint,
+}
+
+/// A partial list whose list_lock this thread holds. Dropping it releases the lock.
+pub(crate) struct Locked<'a> {
+    hint: &'a Hint,
+    partial: Guard<'a, Partial>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Partial;
+    #[inline]
+    fn deref(&self) -> &Partial {
+        &self.partial
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Partial {
+        &mut self.partial
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.hint.set(self.partial.count);
+    }
 }
 
 #[cfg(all(feature = "os", not(ashlar_loom)))]
@@ -129,20 +161,29 @@ impl NodeList {
         // Hidden from the compiler, which would copy an empty list from constants, and those lie
         // apart from what every program has resident.
         let none = core::hint::black_box(PageIndex::NONE);
-        NodeList { lock: SpinLock::new(Partial { head: none, tail: none, ..Partial::EMPTY }) }
+        NodeList { lock: SpinLock::new(Partial { head: none, tail: none, ..Partial::EMPTY }), count: Hint::new(0) }
     }
 
     #[cfg(ashlar_loom)]
     pub(crate) fn new() -> Self {
-        NodeList { lock: SpinLock::new(Partial::EMPTY) }
+        NodeList { lock: SpinLock::new(Partial::EMPTY), count: Hint::new(0) }
     }
 
     /// Takes list_lock.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, Partial> {
-        self.lock.lock()
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked { hint: &self.count, partial: self.lock.lock() }
     }
 
+    /// Returns the number of slabs on the list, without its lock: what it was a moment ago, as the
+    /// kernel reads `nr_partial`. Who sees no slab wrongly makes a new one.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Returns list_lock itself: for its figures, for forks, and for engines that never ask
+    /// [`Self::count`], which stays behind.
     pub(crate) fn raw(&self) -> &SpinLock<Partial> {
         &self.lock
     }

@@ -75,6 +75,26 @@ pub(crate) fn bump(counter: &AtomicUsize) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
+/// A number that may be behind the truth. Nothing that must be right rests on it, so no model
+/// explores its accesses.
+pub(crate) struct Hint(core::sync::atomic::AtomicUsize);
+
+impl Hint {
+    pub(crate) const fn new(value: usize) -> Hint {
+        Hint(core::sync::atomic::AtomicUsize::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: usize) {
+        self.0.store(value, core::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// Waits one step: spins first, then yields the CPU, then sleeps. `waited` is the number of steps
 /// so far.
 #[cfg(not(ashlar_loom))]

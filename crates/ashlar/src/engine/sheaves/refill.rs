@@ -49,7 +49,7 @@ pub(super) fn share(cache: &RawCache, node: &SheafNode) -> usize {
 /// Returns whether there may be partial slabs of `cpu` on `node`, in a cache whose slabs are kept
 /// by CPU.
 pub(super) fn has_own(cache: &RawCache, node: &SheafNode, cpu: CpuId) -> bool {
-    cache.slabs.lists > 1 && node.slabs.lists[usize::from(cache.slabs.list_of_cpu(cpu))].lock().count > 0
+    cache.slabs.lists > 1 && node.slabs.lists[usize::from(cache.slabs.list_of_cpu(cpu))].count() > 0
 }
 
 /// Fills `out` from its start with objects of slabs of `cpu` on `node`. Returns the number filled.

@@ -63,7 +63,7 @@ enum Taken {
 /// Takes the first object of the first listed page of a node.
 #[place(cold)]
 fn take(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> Taken {
-    let mut list = pages.slabs.nodes[node].list().lock();
+    let mut list = pages.slabs.nodes[node].list().raw().lock();
     let page = list.first();
     if page == PageIndex::NONE {
         return Taken::Nothing;
@@ -110,7 +110,7 @@ fn take_new(cache: &'static RawCache, pages: &'static RawCache, node: usize) -> 
     let base = MEMMAP.address_of(run.first);
     // SAFETY: as in `take`.
     unsafe { (link_at(pages, base, 0) as *mut u64).write(0) };
-    let mut list = entry.list().lock();
+    let mut list = entry.list().raw().lock();
     cache.state.tallies[node].count_alloc();
     if objects > 1 {
         list.push_front(&MEMMAP, run.first);
@@ -235,7 +235,7 @@ fn free_to(
 ) -> Freed {
     let head = MEMMAP.head(slab);
     let base = MEMMAP.address_of(slab);
-    let mut list = entry.list().lock();
+    let mut list = entry.list().raw().lock();
     let state = SlabState(head.state.load(Ordering::Relaxed));
     if state.inuse() == 0 || index >= state.carved() || is_listed(pages, base, state, index, head.objects()) {
         return Freed::Twice;

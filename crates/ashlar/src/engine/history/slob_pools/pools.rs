@@ -208,7 +208,7 @@ pub(crate) fn close(cache: &'static RawCache) {
     let pool = pool_of(cache);
     let pages = &pool.pages.state;
     for (node, (to, of)) in pages.nodes.iter().zip(pages.tallies.iter().zip(cache.state.tallies)) {
-        let _of_both = node.list().lock();
+        let _of_both = node.list().raw().lock();
         tally::add(to, of);
     }
     let this = core::ptr::from_ref(cache).cast_mut();

@@ -222,10 +222,14 @@ fn next_exact(cache: &'static RawCache, switches: &Switches, base: usize, node: 
     fed.or_else(|| not_of_lists(cache, switches, node))
 }
 
-/// Takes a slab of the node's partial list. More of them become the CPU's partial slabs, until all
-/// together have more than half of the free objects that it may hold.
+/// Takes a slab of the node's partial list, which is looked at without its lock first, as in
+/// `get_partial_node`. More of them become the CPU's partial slabs, until all together have more
+/// than half of the free objects that it may hold.
 #[place(cold)]
 fn from_partial(cache: &'static RawCache, switches: &Switches, node: &Node) -> Option<Fed> {
+    if node.list().count() == 0 {
+        return None;
+    }
     let fed = |(page, chain): (PageIndex, Chain)| Fed { page, base: MEMMAP.address_of(page), head: chain.head };
     if !switches.cpu_partial {
         return slabs::freeze_partial(node.list(), &MEMMAP, protection(switches)).map(fed);
