@@ -83,6 +83,12 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// The least and the most of several whole figures; one figure if they are the same.
+pub(crate) fn range(least: f64, most: f64) -> String {
+    let (least, most) = (format!("{least:.0}"), format!("{most:.0}"));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
 /// Seconds, with four digits at least that mean something: short runs take milliseconds.
 pub(crate) fn seconds(value: f64) -> String {
     match value {

@@ -73,6 +73,18 @@ pub(crate) struct Checked {
     pub(crate) measured: f64,
 }
 
+/// What `ashlar simulate` measured for the predictions of a system, as far as a verdict names it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Predicted {
+    pub(crate) inputs: Line,
+}
+
+/// Cycles until a line that one CPU wrote is the other's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    pub(crate) line: f64,
+}
+
 /// Predictions of a test that are further off than this, where they can be checked, say nothing.
 pub(crate) const MOST_OFF: f64 = 0.2;
 
@@ -99,6 +111,8 @@ pub(crate) struct Outcome {
     pub(crate) differences: Vec<Difference>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) validation: Vec<Checked>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) inputs: Vec<Predicted>,
 }
 
 /// All runs, by name.
@@ -158,6 +172,7 @@ impl Outcome {
             false
         });
         self.validation.append(&mut other.validation);
+        self.inputs.append(&mut other.inputs);
         self.repeats = Some(self.repeats.unwrap_or(1) + 1);
         self.failure = self.failure.take().or(other.failure);
     }
@@ -224,7 +239,13 @@ impl Outcome {
         (!quotients.is_empty()).then(|| geometric_mean(&quotients))
     }
 
-    /// The same, where it is too far off for a verdict.
+    /// What a line cost that went from one CPU to the other, least and most of all repeats.
+    pub(crate) fn lines(&self) -> Option<[f64; 2]> {
+        let of = self.inputs.iter().map(|of| of.inputs.line);
+        Some([of.clone().reduce(f64::min)?, of.reduce(f64::max)?])
+    }
+
+    /// As [`Self::predicted_over_measured`], where it is too far off for a verdict.
     pub(crate) fn is_off(&self, cells: &[&Cell]) -> Option<f64> {
         self.predicted_over_measured(cells).filter(|quotient| quotient.ln().abs() > (1.0 + MOST_OFF).ln())
     }

@@ -204,6 +204,10 @@ fn quotient(claim: &Claim, run: &str, evidence: &Evidence) -> Found {
             parts += &format!(", {} looks through {searched}", side.system);
         }
     }
+    if simulated && let Some([least, most]) = one.outcome.lines() {
+        let cycles = table::range(least, most);
+        parts += &format!(", a line goes from one CPU to the other in {cycles} cycles");
+    }
     let mut off = false;
     for (side, outcome, cells) in
         [(over, one.outcome, chosen(&top, &over_keys)), (under, other.outcome, chosen(&bottom, &under_keys))]

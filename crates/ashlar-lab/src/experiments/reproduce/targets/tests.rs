@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::experiments::reproduce::plan::claims::Side;
-use crate::experiments::reproduce::plan::evidence::{Cell, Checked, Difference, Outcome};
+use crate::experiments::reproduce::plan::evidence::{Cell, Checked, Difference, Evidence, Line, Outcome, Predicted};
 use crate::kit::counts::Counts;
 use crate::kit::counts::Search;
 
@@ -203,6 +203,21 @@ fn a_prediction_that_is_far_off_has_no_verdict() {
     let mut evidence = evidence(claim, 7.0);
     evidence.get_mut("simulate").unwrap().validation = vec![checked(4096, 300.0)];
     assert_eq!(of_claim(claim, &data, &evidence).verdict, Verdict::Reproduced);
+}
+
+#[test]
+fn a_prediction_says_what_a_line_cost_in_its_runs() {
+    let (claims, data) = load();
+    let claim = claims.claims.iter().find(|claim| claim.id == "000-D-contention").unwrap();
+    let mut evidence = evidence(claim, 7.0);
+    let mut run = evidence["simulate"].clone();
+    run.inputs = vec![Predicted { inputs: Line { line: 492.4 } }];
+    let outcome = evidence.get_mut("simulate").unwrap();
+    outcome.inputs = vec![Predicted { inputs: Line { line: 61.7 } }];
+    let reason = |evidence: &Evidence| of_claim(claim, &data, evidence).reason;
+    assert!(!reason(&evidence).contains("62 to"), "{}", reason(&evidence));
+    evidence.get_mut("simulate").unwrap().repeat(run);
+    assert!(reason(&evidence).contains("to the other in 62 to 492 cycles"), "{}", reason(&evidence));
 }
 
 #[test]
