@@ -840,7 +840,7 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__simulate)
-            opts="-h --systems --sizes --cpus --nodes --far --objects --seed --json --from --help"
+            opts="-h --systems --sizes --cpus --nodes --far --line --objects --seed --json --from --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -863,6 +863,10 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --far)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --line)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -454,6 +454,7 @@ complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l sizes
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l cpus -d 'Numbers of CPUs to predict for, 2 to 1024, separated by commas' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l nodes -d 'Numbers of NUMA nodes to predict for, 1 to 16, separated by commas; where there are more nodes than CPUs, nothing is predicted' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l far -d 'What a cache line from another node costs over one of the same, which cannot be measured on a machine with one node' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l line -d 'Predict for CPUs that are farther apart or nearer: what a line costs that moves between them, in cycles of the time-stamp counter, in place of what was measured' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l objects -d 'Objects for each CPU and measured pass' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l seed -d 'Start of the random numbers: the same measurements and the same seed give the same predictions' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l json -d 'Write machine, records, measured inputs and errors as JSON' -r -F

@@ -32,6 +32,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "RATIO", default_value = "2", value_parser = parse_far)]
     pub(crate) far: f64,
 
+    /// Predict for CPUs that are farther apart or nearer: what a line costs that moves between
+    /// them, in cycles of the time-stamp counter, in place of what was measured
+    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    pub(crate) line: Option<u32>,
+
     /// Objects for each CPU and measured pass
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub(crate) objects: u32,

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), LabError> {
         Some(path) => load(path)?,
         None => measure(args)?,
     };
-    let run = plan::predict(host, cells, &args.cpus.0, &args.nodes.0, args.seed);
+    let run = plan::predict(host, cells, &args.cpus.0, &args.nodes.0, args.line.map(f64::from), args.seed);
     if let Some(file) = json {
         serde_json::to_writer_pretty(file, &run).map_err(|error| LabError::Failed(format!("--json: {error}")))?;
     }

@@ -30,6 +30,9 @@ pub(crate) fn render(run: &Run) -> String {
             polled.one_line, polled.apart
         );
     }
+    if let Some(line) = run.line {
+        let _ = writeln!(text, "Predicted for a line of {line:.0} {UNIT_OF_TICKS} (--line)");
+    }
     inputs(&mut text, run);
     for test in ["D", "F"] {
         predictions(&mut text, run, test);

@@ -35,12 +35,22 @@ pub(crate) struct Run {
     pub(crate) records: Vec<SimRecord>,
     /// Start of the random numbers.
     pub(crate) seed: u64,
+    /// What a line costs in the predictions, where it is not what was measured; ticks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<f64>,
     pub(crate) inputs: Vec<Cell>,
     pub(crate) validation: Vec<Validation>,
 }
 
 /// All predictions, and what they are worth.
-pub(crate) fn predict(host: Host, cells: Vec<Cell>, cpus: &[usize], nodes: &[usize], seed: u64) -> Run {
+pub(crate) fn predict(
+    host: Host,
+    cells: Vec<Cell>,
+    cpus: &[usize],
+    nodes: &[usize],
+    line: Option<f64>,
+    seed: u64,
+) -> Run {
     let (mut records, mut validation) = (Vec::new(), Vec::new());
     for Cell { system, inputs } in &cells {
         let size = inputs.one_node.size;
@@ -61,17 +71,18 @@ pub(crate) fn predict(host: Host, cells: Vec<Cell>, cpus: &[usize], nodes: &[usi
             };
             SimRecord { record, nodes, simulated }
         };
+        let there = line.map_or(*inputs, |line| inputs.with_line(line));
         for &nodes in nodes {
             for &cpus in cpus.iter().filter(|&&cpus| cpus >= nodes) {
-                records.push(record("D", cpus, nodes, inputs.test_d(system, cpus, nodes, seed), true));
-                records.push(record("F", cpus, nodes, inputs.test_f(cpus, nodes), true));
+                records.push(record("D", cpus, nodes, there.test_d(system, cpus, nodes, seed), true));
+                records.push(record("F", cpus, nodes, there.test_f(cpus, nodes), true));
             }
         }
         let found = validate(system, inputs, seed);
         records.extend(found.iter().map(|cell| record(&cell.test, cell.cpus, cell.nodes, cell.measured, false)));
         validation.extend(found);
     }
-    Run { host, records, seed, inputs: cells, validation }
+    Run { host, records, seed, line, inputs: cells, validation }
 }
 
 #[cfg(test)]
@@ -82,7 +93,7 @@ pub(crate) mod tests {
     pub(crate) fn sample() -> Run {
         let cells =
             ["slab", "slub"].map(|system| Cell { system: system.to_owned(), inputs: super::predict::tests::inputs() });
-        predict(Host::default(), cells.to_vec(), &[2, 8, 1024], &[1, 4, 16], 1)
+        predict(Host::default(), cells.to_vec(), &[2, 8, 1024], &[1, 4, 16], None, 1)
     }
 
     #[test]
@@ -93,6 +104,17 @@ pub(crate) mod tests {
         // engines.
         assert_eq!(of(true), 6 * 2 * 2);
         assert_eq!(of(false), run.validation.len());
+    }
+
+    #[test]
+    fn another_line_changes_predictions_and_not_what_was_measured() {
+        let run = |line| predict(Host::default(), sample().inputs, &[2, 8], &[1], line, 1);
+        let (here, there) = (run(None), run(Some(400.0)));
+        assert_eq!((here.inputs, here.validation), (there.inputs, there.validation));
+        for (here, there) in here.records.iter().zip(&there.records) {
+            let (near, far) = (here.record.median, there.record.median);
+            assert!(if here.simulated { far > 2.0 * near } else { far == near }, "{there:?}");
+        }
     }
 
     #[test]

@@ -53,6 +53,28 @@ impl Inputs {
         both.map(|(&one_node, &two_nodes)| Self { one_node, two_nodes, line, polled, far }).collect()
     }
 
+    /// What would have been measured if a line took `line` ticks: each line that moves costs so
+    /// much more or less.
+    pub(crate) fn with_line(&self, line: f64) -> Self {
+        let times = line / self.line;
+        let moves = |mut measured: Measured, nodes: usize| {
+            for of in [&mut measured.alloc, &mut measured.free] {
+                of.by_turns = of.by_turns_alone + (of.by_turns - of.by_turns_alone).max(0.0) * times;
+            }
+            let more = self.lines(nodes) * (line - self.line);
+            measured.remote_free += more;
+            measured.remote_free_cold += more;
+            measured
+        };
+        Self {
+            one_node: moves(self.one_node, 1),
+            two_nodes: moves(self.two_nodes, 2),
+            line,
+            polled: Polled { one_line: self.polled.one_line * times, apart: self.polled.apart * times },
+            far: self.far,
+        }
+    }
+
     /// The CPUs of a node in test D.
     pub(crate) fn model(&self, system: &str, nodes: usize) -> Model {
         let measured = if nodes == 1 { &self.one_node } else { &self.two_nodes };
@@ -211,6 +233,16 @@ pub(crate) mod tests {
             (lock.every - 10.0).abs() < 1e-9 && (lock.hold - 50.0).abs() < 1e-9 && (lock.moved - 20.0).abs() < 1e-9
         );
         assert_eq!(model.handover, 40.0);
+    }
+
+    #[test]
+    fn a_line_that_costs_more_makes_all_that_moves_dearer() {
+        let (here, there) = (inputs(), inputs().with_line(400.0));
+        assert_eq!(here.with_line(here.line), here);
+        assert!((there.model("slub", 1).locks[0].moved - 200.0).abs() < 1e-9, "{there:?}");
+        assert_eq!((there.model("slub", 1).handover, there.model("slub", 1).polled), (400.0, 900.0));
+        assert_eq!((there.lines(1), there.lines(2)), (1.0, 2.0));
+        assert_eq!((there.test_f(2, 1), there.model("slub", 1).local), (420.0, 20.0));
     }
 
     #[test]
