@@ -158,26 +158,6 @@ fn quotient(claim: &Claim, run: &str, evidence: &Evidence) -> Found {
     let simulated =
         over_keys.iter().any(|key| top[key].simulated) || under_keys.iter().any(|key| bottom[key].simulated);
     let place = range(&over_keys.iter().chain(&under_keys).copied().collect::<Vec<_>>());
-    let name = |side: &Side, cells: &[&Cell]| {
-        let mut name = format!("{} {}", side.system, side.test);
-        if let Some(cpus) = side.cpus {
-            name += &format!(" on {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
-        }
-        if let Some(phase) = &side.phase {
-            name += &format!(", {phase}");
-        }
-        if side.run.is_some() {
-            let cpus = cells.first().map_or(0, |cell| cell.cpus);
-            name += &format!(" on {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
-        }
-        if let Some(nodes) = side.nodes.filter(|&nodes| nodes > 1) {
-            name += &format!(" of {nodes} nodes");
-        }
-        if let Some(scale) = cells.iter().find_map(|cell| cell.scale).filter(|&scale| scale != 1.0) {
-            name += &format!(" (from {scale} of the work)");
-        }
-        name
-    };
     let unit = tops.first().map_or("", |cell| runs::unit(&cell.unit));
     let page = one.outcome.page().map_or_else(String::new, |page| format!("{} KiB pages: ", page >> 10));
     let mut parts = format!(
@@ -196,35 +176,64 @@ fn quotient(claim: &Claim, run: &str, evidence: &Evidence) -> Found {
     if !place.is_empty() {
         parts += &format!(" ({place})");
     }
-    if let (Some(over), Some(under)) = (counts(tops), counts(bottoms)) {
-        parts += &format!(", locks for one operation {over} and {under}");
-    }
-    for (side, cells) in [(over, tops), (under, bottoms)] {
-        if let Some(searched) = searched(cells) {
-            parts += &format!(", {} looks through {searched}", side.system);
-        }
-    }
+    parts += &beside(over, under, tops, bottoms);
     if simulated && let Some([least, most]) = one.outcome.lines() {
         let cycles = table::range(least, most);
         parts += &format!(", a line goes from one CPU to the other in {cycles} cycles");
     }
+    let sides = [(over, &one, chosen(&top, &over_keys)), (under, &other, chosen(&bottom, &under_keys))];
     let mut off = false;
-    for (side, outcome, cells) in
-        [(over, one.outcome, chosen(&top, &over_keys)), (under, other.outcome, chosen(&bottom, &under_keys))]
-    {
-        let Some(quotient) = outcome.predicted_over_measured(&cells) else { continue };
-        off |= outcome.is_off(&cells).is_some();
-        let cpus = cells.iter().map(|cell| cell.cpus.min(2)).max().unwrap_or(1);
-        let s = if cpus == 1 { "" } else { "s" };
-        parts += &format!(
-            ", {} {} is predicted {:+.0} % off on {cpus} CPU{s}",
-            side.system,
-            side.test,
-            100.0 * (quotient - 1.0)
-        );
+    for (side, part, cells) in sides {
+        let Some(quotient) = part.outcome.predicted_over_measured(&cells) else { continue };
+        off |= part.outcome.is_off(&cells).is_some();
+        parts += &error_of(side, &cells, quotient);
     }
     let rounds = rounds.into_iter().min().unwrap_or(0);
     Found::Number(Number { value: a / b, interval, rounds, simulated, off, parts })
+}
+
+/// A side in words.
+fn name(side: &Side, cells: &[&Cell]) -> String {
+    let mut name = format!("{} {}", side.system, side.test);
+    if let Some(cpus) = side.cpus {
+        name += &format!(" on {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
+    }
+    if let Some(phase) = &side.phase {
+        name += &format!(", {phase}");
+    }
+    if side.run.is_some() {
+        let cpus = cells.first().map_or(0, |cell| cell.cpus);
+        name += &format!(" on {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
+    }
+    if let Some(nodes) = side.nodes.filter(|&nodes| nodes > 1) {
+        name += &format!(" of {nodes} nodes");
+    }
+    if let Some(scale) = cells.iter().find_map(|cell| cell.scale).filter(|&scale| scale != 1.0) {
+        name += &format!(" (from {scale} of the work)");
+    }
+    name
+}
+
+/// What was counted beside the figures of two sides.
+fn beside(over: &Side, under: &Side, tops: &[&Cell], bottoms: &[&Cell]) -> String {
+    let mut words = String::new();
+    if let (Some(over), Some(under)) = (counts(tops), counts(bottoms)) {
+        words += &format!(", locks for one operation {over} and {under}");
+    }
+    for (side, cells) in [(over, tops), (under, bottoms)] {
+        if let Some(searched) = searched(cells) {
+            words += &format!(", {} looks through {searched}", side.system);
+        }
+    }
+    words
+}
+
+/// How far the predictions of a side are off, where they can be checked.
+fn error_of(side: &Side, cells: &[&Cell], quotient: f64) -> String {
+    let cpus = cells.iter().map(|cell| cell.cpus.min(2)).max().unwrap_or(1);
+    let s = if cpus == 1 { "" } else { "s" };
+    let percent = 100.0 * (quotient - 1.0);
+    format!(", {} {} is predicted {percent:+.0} % off on {cpus} CPU{s}", side.system, side.test)
 }
 
 /// The cells of a side that are compared.
