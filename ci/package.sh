@@ -36,6 +36,11 @@ quietly() {
 
 make build
 
+# Built by themselves, without the features that other packages of the workspace ask for.
+for library in libashlar libashlar_malloc; do
+    readelf -dW "$CARGO_TARGET_DIR/release/$library.so" | grep -q 'NEEDED.*\[libc\.' || fail "$library.so names no C library"
+done
+
 echo "--- manual pages and completions"
 for page in man/*; do
     if has mandoc; then quietly mandoc -T lint -W warning "$page" || fail "mandoc: $page"; else echo "SKIPPED: no mandoc"; fi
@@ -122,6 +127,10 @@ holds libashlar0 '/libashlar\.so\.0' '/libashlar\.so\.[0-9.]+' /libashlar0/copyr
 holds libashlar-dev /usr/include/ashlar.h /ashlar/linux/slab.h '/libashlar\.so' '/libashlar\.a' /libashlar_malloc.a \
     /pkgconfig/ashlar.pc /cmake/ashlar/ashlarConfig.cmake /man3/libashlar.3.gz /man3/kmalloc.3.gz
 holds ashlar /usr/bin/ashlar '/libashlar_malloc\.so\.0' /man1/ashlar.1.gz /man7/ashlar.7.gz /completions/ashlar
+for package in libashlar0 ashlar; do
+    depends=$(dpkg-deb -f "$CARGO_TARGET_DIR"/deb/"$package"_*.deb Depends)
+    [[ $depends == *'libc6 (>= '* ]] || fail "$package depends on \"$depends\", not on libc6"
+done
 first=$(md5sum "${debs[@]}")
 quietly make deb || fail "make deb again"
 [[ $first == "$(md5sum "${debs[@]}")" ]] || fail "the packages differ from one build to the next"

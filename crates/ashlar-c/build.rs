@@ -6,4 +6,10 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libashlar.so.0");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Without `std` nothing else names the C library. Old ones have threads and `dlsym` apart.
+    if std::env::var_os("CARGO_CFG_TARGET_OS").is_some_and(|os| os == "linux") {
+        for library in ["-Wl,--as-needed", "-lpthread", "-ldl", "-lc"] {
+            println!("cargo:rustc-cdylib-link-arg={library}");
+        }
+    }
 }

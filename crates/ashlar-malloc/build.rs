@@ -12,6 +12,12 @@ fn main() {
     println!("cargo:rerun-if-changed=layout.ld");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libashlar_malloc.so.0");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Without `std` nothing else names the C library. Old ones have threads and `dlsym` apart.
+    if std::env::var_os("CARGO_CFG_TARGET_OS").is_some_and(|os| os == "linux") {
+        for library in ["-Wl,--as-needed", "-lpthread", "-ldl", "-lc"] {
+            println!("cargo:rustc-cdylib-link-arg={library}");
+        }
+    }
     let script = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("layout.ld");
     let Some(script) = script.to_str() else { return };
     if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") && linker_takes(script) {
