@@ -8,6 +8,9 @@
 #   make check-install            with the same variables: builds programs on what is installed
 #   make deb                      three Debian packages in target/deb (needs dpkg-dev)
 #
+# For another machine: CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu before any of them. It needs that
+# target of Rust (rustup target add) and its compiler for C (gcc-aarch64-linux-gnu).
+#
 # install and install-lab build only what was never built, so that they can run as root after `make`
 # by another user.
 
@@ -36,7 +39,15 @@ CARGO_TARGET_DIR ?= target
 # 1: the lab has the other allocators in it, which needs compilers for C and C++, and cmake.
 PEERS ?= 0
 INSTALL ?= install
-STRIP ?= strip
+# Before the names of another machine's compiler and binutils; nothing for this one.
+MACHINE := $(firstword $(subst -, ,$(CARGO_BUILD_TARGET)))
+CROSS ?= $(if $(filter-out $(shell uname -m),$(MACHINE)),$(subst -unknown-,-,$(CARGO_BUILD_TARGET))-)
+STRIP ?= $(CROSS)strip
+ifneq ($(CROSS),)
+LINKER := CARGO_TARGET_$(shell echo '$(CARGO_BUILD_TARGET)' | tr a-z- A-Z_)_LINKER
+$(LINKER) ?= $(CROSS)gcc
+export CARGO_BUILD_TARGET $(LINKER)
+endif
 
 VERSION := $(shell sed -n 's/^version = "\([^"]*\)"/\1/p' Cargo.toml | head -n 1)
 # The number in the names that programs ask for; crates/ashlar-c/build.rs and
@@ -177,7 +188,7 @@ check-install:
 		packaging/check-install.sh
 
 deb: $(ARTEFACTS)
-	VERSION='$(VERSION)' SOVERSION='$(SOVERSION)' OUT='$(CARGO_TARGET_DIR)/deb' MAKE='$(MAKE)' packaging/deb.sh
+	VERSION='$(VERSION)' SOVERSION='$(SOVERSION)' OUT='$(CARGO_TARGET_DIR)/deb' MAKE='$(MAKE)' CROSS='$(CROSS)' packaging/deb.sh
 
 clean:
 	$(CARGO) clean

@@ -8,13 +8,16 @@
 #                            runs there the suites that need rseq, and programs on the drop-in
 #                            malloc; about half an hour. Needs apt-get and the architecture arm64
 #                            (dpkg --add-architecture arm64)
+#   ci/aarch64.sh packages   builds the Debian packages for arm64, installs them into an empty root
+#                            beside Debian's C library, and runs programs on them by qemu-user
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kernel=no
+kernel=no packages=no
 for argument; do
     case $argument in
     kernel) kernel=yes ;;
-    *) echo "ci/aarch64.sh: $argument: expected kernel" >&2; exit 2 ;;
+    packages) packages=yes ;;
+    *) echo "ci/aarch64.sh: $argument: expected kernel or packages" >&2; exit 2 ;;
     esac
 done
 
@@ -54,6 +57,48 @@ done
 cargo test --release --target "$target" -p ashlar-alloc --lib --test smoke
 # The sections themselves, on one thread.
 ASHLAR_OPTIONS=percpu=emulate cargo test --release --target "$target" -p ashlar-alloc --test smoke -- --test-threads=1
+
+# install_packages ROOT: Debian's C library and ours into a directory, which dpkg believes a system.
+install_packages() {
+    local root=$1 deb base=(libc6:arm64 libgcc-s1:arm64)
+    mkdir -p "$root"/{debs,tmp} "$root"/var/lib/dpkg/{info,updates}
+    (cd "$root/debs" && apt-get download -qq "${base[@]}" 2>/dev/null) ||
+        skipped "packages: no package of an arm64 C library (dpkg --add-architecture arm64; apt-get update)"
+    for deb in "$root"/debs/*.deb; do
+        dpkg-deb -x "$deb" "$root"
+        # Its maintainer scripts would need a whole system of that machine.
+        dpkg-deb -f "$deb" Package Version Architecture Multi-Arch Maintainer Description |
+            sed '1a Status: install ok installed' >>"$root/var/lib/dpkg/status"
+        echo >>"$root/var/lib/dpkg/status"
+    done
+    dpkg --root="$root" --add-architecture arm64
+    dpkg --root="$root" -i "$CARGO_TARGET_DIR"/deb/*.deb
+}
+
+if [[ $packages == yes ]]; then
+    for tool in make dpkg-deb dpkg apt-get; do
+        command -v "$tool" >/dev/null || skipped "packages: there is no $tool"
+    done
+    make deb CARGO_BUILD_TARGET="$target"
+    system=$(mktemp -d)
+    trap 'rm -rf "$system"' EXIT
+    install_packages "$system"
+    libraries=$system/usr/lib/aarch64-linux-gnu
+    run=("$emulator" -L "$system")
+    # Programs that link with the library by its headers, and one on malloc as it was built.
+    for source in program kernel; do
+        aarch64-linux-gnu-gcc -O1 -I"$system/usr/include" -I"$system/usr/include/ashlar" -o "$system/tmp/$source" \
+            "packaging/tests/$source.c" -L"$libraries" -lashlar
+        "${run[@]}" -E LD_LIBRARY_PATH="$libraries" "$system/tmp/$source"
+    done
+    aarch64-linux-gnu-gcc -O1 -w -pthread -o "$system/tmp/preloaded" tests/behaviour/threads_pass_blocks.c
+    "${run[@]}" -E LD_PRELOAD="$libraries/libashlar_malloc.so.0" -E ASHLAR_STATS=text "$system/tmp/preloaded" \
+        2>"$system/tmp/said" || { cat "$system/tmp/said" >&2; exit 1; }
+    grep -q '^ashlar 0' "$system/tmp/said" ||
+        { cat "$system/tmp/said" >&2; echo "aarch64: FAILED: the program did not run on ashlar" >&2; exit 1; }
+    "${run[@]}" "$system/usr/bin/ashlar" --version
+    echo "packages for arm64: installed, and programs run on them"
+fi
 
 [[ $kernel == yes ]] || exit 0
 for tool in qemu-system-aarch64 cpio dpkg-deb apt-get; do

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Debian packages from `make install-strip`, split by who needs what. Called by `make deb`, which
-# sets VERSION, SOVERSION and OUT, the directory for the packages.
+# sets VERSION, SOVERSION and OUT, the directory for the packages, and CROSS, the prefix of the
+# tools of another machine (CARGO_BUILD_TARGET).
 #
 #   libashlar0      libashlar.so.0
 #   libashlar-dev   headers, archives, links for linkers, pkg-config, CMake, section 3 of the manual
 #   ashlar          the tool, the library that it preloads, completions, sections 1 and 7
 #
 # Plain dpkg-deb, because the Makefile knows already what goes where; dpkg-shlibdeps finds the
-# dependencies. DEB_REVISION (1) and DEB_MAINTAINER can be set; SOURCE_DATE_EPOCH makes the result
+# dependencies. It would need the libraries of another machine, so there the symbols tell. DEB_REVISION (1) and DEB_MAINTAINER can be set; SOURCE_DATE_EPOCH makes the result
 # the same each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,8 +20,13 @@ revision=${DEB_REVISION:-1}
 homepage=$(sed -n 's/^homepage = "\(.*\)"/\1/p' Cargo.toml)
 maintainer=${DEB_MAINTAINER:-ashlar maintainers <maintainers@ashlar.invalid>}
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)}"
-arch=$(dpkg-architecture -qDEB_HOST_ARCH)
-libdir=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+case ${CROSS:=} in
+'') host=() ;;
+aarch64-linux-gnu-) host=(-a arm64) ;;
+*) echo "deb: CARGO_BUILD_TARGET=$CARGO_BUILD_TARGET: expected this machine's or aarch64-unknown-linux-gnu" >&2; exit 2 ;;
+esac
+arch=$(dpkg-architecture "${host[@]}" -qDEB_HOST_ARCH)
+libdir=usr/lib/$(dpkg-architecture "${host[@]}" -qDEB_HOST_MULTIARCH)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
@@ -98,10 +104,25 @@ END
     fi
 }
 
+# by_symbols FILE...: what they need, by the newest version of a symbol of the C library.
+by_symbols() {
+    local headers needed other newest
+    headers=$("${CROSS}objdump" -p "$@")
+    needed=$(awk '$1 == "NEEDED" { print $2 }' <<<"$headers" | sort -u)
+    other=$(grep -vxE 'lib[cm]\.so\.6|ld-linux-[a-z0-9-]+\.so\.1|libgcc_s\.so\.1|libashlar\.so\.[0-9]+' <<<"$needed" || true)
+    [[ -z $other ]] || { echo "deb: which package has $other?" >&2; exit 1; }
+    newest=$(grep -oE 'GLIBC_2\.[0-9.]+' <<<"$headers" | sort -uV | tail -n 1)
+    echo "libc6 (>= ${newest#GLIBC_})$(grep -qx libgcc_s.so.1 <<<"$needed" && echo ', libgcc-s1 (>= 3.3)')"
+}
+
 # depends PACKAGE: what its programs and libraries need of others.
 depends() {
     local files
     mapfile -t files < <(find "$work/$1" -type f \( -name '*.so.*' -o -path '*/bin/*' \))
+    if [[ -n $CROSS ]]; then
+        by_symbols "${files[@]}"
+        return
+    fi
     (cd "$work/source" && dpkg-shlibdeps -O --ignore-missing-info "${files[@]}" 2>"$work/said" ||
         { cat "$work/said" >&2; exit 1; }) | sed -n 's/^shlibs:Depends=//p'
 }
@@ -146,7 +167,10 @@ echo "libashlar_malloc $SOVERSION ashlar (>= $VERSION)" >"$work/ashlar/DEBIAN/sh
 mkdir -p "$work/ashlar/usr/share/lintian/overrides"
 echo 'ashlar: package-name-doesnt-match-sonames libashlar-malloc0' >"$work/ashlar/usr/share/lintian/overrides/ashlar"
 
-package libashlar0 libs "$(depends libashlar0)" same <<'END'
+# Apart, because a command that fails inside an argument would not end the script.
+of_library=$(depends libashlar0)
+of_tool=$(depends ashlar)
+package libashlar0 libs "$of_library" same <<'END'
 Linux slab allocators in user space, shared library
 Object caches and kmalloc of the Linux kernel for programs, with a fast path
 that takes no lock and executes no atomic read-modify-write instruction.
@@ -161,7 +185,7 @@ that takes no lock and executes no atomic read-modify-write instruction.
 This package has headers, static libraries, manual pages, and the files of
 pkg-config and CMake. Code written for the kernel finds <linux/slab.h>.
 END
-package ashlar utils "$(depends ashlar)" '' <<'END'
+package ashlar utils "$of_tool" '' <<'END'
 run programs on the Linux slab allocators
 The command "ashlar run" starts any dynamically linked program with its malloc
 on the slab allocators of the Linux kernel, brought to user space; "ashlar
