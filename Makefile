@@ -8,8 +8,8 @@
 #   make check-install            with the same variables: builds programs on what is installed
 #   make deb                      three Debian packages in target/deb (needs dpkg-dev)
 #
-# For another machine: CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu before any of them. It needs that
-# target of Rust (rustup target add) and its compiler for C (gcc-aarch64-linux-gnu).
+# For another machine, beside any of them: CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu. It needs
+# that target of Rust (rustup target add) and its compiler for C (gcc-aarch64-linux-gnu).
 #
 # install and install-lab build only what was never built, so that they can run as root after `make`
 # by another user.

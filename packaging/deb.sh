@@ -8,8 +8,9 @@
 #   ashlar          the tool, the library that it preloads, completions, sections 1 and 7
 #
 # Plain dpkg-deb, because the Makefile knows already what goes where; dpkg-shlibdeps finds the
-# dependencies. It would need the libraries of another machine, so there the symbols tell. DEB_REVISION (1) and DEB_MAINTAINER can be set; SOURCE_DATE_EPOCH makes the result
-# the same each time.
+# dependencies. It would need the libraries of another machine, so there the symbols tell.
+# DEB_REVISION (1) and DEB_MAINTAINER can be set; SOURCE_DATE_EPOCH makes the result the same each
+# time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${VERSION:?call it by make deb}" "${SOVERSION:?}" "${OUT:?}" "${MAKE:=make}"
