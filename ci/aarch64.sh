@@ -39,20 +39,45 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$emulator -L $sysroot"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/aarch64
 release=$CARGO_TARGET_DIR/$target/release
 
-cargo build --release --target "$target" -p ashlar-malloc
-# From the start of a fast path to its `ret` there is no exclusive or atomic instruction, no
-# barrier, and no call.
-aarch64-linux-gnu-objdump -d --no-show-raw-insn "$release/libashlar_malloc.so" >"$release/code.txt"
-for name in malloc free; do
-    path=$(awk -v name="<$name>:" '$2 == name { on = 1; next } on && $2 == "ret" { exit } on && NF > 1 { print $2 }' \
-        "$release/code.txt")
-    count=$(wc -l <<<"$path")
-    echo "$name: $count instructions on the fast path"
-    if ((count < 20)) || grep -E '^(ld|st)[a]?x|^ldar|^stl|^cas|^swp|^ld(add|clr|eor|set)|^dmb|^dsb|^isb|^bl$|^blr$' <<<"$path"; then
-        echo "aarch64: FAILED: the fast path of $name is not what it should be, see above" >&2
-        exit 1
-    fi
-done
+cargo build --release --target "$target" -p ashlar-malloc -p ashlar-c
+# fast_path LIBRARY FUNCTION: its instructions from the start to the first `ret`. None of them may
+# be exclusive or atomic, a barrier, or a call.
+fast_path() {
+    local code=$release/$1.code
+    [[ $code -nt $release/$1 ]] || aarch64-linux-gnu-objdump -dC --no-show-raw-insn "$release/$1" >"$code"
+    awk -v name="<$2>:" 'index($0, name) { on = 1; next } on && $2 == "ret" { print $2; exit } on && NF > 1 { print $2 }' "$code"
+}
+count_fast_paths() {
+    local library function name path count other
+    while read -r library function name; do
+        path=$(fast_path "$library" "$function")
+        count=$(wc -l <<<"$path")
+        if ((count < 20 || count > 50)) ||
+            grep -E '^(ld|st)[a]?x|^ldar|^stl|^cas|^swp|^ld(add|clr|eor|set)|^dmb|^dsb|^isb|^bl$|^blr$' <<<"$path" >&2; then
+            echo "aarch64: FAILED: the fast path of $name has $count instructions, or one that it must not have" >&2
+            exit 1
+        fi
+        other=$(sed -n "s/^ *\([0-9]*\) $name\$/\1/p" crates/ashlar/tests/golden/fast-path.txt)
+        printf '%3d %8s %s\n' "$count" "${other:--}" "$name"
+    done <<'LIST'
+libashlar.so ashlar::faces::kmalloc::entry::aarch64::kmalloc kmalloc
+libashlar.so ashlar::faces::kmalloc::entry::aarch64::kfree kfree
+libashlar.so ashlar::faces::kmalloc::entry::aarch64::kfree_sized kfree_sized
+libashlar_malloc.so malloc malloc
+libashlar_malloc.so free free
+libashlar.so kmem_cache_alloc kmem_cache_alloc
+libashlar.so kmem_cache_free kmem_cache_free
+LIST
+}
+golden=crates/ashlar/tests/golden/fast-path-aarch64.txt
+found=$(echo "aarch64, x86-64: instructions from the start to the return, one call"; count_fast_paths)
+echo "$found"
+if [[ -n ${ASHLAR_UPDATE_GOLDEN:-} ]]; then
+    echo "$found" >"$golden"
+elif ! diff "$golden" - <<<"$found"; then
+    echo "aarch64: FAILED: the fast paths differ from $golden" >&2
+    exit 1
+fi
 
 cargo test --release --target "$target" -p ashlar-alloc --lib --test smoke
 # The sections themselves, on one thread.
