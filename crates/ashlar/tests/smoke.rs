@@ -83,3 +83,40 @@ fn sizes_that_are_powers_of_two_are_aligned_to_themselves() {
         unsafe { ashlar::kfree(odd) };
     }
 }
+
+/// The processor ignores the top byte of addresses, so a program may keep something there.
+#[test]
+#[cfg(target_arch = "aarch64")]
+fn pointers_with_tags_lead_to_their_memory() {
+    use ashlar::malloc::{free, malloc, malloc_usable_size, realloc};
+    let _alone = ALONE.lock();
+    let tagged = |ptr: *mut u8| ptr.map_addr(|address| address | 0x5a << 56);
+    for size in [8, 100, 5000, 100_000, 40 << 20] {
+        // SAFETY: each is live until it is freed, once; the tag changes nothing of where it leads.
+        unsafe {
+            let ptr = tagged(malloc(size));
+            ptr.write(7);
+            assert!(malloc_usable_size(ptr) >= size);
+            let larger = tagged(realloc(ptr, 2 * size + 64));
+            assert_eq!(larger.read(), 7);
+            free(larger);
+            let ptr = tagged(ashlar::kmalloc(size));
+            ptr.write(7);
+            assert!(ashlar::ksize(ptr) >= size);
+            let larger = tagged(ashlar::krealloc(ptr, 2 * size + 64));
+            assert_eq!(larger.read(), 7);
+            ashlar::kfree(larger);
+        }
+    }
+    let live = || {
+        let mut live = 0;
+        ashlar::for_each_cache(|cache| live += cache.usage.live);
+        live
+    };
+    let before = live();
+    let held = ashlar::malloc::malloc(100);
+    assert_eq!(live(), before + 1);
+    // SAFETY: live, freed once.
+    unsafe { free(tagged(held)) };
+    assert_eq!(live(), before, "the free was one");
+}

@@ -37,6 +37,17 @@ const _: () = assert!(MAX_ZONE_BYTES / PAGE_SIZE < u32::MAX as usize);
 /// Most NUMA nodes, real or fake.
 pub(crate) const MAX_NODES: usize = 64;
 
+/// Returns a pointer without its tag, which is the top byte on aarch64: there the processor ignores
+/// it under Linux, and programs may keep something in it.
+#[inline(always)]
+pub(crate) fn untagged(ptr: *mut u8) -> *mut u8 {
+    if cfg!(all(target_arch = "aarch64", feature = "os")) {
+        ptr.map_addr(|address| address & (usize::MAX >> 8))
+    } else {
+        ptr
+    }
+}
+
 /// Size of a run of pages: `2^order` pages of [`PAGE_SIZE`] bytes, as in the kernel's page
 /// allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

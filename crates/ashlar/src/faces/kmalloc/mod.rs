@@ -11,7 +11,7 @@ pub(super) mod profiled;
 use core::ptr::NonNull;
 
 use crate::base::report;
-use crate::base::units::{BLOCK_SIZE, PAGE_SIZE};
+use crate::base::units::{BLOCK_SIZE, PAGE_SIZE, untagged};
 use crate::boot;
 use crate::cache::registry;
 use crate::engine::{self, Object, Objects, RawCache};
@@ -60,6 +60,7 @@ fn alloc_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
 /// # Safety
 /// As for [`kfree`].
 pub(crate) unsafe extern "C" fn kfree_slow(ptr: *mut u8) {
+    let ptr = untagged(ptr);
     // Engines without sheaves take this path on every call. Objects of tracked caches are excluded,
     // because they must also be removed from the object map.
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
@@ -80,6 +81,7 @@ pub(crate) unsafe extern "C" fn kfree_slow(ptr: *mut u8) {
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[place(background)]
 pub(crate) unsafe extern "C" fn kfree_far(ptr: *mut u8) {
+    let ptr = untagged(ptr);
     if let Some((cache, slab)) = registry::slab_of_address(ptr as usize)
         && !cache.policy.tracked
     {
@@ -174,7 +176,7 @@ pub fn kmalloc_aligned(size: usize, align: usize) -> *mut u8 {
 /// # Safety
 /// `ptr` came from this module, or is null, and was not freed.
 pub unsafe fn ksize(ptr: *const u8) -> usize {
-    let address = ptr as usize;
+    let address = untagged(ptr.cast_mut()) as usize;
     if address <= ZERO_SIZE_PTR as usize {
         return 0;
     }
@@ -194,6 +196,7 @@ pub unsafe fn ksize(ptr: *const u8) -> usize {
 /// # Safety
 /// As for [`kfree`]. After success the old pointer is invalid.
 pub unsafe fn krealloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    let ptr = untagged(ptr);
     if size == 0 {
         // SAFETY: the caller's promise is that of kfree.
         unsafe { kfree(ptr) };

@@ -23,7 +23,7 @@ mod slow;
 mod tests;
 
 use crate::base::sync::Ordering;
-use crate::base::units::PAGE_SIZE;
+use crate::base::units::{PAGE_SIZE, untagged};
 use crate::boot;
 #[doc(hidden)]
 pub use crate::boot::when_up;
@@ -124,6 +124,8 @@ pub fn malloc_aligned(align: usize, size: usize) -> *mut u8 {
 pub unsafe fn malloc_usable_size(ptr: *const u8) -> usize {
     match owner::tracked_bytes(ptr as usize) {
         0 if ptr.is_null() => 0,
+        // SAFETY: passed on; the pointer leads to the same allocation.
+        0 if untagged(ptr.cast_mut()).cast_const() != ptr => unsafe { malloc_usable_size(untagged(ptr.cast_mut())) },
         0 => {
             beside_fork::pass(|| slow::bytes_of("malloc_usable_size", ptr), || owner::bytes_without_locks(ptr as usize))
                 .unwrap_or(0)

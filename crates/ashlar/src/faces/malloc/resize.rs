@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 
 use super::entry::{free, malloc};
 use super::{errno, slow};
-use crate::base::units::PAGE_SIZE;
+use crate::base::units::{PAGE_SIZE, untagged};
 use crate::pages::direct;
 use crate::pages::zone::DIRECT_BYTES;
 use crate::sizes::beside_fork;
@@ -113,6 +113,10 @@ unsafe fn copy_to_large(to: *mut u8, from: *const u8, bytes: usize) {
 /// As for [`realloc`]; not null.
 #[inline(never)]
 unsafe fn realloc_other(ptr: *mut u8, size: usize) -> *mut u8 {
+    if untagged(ptr) != ptr {
+        // SAFETY: passed on; the pointer leads to the same allocation.
+        return unsafe { realloc(untagged(ptr), size) };
+    }
     if size == 0 {
         let before = errno::get();
         // SAFETY: the caller gives the allocation up.

@@ -7,7 +7,7 @@
 use core::ptr::NonNull;
 
 use super::errno;
-use crate::base::units::BLOCK_SIZE;
+use crate::base::units::{BLOCK_SIZE, untagged};
 use crate::boot;
 use crate::engine::{self, Object};
 use crate::pages::direct::{self, Fill};
@@ -70,6 +70,7 @@ pub(super) fn allocate_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
 /// # Safety
 /// As for [`free`](super::free).
 pub unsafe extern "C" fn free_slow(ptr: *mut u8) {
+    let ptr = untagged(ptr);
     if ptr.is_null() {
         return;
     }
