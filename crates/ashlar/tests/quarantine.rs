@@ -47,11 +47,12 @@ fn a_freed_object_is_not_handed_out_before_the_others() {
     });
 }
 
-/// A program that writes to `at`, and then frees enough others for the object to leave.
+/// A program that writes to `at`, and then frees enough others for the object to leave, also where
+/// chance decides which of a hundred leaves: it stays with a probability of e^-40.
 fn writes_to(at: *mut u8, rest: impl Fn()) {
     // SAFETY: the mistake that is tested. The memory stays mapped.
     unsafe { at.add(8).write(1) };
-    (0..300).for_each(|_| rest());
+    (0..4000).for_each(|_| rest());
 }
 
 #[test]
@@ -162,4 +163,40 @@ fn threads_get_each_object_once() {
         let freed = stress::run(1);
         assert!(freed > 1000, "only {freed} objects");
     });
+}
+
+/// What waits for its turn waits on the node that it is of.
+#[test]
+fn objects_in_random_order_are_of_the_cpus_node() {
+    let test = "objects_in_random_order_are_of_the_cpus_node";
+    for options in ["nodes=2,random=on", "nodes=2,random=on,percpu=lock", "nodes=64,random=on"] {
+        let outcome = child(test, options, &[("ASHLAR_OPTIONS", options)], || {
+            let cache = KmemCache::create("near", 200, &CacheArgs::DEFAULT).expect("a cache");
+            let nodes = ashlar::nodes() as usize;
+            let mut live = Vec::new();
+            for _ in 0..200 {
+                for cpu in common::cpus() {
+                    if !common::pin(cpu) {
+                        continue;
+                    }
+                    let at = [cache.alloc().expect("memory").as_ptr(), malloc::malloc(200), ashlar::kmalloc(200)];
+                    for object in at {
+                        assert_eq!(ashlar::node_of(object).map(|node| node.0 as usize), Some(cpu % nodes));
+                    }
+                    live.push(at);
+                }
+            }
+            for [object, block, other] in live {
+                // SAFETY: allocated above, each freed once.
+                unsafe {
+                    cache.free(core::ptr::NonNull::new(object).expect("memory"));
+                    malloc::free(block);
+                    ashlar::kfree(other);
+                }
+            }
+        });
+        if let Some(child) = outcome {
+            child.succeeded();
+        }
+    }
 }

@@ -54,6 +54,7 @@ pub(crate) mod history;
 mod id;
 mod object;
 mod policy;
+mod random;
 mod raw_cache;
 pub(crate) mod route;
 pub(crate) mod sheaves;

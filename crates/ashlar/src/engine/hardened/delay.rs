@@ -15,19 +15,25 @@
 #![allow(unsafe_code, reason = "fills and reads objects")]
 
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
-use crate::engine::process_secret;
+use crate::base::units::MAX_NODES;
+use crate::engine::random::random;
 use crate::engine::raw_cache::RawCache;
 use crate::engine::route::{has_random, quarantine};
+use crate::pages::memmap::MEMMAP;
 use crate::pages::meta::meta_slice;
-use crate::percpu::area::{AREA_BYTES, SLOT_BYTES};
+use crate::pages::zone::ZONE;
+use crate::percpu::area::{AREA_BYTES, PERCPU, SLOT_BYTES};
+use crate::percpu::this_cpu;
 use ashlar_macros::place;
 
 /// Most freed objects of a cache that are held back.
 pub(crate) const MOST_QUARANTINED: usize = 256;
 /// Most bytes of them.
 const QUARANTINE_BYTES: usize = 1 << 20;
-/// Most objects of a cache that wait to be handed out in another order.
+/// Most objects of a node and a cache that wait to be handed out in another order.
 const MOST_SHUFFLED: usize = 32;
+/// The same of all nodes together: each of them has two at least.
+const ALL_SHUFFLED: usize = 2 * MAX_NODES;
 /// Most bytes of them.
 const SHUFFLED_BYTES: usize = 64 << 10;
 
@@ -42,7 +48,7 @@ struct Held {
     /// The number of objects that were freed: the place of the next one.
     next: AtomicUsize,
     /// Objects to be handed out.
-    shuffled: [AtomicUsize; MOST_SHUFFLED],
+    shuffled: [AtomicUsize; ALL_SHUFFLED],
 }
 
 impl Held {
@@ -50,7 +56,7 @@ impl Held {
         Some(Held {
             freed: [const { AtomicUsize::new(0) }; MOST_QUARANTINED],
             next: AtomicUsize::new(0),
-            shuffled: [const { AtomicUsize::new(0) }; MOST_SHUFFLED],
+            shuffled: [const { AtomicUsize::new(0) }; ALL_SHUFFLED],
         })
     }
 }
@@ -87,10 +93,12 @@ fn held_or_new(cache: &RawCache) -> Option<&'static Held> {
     })
 }
 
-/// Returns the number of objects of a cache that wait to be handed out; 1 for no exchange.
+/// Returns the number of objects of a cache that wait on a node to be handed out; 1 for no
+/// exchange.
 #[place(cold)]
 fn shuffled_places(cache: &RawCache) -> usize {
-    if has_random() { (SHUFFLED_BYTES / cache.slabs.geometry.stride).clamp(2, MOST_SHUFFLED) } else { 1 }
+    let most = (ALL_SHUFFLED / ZONE.nodes()).min(MOST_SHUFFLED);
+    if has_random() { (SHUFFLED_BYTES / cache.slabs.geometry.stride).clamp(2, most) } else { 1 }
 }
 
 /// Returns the number of freed objects of a cache that are held back.
@@ -100,30 +108,25 @@ fn quarantine_places(cache: &RawCache) -> usize {
     quarantine().min(most)
 }
 
-/// Returns a number below `below`, which cannot be foretold without the secret of the process.
-#[place(cold)]
-fn random(below: usize) -> usize {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed) as u64;
-    // SplitMix64, from a secret start.
-    let mut x = process_secret().wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (((x ^ x >> 31) as u32 as u64 * below as u64) >> 32) as usize
-}
-
 /// Returns an object of `take` or one of those that wait; null if there is none.
 #[place(cold)]
 pub(super) fn take_random(cache: &'static RawCache, take: fn(&'static RawCache) -> *mut u8) -> *mut u8 {
     let places = shuffled_places(cache);
     let waiting = if places > 1 { held_or_new(cache) } else { None };
     let Some(waiting) = waiting else { return take(cache) };
+    // Objects of each node wait apart, so that a CPU is handed those of its own.
+    let node = usize::from(PERCPU.node_of(this_cpu()).0);
+    let shuffled = &waiting.shuffled[node * places..][..places];
     // At the start the places are filled.
-    for place in &waiting.shuffled[..places] {
+    for place in shuffled {
         if place.load(Ordering::Relaxed) == 0 {
             let object = take(cache);
             if object.is_null() {
                 break;
+            }
+            // The thread has moved, or its node has no memory left.
+            if !is_of_node(object, node) {
+                return object;
             }
             if place.compare_exchange(0, object as usize, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return object;
@@ -133,12 +136,18 @@ pub(super) fn take_random(cache: &'static RawCache, take: fn(&'static RawCache) 
     let first = random(places);
     // All places have an object, unless other threads are taking them or memory has ended.
     for next in 0..places {
-        let object = waiting.shuffled[(first + next) % places].swap(0, Ordering::AcqRel);
+        let object = shuffled[(first + next) % places].swap(0, Ordering::AcqRel);
         if object != 0 {
             return object as *mut u8;
         }
     }
     take(cache)
+}
+
+/// Whether an object lies in memory of a node.
+#[place(cold)]
+fn is_of_node(object: *mut u8, node: usize) -> bool {
+    ZONE.nodes() == 1 || MEMMAP.page_of(object as usize).is_some_and(|page| usize::from(ZONE.node_of(page).0) == node)
 }
 
 /// What becomes of an object that is freed.
