@@ -481,7 +481,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= backtrace= deepbind= control= window= profile=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -523,7 +523,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= backtrace= deepbind= control= window= profile=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --json)
@@ -607,7 +607,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= backtrace= deepbind= control= window= profile=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --json)
@@ -1367,7 +1367,7 @@ _ashlar() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= backtrace= deepbind= control= window= profile=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --debug)

@@ -29,9 +29,10 @@
 //! ## Lock order
 //! registry lock, drain lock, CPU locks (mode `lock` only), list_lock or barn lock (never both, but
 //! for fork, which takes a node's list_lock first), sheaf pool lock, growth lock, zone lock, direct
-//! lock, meta lock, options lock, lock of the table of samples. The lock of free slots is only
-//! taken under the registry lock. Allocation paths only ever try the registry lock. A paragraph for
-//! each lock stands at the head of the module that owns it; [`fork`] takes them in this order.
+//! lock, meta lock, options lock, lock of the table of samples, guard lock. The lock of free slots
+//! is only taken under the registry lock. Allocation paths only ever try the registry lock. A
+//! paragraph for each lock stands at the head of the module that owns it; [`fork`] takes them in
+//! this order.
 //!
 //! The fast paths (`kmalloc`, `kfree`, [`KmemCache::alloc`], [`KmemCache::free`]) take no lock and
 //! execute no atomic read-modify-write instruction.

@@ -76,6 +76,16 @@ pub(crate) fn warn(args: fmt::Arguments<'_>) {
     line.print();
 }
 
+/// Prints the arguments as one line of a longer report.
+#[cold]
+#[inline(never)]
+#[place(cold)]
+pub(crate) fn plain(args: fmt::Arguments<'_>) {
+    let mut line = Line::new();
+    let _ = writeln!(line, "{args}");
+    line.print();
+}
+
 /// Defines the panic handler of a library for programs in other languages, in place of the standard
 /// library. Also defines the unwinding function that an unoptimised `core` references, though no
 /// panic unwinds. That symbol is weak and hidden, because a program in Rust defines its own.

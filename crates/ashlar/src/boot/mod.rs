@@ -62,12 +62,17 @@ fn ensure_slow() -> bool {
     ensure_base() && KMALLOC.ensure_or_again(|| catching_up(sizes::kmalloc::create_caches()))
 }
 
-/// Has a profile that runs already count the calls of what has started.
+/// Has guard sampling, and a profile that runs already, count the calls of what has started.
 #[inline]
 fn catching_up(started: bool) -> bool {
     #[cfg(feature = "os")]
-    if sizes::profile::ever_on() {
-        sizes::profile::catch_up();
+    {
+        if crate::engine::guard::is_on() {
+            sizes::guarded::divert();
+        }
+        if sizes::profile::ever_on() {
+            sizes::profile::catch_up();
+        }
     }
     started
 }
@@ -166,6 +171,7 @@ fn lay_out(
     nodes: u32,
     node_of: impl Fn(usize) -> u8,
 ) -> bool {
+    settings::settle();
     let options = settings::options();
     crate::base::report::set_on_error(options.on_error);
     settings::set_cpus(present);
@@ -175,6 +181,8 @@ fn lay_out(
     META.init(layout.supply, layout.meta.clone(), |bytes| ZONE.lend(bytes));
     ZONE.init(&layout, nodes as usize);
     percpu::start(options.percpu, options.irq);
+    #[cfg(feature = "os")]
+    crate::engine::guard::start(options.guard);
     if options.engine.has_sheaves() {
         MEMMAP.open_fast_frees(match (nodes, PERCPU.nodes()) {
             (1, _) => FastFrees::All,

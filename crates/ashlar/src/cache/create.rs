@@ -74,6 +74,7 @@ pub(crate) fn create_or_merge(
         policy,
         debug,
         merge: merge::rule(args, policy, &options, &own),
+        guarded: options.guard != 0 && own.guard.unwrap_or(policy.guarded),
         slot,
     })
 }

@@ -111,9 +111,9 @@ pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
     }
 }
 
-/// Checks the debugged caches of this name, those of the library included, as
+/// Checks the debugged and the guarded caches of this name, those of the library included, as
 /// [`KmemCache::validate`](crate::KmemCache::validate). Returns the number of errors; `None` if
-/// there is no debugged cache of this name.
+/// there is no such cache of this name.
 #[place(cold)]
 pub fn validate(name: &str) -> Option<usize> {
     let mut index = 0;

@@ -85,11 +85,16 @@ pub(crate) fn bytes_of(cache: &'static RawCache, address: usize) -> usize {
     if cache.engine == Engine::Debug { debug::size_of(cache, address) } else { cache.object_size() }
 }
 
-/// Checks every slab of a debugged cache, and reports what is wrong. Returns the number of defects
-/// and repairs; `None` for other caches.
+/// Checks every slab of a debugged cache, and the guarded objects of a cache that has some, and
+/// reports what is wrong. Returns the number of defects and repairs; `None` for other caches.
 #[place(cold)]
 pub(crate) fn validate_debugged(cache: &'static RawCache) -> Option<usize> {
-    (cache.engine == Engine::Debug).then(|| debug::validate(cache).0)
+    let defects = (cache.engine == Engine::Debug).then(|| debug::validate(cache).0);
+    #[cfg(feature = "os")]
+    if cache.guarded {
+        return Some(defects.unwrap_or(0) + super::guard::validate(cache));
+    }
+    defects
 }
 
 /// Returns whether the engine knows that the object of `cache` that starts at `address` is free.
@@ -244,7 +249,19 @@ pub(crate) fn usage(cache: &'static RawCache) -> Usage {
         usage.live -= held;
         usage.cached += held;
     }
+    usage.live += guarded(cache);
     usage
+}
+
+/// Returns the number of objects of a cache that lie between pages without access.
+#[place(cold)]
+pub(crate) fn guarded(cache: &'static RawCache) -> usize {
+    #[cfg(feature = "os")]
+    if cache.guarded {
+        return super::guard::live_of(cache);
+    }
+    let _ = cache;
+    0
 }
 
 /// See [`Strategy::open`].
@@ -292,6 +309,8 @@ pub(crate) fn share_pages(one: &RawCache, other: &RawCache) -> bool {
 pub(crate) fn for_each_shared_lock(visit: Visit<'_>) {
     slob_pools::for_each_lock(visit);
     slob::for_each_lock(visit);
+    #[cfg(feature = "os")]
+    super::guard::for_each_lock(visit);
 }
 
 /// Makes methods of [`Engine`] that call the one of the same name of its strategy. That of the

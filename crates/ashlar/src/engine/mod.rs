@@ -13,6 +13,7 @@
 //! | [`history`] | the other systems of the seeds |
 //! | [`debug`] | the engine of debugged caches |
 //! | [`route`], [`hardened`] | what options ask for beside every engine |
+//! | [`guard`] | samples of objects that lie alone between pages without access |
 //! | [`strategies`], [`dispatch`] | the calls of the layers above |
 //!
 //! ## To add an engine
@@ -49,6 +50,8 @@ mod contract;
 pub(crate) mod debug;
 mod dispatch;
 mod figures;
+#[cfg(feature = "os")]
+pub(crate) mod guard;
 pub(crate) mod hardened;
 pub(crate) mod history;
 mod id;

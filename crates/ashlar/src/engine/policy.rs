@@ -50,6 +50,8 @@ pub(crate) struct Policy {
     pub(crate) refill_share: Option<usize>,
     /// Empty slabs that a node keeps; `None` to derive it from the object size.
     pub(crate) min_partial: Option<usize>,
+    /// Guard sampling includes its objects, unless an option says otherwise.
+    pub(crate) guarded: bool,
     /// The policy of such a cache when it is debugged, if that is another.
     pub(crate) when_debugged: Option<&'static Policy>,
 }
@@ -69,6 +71,7 @@ impl Policy {
         this_cpu_bytes: usize::MAX,
         refill_share: None,
         min_partial: None,
+        guarded: false,
         when_debugged: None,
     };
 

@@ -16,6 +16,8 @@ pub(crate) struct RawCache {
     pub(crate) engine: Engine,
     /// What takes the calls that allocate and free its objects.
     pub(crate) route: Route,
+    /// Some of its objects lie between pages without access.
+    pub(crate) guarded: bool,
     pub(crate) policy: &'static Policy,
     /// In how many of 1000 cases partial slabs of other nodes are tried before a new slab is made.
     pub(crate) defrag_ratio: AtomicU16,
@@ -102,7 +104,7 @@ impl RawCache {
             "sided slots are those of sided caches"
         );
         // A free must check the map first where that matters, and the engine may have no sheaves.
-        let route = Route::of(spec.engine);
+        let route = Route::of(spec.engine, spec.guarded && spec.policy.of_program);
         let fast = !spec.policy.tracked && spec.engine.has_sheaves() && route != Route::Hardened;
         let by_cpu = geometry.stride <= spec.policy.by_cpu_stride && spec.engine.has_sheaves();
         // Without memory for nodes, the cache is not made.
@@ -114,6 +116,7 @@ impl RawCache {
             slot,
             engine: spec.engine,
             route,
+            guarded: spec.guarded,
             policy: spec.policy,
             sheaf_capacity: AtomicUsize::new(spec.sheaf_capacity),
             barn_limit: AtomicUsize::new(spec.barn_limit),

@@ -2,8 +2,9 @@
 //! [`Hardening`]: the options that decide it.
 //!
 //! In a process with such an option the route of every cache leads to [`super::hardened`], which
-//! does what was asked for and calls the engine. In all other processes it leads to the engine, and
-//! no path has an instruction for the options.
+//! does what was asked for and calls the engine. So does that of a cache of the program some of
+//! whose objects are to be guarded. In all other cases it leads to the engine, and no path has an
+//! instruction for the options.
 
 use super::Engine;
 use crate::base::sync::{AtomicU32, Ordering};
@@ -41,6 +42,45 @@ const QUARANTINE: u32 = 16;
 
 /// The options in force. Written before the first cache is made.
 static HARDENING: AtomicU32 = AtomicU32::new(0);
+
+/// What looks at allocations of size classes on their slow paths.
+#[cfg(feature = "os")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watcher {
+    /// A heap profile that runs.
+    Profile = 1,
+    /// Guard sampling.
+    Guard = 2,
+}
+
+/// The watchers, as bits.
+#[cfg(feature = "os")]
+static WATCHED: AtomicU32 = AtomicU32::new(0);
+
+/// Has slow paths tell a watcher of allocations, or no longer.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn watch(watcher: Watcher, on: bool) {
+    if on {
+        WATCHED.fetch_or(watcher as u32, Ordering::Release);
+    } else {
+        WATCHED.fetch_and(!(watcher as u32), Ordering::Release);
+    }
+}
+
+/// Whether anything looks at allocations.
+#[cfg(feature = "os")]
+#[inline]
+pub(crate) fn is_watched() -> bool {
+    WATCHED.load(Ordering::Relaxed) != 0
+}
+
+/// Whether a watcher looks at allocations.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn is_watched_by(watcher: Watcher) -> bool {
+    WATCHED.load(Ordering::Relaxed) & watcher as u32 != 0
+}
 
 #[place(cold)]
 pub(crate) fn harden(options: Hardening) {
@@ -87,8 +127,9 @@ pub(crate) fn quarantine() -> usize {
 }
 
 impl Route {
-    /// Returns the route of a new cache of `engine`.
-    pub(crate) fn of(engine: Engine) -> Route {
-        if is_hardened() { Route::Hardened } else { Route::Own(engine) }
+    /// Returns the route of a new cache of `engine`, each of whose calls counts for guard sampling
+    /// if `counts` is true.
+    pub(crate) fn of(engine: Engine, counts: bool) -> Route {
+        if counts || is_hardened() { Route::Hardened } else { Route::Own(engine) }
     }
 }

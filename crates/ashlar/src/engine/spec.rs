@@ -32,6 +32,8 @@ pub(crate) struct CacheSpec<'a> {
     pub(crate) queues: QueueOptions,
     /// Which debugging it has, in the engine of debugged caches.
     pub(crate) debug: DebugFlags,
+    /// Some of its objects lie between pages without access.
+    pub(crate) guarded: bool,
     /// A reserved slot, which has at most one cache; `None` for any slot.
     pub(crate) slot: Option<u16>,
 }

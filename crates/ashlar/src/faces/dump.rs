@@ -21,6 +21,8 @@ pub fn dump_obj(ptr: *const u8) -> bool {
     let (what, start, bytes) = match owner::identify(address) {
         Ok(owner @ Owner::Large(_)) => ("large object", address, owner.bytes(address)),
         Ok(owner @ Owner::Direct(_)) => ("huge object", address, owner.bytes(address)),
+        #[cfg(feature = "os")]
+        Ok(Owner::Apart(_)) if engine::guard::describe(address) => return true,
         Ok(owner) => ("object", address, owner.bytes(address)),
         Err(Misuse::NotAllocated(page)) => match large::around(page) {
             Some(start) => {
@@ -32,6 +34,8 @@ pub fn dump_obj(ptr: *const u8) -> bool {
                 return true;
             }
         },
+        #[cfg(feature = "os")]
+        Err(Misuse::Foreign) if engine::guard::describe(address) => return true,
         Err(_) => {
             warn(format_args!("{address:#x} is no memory of ashlar"));
             return false;

@@ -348,9 +348,10 @@ impl KmemCache {
         engine::free_bulk(unsafe { Objects::new(self.raw, objects) });
     }
 
-    /// Checks every slab and every object of a debugged cache, and reports what is wrong (the
-    /// kernel's `validate_slab_cache`). Returns the number of defects that were reported and of
-    /// repairs that were made; `None` for a cache without debug flags.
+    /// Checks every slab and every object of a debugged cache, and what lies beside the guarded
+    /// objects of a cache, and reports what is wrong (the kernel's `validate_slab_cache`). Returns
+    /// the number of defects that were reported and of repairs that were made; `None` for a cache
+    /// with neither.
     #[place(cold)]
     pub fn validate(&self) -> Option<usize> {
         engine::validate_debugged(self.raw)
@@ -399,7 +400,7 @@ impl KmemCache {
         let mut drained = false;
         let gone = registry::unregister_if(self.raw, self.alias, || {
             drained = engine::drain_cpus(self.raw);
-            engine::trim(self.raw) == 0
+            engine::trim(self.raw) == 0 && engine::guarded(self.raw) == 0
         });
         crate::base::background::settle();
         if gone {

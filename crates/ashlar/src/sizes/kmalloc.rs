@@ -158,6 +158,21 @@ fn open_allocations(engine: Engine) {
     }
 }
 
+/// Returns whether guard sampling includes objects of any class that exists.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn is_guarded() -> bool {
+    MAX_CACHE.load(Ordering::Acquire) != 0 && (0..CLASSES.len()).filter_map(existing).any(|cache| cache.guarded)
+}
+
+/// Returns the cache of a class; `None` if there is none.
+#[cfg(feature = "os")]
+#[place(cold)]
+fn existing(class: usize) -> Option<&'static RawCache> {
+    // SAFETY: what is stored here is a cache of the registry, which is never destroyed.
+    unsafe { CACHES[class].load(Ordering::Acquire).as_ref() }
+}
+
 /// Has sized frees examine the page of the object, as `kfree` does.
 pub(crate) fn close_sized_frees() {
     SIZED_FREE_LIMIT.store(0, Ordering::Release);

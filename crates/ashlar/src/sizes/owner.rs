@@ -21,6 +21,8 @@ use super::profile;
 use crate::base::report;
 use crate::base::units::{PAGE_SIZE, PageIndex};
 use crate::cache::registry;
+#[cfg(feature = "os")]
+use crate::engine::guard;
 use crate::engine::history::slob::{self, ObjectState};
 use crate::engine::{self, Object, RawCache};
 use crate::pages::direct;
@@ -39,8 +41,8 @@ pub(crate) enum Owner {
     Large(LargeObject),
     /// A mapping of this many bytes.
     Direct(usize),
-    /// A block of this many bytes that was allocated beside a fork.
-    Island(usize),
+    /// A block of this many bytes beside the zone: guarded, or allocated beside a fork.
+    Apart(usize),
 }
 
 /// The reason why no allocation starts at an address.
@@ -71,6 +73,8 @@ impl Misuse {
                 Some(start) => report::inside_large(function, address, start),
                 None => report::not_allocated(function, address),
             },
+            #[cfg(feature = "os")]
+            Misuse::Foreign if guard::report_stray(function, address) => {}
             Misuse::Foreign => direct::report_stray(function, address),
         }
     }
@@ -94,7 +98,7 @@ impl Owner {
                     unsafe { direct::unmap(at) };
                 }
             }
-            Owner::Island(_) => _ = beside_fork::free(ptr as usize),
+            Owner::Apart(_) => free_apart(function, ptr),
             // SAFETY: the caller keeps the same contract.
             Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) => unsafe {
                 self.free_object(function, ptr as usize)
@@ -126,7 +130,7 @@ impl Owner {
                 (cache, None)
             }
             Owner::Sized(cache, page, size) => (cache, Some((page, size))),
-            Owner::Large(_) | Owner::Direct(_) | Owner::Island(_) => return,
+            Owner::Large(_) | Owner::Direct(_) | Owner::Apart(_) => return,
         };
         // SAFETY: `identify` found an object of this cache, and the caller gives it up.
         let object = unsafe { Object::new(cache, address) };
@@ -156,9 +160,38 @@ impl Owner {
             Owner::Cache(cache) => engine::bytes_of(cache, address),
             Owner::Sized(cache, _, size) => cache.engine.round_up(*size, cache.object_size()),
             Owner::Large(large) => large.bytes(),
-            Owner::Direct(bytes) | Owner::Island(bytes) => *bytes,
+            Owner::Direct(bytes) | Owner::Apart(bytes) => *bytes,
         }
     }
+}
+
+/// Returns the bytes of the block beside the zone that starts at `address`.
+fn bytes_apart(address: usize) -> Option<usize> {
+    #[cfg(feature = "os")]
+    if guard::is_on()
+        && let Some(bytes) = guard::size_of(address)
+    {
+        return Some(bytes);
+    }
+    beside_fork::size_of(address)
+}
+
+/// Frees the block beside the zone that starts at `ptr`.
+#[cold]
+#[inline(never)]
+#[place(background)]
+fn free_apart(function: &str, ptr: *mut u8) {
+    #[cfg(feature = "os")]
+    if guard::contains(ptr as usize) {
+        note_free(ptr);
+        if !guard::free(ptr as usize) {
+            // Another thread has freed it since the look-up.
+            guard::report_stray(function, ptr as usize);
+        }
+        return;
+    }
+    let _ = function;
+    beside_fork::free(ptr as usize);
 }
 
 /// Tells the profile of a free of a large object, which may be a sample.
@@ -220,7 +253,7 @@ pub(crate) fn identify(address: usize) -> Result<Owner, Misuse> {
         if let Some(bytes) = direct::size_of_mapping(address) {
             return Ok(Owner::Direct(bytes));
         }
-        return beside_fork::size_of(address).map(Owner::Island).ok_or(Misuse::Foreign);
+        return bytes_apart(address).map(Owner::Apart).ok_or(Misuse::Foreign);
     };
     match MEMMAP.class_of(page).kind() {
         PageKind::LargeHead if address.is_multiple_of(PAGE_SIZE) => Ok(Owner::Large(LargeObject::of_head(page))),
@@ -266,7 +299,7 @@ pub(crate) fn bytes_without_locks(address: usize) -> Option<usize> {
         return Some(size_of_class(code.class()));
     }
     match MEMMAP.page_of(address) {
-        None => beside_fork::size_of(address).or_else(|| direct::size_without_lock(address)),
+        None => bytes_apart(address).or_else(|| direct::size_without_lock(address)),
         Some(page) => match MEMMAP.class_of(page).kind() {
             PageKind::LargeHead => Some(large::bytes_of(page)),
             PageKind::Slab => registry::cache_of_address(address).map(RawCache::object_size),

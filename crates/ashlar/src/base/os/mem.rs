@@ -117,6 +117,23 @@ unsafe fn protect(at: NonNull<u8>, bytes: usize, access: i32) -> bool {
     unsafe { syscall!(Sysno::mprotect, at.as_ptr(), bytes, access) }.is_ok()
 }
 
+/// Maps a range that the program may not touch.
+#[place(cold)]
+pub(crate) fn map_without_access(bytes: usize) -> Option<NonNull<u8>> {
+    map_nothing(core::ptr::null_mut(), bytes, 0)
+}
+
+/// Allows any access to whole pages from `address` on, or none. Returns true on success.
+///
+/// # Safety
+/// The range lies inside a mapping of [`map_without_access`], and no code relies on its access.
+#[place(cold)]
+pub(crate) unsafe fn set_access(address: usize, bytes: usize, open: bool) -> bool {
+    let access = if open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
+    // SAFETY: the caller keeps the contract.
+    NonNull::new(address as *mut u8).is_some_and(|at| unsafe { protect(at, bytes, access) })
+}
+
 /// Advises the kernel about a range. Returns true if the kernel took the advice.
 ///
 /// # Safety

@@ -10,7 +10,8 @@
 //!
 //! Of the C library, only functions are used that are not cancellation points and take no lock:
 //! `getauxval`, `clock_gettime`, `sched_getcpu` and `sysconf`, and at start-up `getenv`,
-//! `getrlimit` and `sysinfo`. There are three exceptions:
+//! `getrlimit` and `sysinfo`; and `sigaction` for guard sampling ([`fault`]). There are three
+//! exceptions:
 //! * [`thread`], reached only when the program itself starts or stops the background thread;
 //! * `loader`, which runs while the library is loaded;
 //! * `abort`.
@@ -18,6 +19,7 @@
 //! `docs/process.md` lists all calls.
 #![allow(unsafe_code, reason = "system calls")]
 
+pub(crate) mod fault;
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
 mod loader;
 pub(crate) mod maps;
@@ -33,7 +35,7 @@ mod window;
 
 #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
 pub(crate) use loader::stay_loaded;
-pub(crate) use mem::LinuxSource;
+pub(crate) use mem::{LinuxSource, map_without_access, set_access};
 pub(crate) use table::{map_table, unmap_table};
 pub(crate) use topology::{SYSTEM, read_topology};
 pub(crate) use unwind::{
@@ -68,6 +70,7 @@ pub(crate) fn sleep_ns(ns: i64) {
 
 /// Returns the monotonic time in milliseconds, exact to a tick of the kernel (at most 10
 /// milliseconds). With a vdso this only reads memory.
+#[inline]
 pub(crate) fn now_ms() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable, and this clock exists since Linux 2.6.32.

@@ -22,6 +22,7 @@ pub use options::{DeepBind, OptionError, check_options};
 pub(crate) use own::{Candidate, Own};
 pub(crate) use store::{
     configure_if, debugging, for_each_lock, has_debugging, options, order_rule, own_engine, own_options, set_cpus,
+    settle,
 };
 #[cfg(feature = "os")]
 pub(crate) use store::{read_environment, wants_backtraces};

@@ -1,10 +1,12 @@
 //! Options of the whole allocator: what they are, and how their text is read.
 
 use super::own::CacheOptions;
-use super::values::{self, number};
+use super::values::{self, number, switch};
 use crate::base::report::OnError;
 use crate::base::source::HugePages;
 use crate::base::units::{MAX_NODES, MAX_ZONE_BYTES};
+#[cfg(feature = "os")]
+use crate::engine::guard::MOST_INTERVAL;
 use crate::engine::hardened::MOST_QUARANTINED;
 use crate::engine::route::Hardening;
 use crate::engine::{Engine, Tunable};
@@ -87,6 +89,10 @@ pub(crate) struct Options {
     pub(crate) on_error: OnError,
     /// What is done to memory beside what its engine does.
     pub(crate) hardening: Hardening,
+    /// Allocations from one guarded object to the next on average; 0 for none.
+    pub(crate) guard: usize,
+    /// Every cache is debugged of which `ASHLAR_DEBUG` says nothing.
+    pub(crate) paranoid: bool,
     /// Whether the unwinder is loaded at load, so that reports have a backtrace.
     pub(crate) backtrace: bool,
     /// For the malloc library alone.
@@ -124,6 +130,8 @@ impl Options {
         noaliencache: false,
         on_error: OnError::Abort,
         hardening: Hardening { init_on_alloc: false, init_on_free: false, quarantine: 0, random: false },
+        guard: 0,
+        paranoid: false,
         backtrace: false,
         deepbind: DeepBind::Drop,
         control: Control::On,
@@ -158,7 +166,10 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, quarantine, random, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, quarantine, random, guard, checks, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
+
+/// The option `guard` that `checks=paranoid` stands for.
+const PARANOID_GUARD: usize = if cfg!(feature = "os") { 1000 } else { 0 };
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -186,22 +197,28 @@ pub(crate) fn parse<'a>(
         bad(OptionError { part: "min_order", expected: "a value of at most max_order" });
         options.order = OrderRule::DEFAULT;
     }
+    if options.guard == 0 && own.has_guard() {
+        bad(OptionError { part: "cache.NAME.guard", expected: "the option guard=N as well, which says how often" });
+    }
     if options.profile != 0 && options.engine != Engine::Sheaves {
         bad(OptionError { part: "profile", expected: "engine=ashlar: other engines have no profile" });
         options.profile = 0;
     }
 }
 
-/// Returns whether `text` asks for backtraces in reports.
+/// Returns whether `text` asks for backtraces in reports, or for guarded objects, which have some.
 #[cfg(feature = "os")]
 #[place(cold)]
 pub(crate) fn has_backtrace(text: &str) -> bool {
     let mut options = Options::DEFAULT;
-    for part in text.split(',').map(str::trim).filter(|part| part.starts_with("backtrace")) {
-        // The start reports what is no option.
-        let _ = apply("backtrace", part.split_once('=').map_or("", |(_, value)| value.trim()), &mut options);
+    for part in text.split(',').map(str::trim) {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        if let key @ ("backtrace" | "guard" | "checks") = key.trim() {
+            // The start reports what is no option.
+            let _ = apply(key, value.trim(), &mut options);
+        }
     }
-    options.backtrace
+    options.backtrace || options.guard != 0
 }
 
 /// Whether `text` is a good value of `ASHLAR_OPTIONS`.
@@ -289,6 +306,20 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
             options.hardening.quarantine = objects as u16;
         }
         "random" => options.hardening.random = switch(value).ok_or("random=on or random=off")?,
+        #[cfg(feature = "os")]
+        "guard" => {
+            options.guard = number(value, 0, MOST_INTERVAL).ok_or("guard=0 to guard=16777216 (allocations)")?;
+        }
+        "checks" => {
+            options.paranoid = match value {
+                "default" => false,
+                "paranoid" => true,
+                _ => return Err("checks=default or checks=paranoid"),
+            };
+            if options.paranoid && options.guard == 0 {
+                options.guard = PARANOID_GUARD;
+            }
+        }
         "backtrace" => options.backtrace = switch(value).ok_or("backtrace=on or backtrace=off")?,
         "deepbind" => {
             options.deepbind = match value {
@@ -321,15 +352,6 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
 }
 
 #[place(cold)]
-fn switch(value: &str) -> Option<bool> {
-    match value {
-        "on" | "yes" | "1" | "true" => Some(true),
-        "off" | "no" | "0" | "false" => Some(false),
-        _ => None,
-    }
-}
-
-#[place(cold)]
 fn reaper(value: &str) -> Option<Reaper> {
     if value == "calls" {
         return Some(Reaper::Calls);
@@ -354,6 +376,29 @@ mod tests {
         let mut errors = Vec::new();
         parse(text, &mut options, &mut CacheOptions::NONE.clone(), |e| errors.push(e.to_string()));
         (options, errors)
+    }
+
+    #[test]
+    fn paranoid_checks_have_samples_unless_a_number_was_given() {
+        let of = |text| {
+            let (options, errors) = parsed(text);
+            assert_eq!(errors, Vec::<String>::new());
+            (options.paranoid, options.guard)
+        };
+        assert_eq!(of("checks=paranoid"), (true, PARANOID_GUARD));
+        assert_eq!((of("guard=7,checks=paranoid"), of("checks=paranoid,guard=0")), ((true, 7), (true, 0)));
+        assert_eq!((of("checks=default"), of("guard=9")), ((false, 0), (false, 9)));
+    }
+
+    #[test]
+    fn a_guarded_cache_needs_a_number() {
+        let mut own = CacheOptions::NONE.clone();
+        let mut errors = Vec::new();
+        parse("cache.a.guard=on", &mut Options::DEFAULT.clone(), &mut own, |e| errors.push(e.to_string()));
+        assert!(errors[0].contains("the option guard=N as well") && errors.len() == 1, "{errors:?}");
+        for text in ["cache.a.guard=off", "guard=5,cache.a.guard=on", "cache.a.guard=on,guard=5"] {
+            parse(text, &mut Options::DEFAULT.clone(), &mut CacheOptions::NONE.clone(), |e| std::panic!("{e}"));
+        }
     }
 
     #[test]
@@ -383,6 +428,9 @@ mod tests {
             ("nomerge=on", "nomerge without a value"),
             ("deepbind=on", "deepbind=drop"),
             ("init_on_alloc", "init_on_alloc=on or init_on_alloc=off"),
+            ("guard=16777217", "guard=0 to guard=16777216"),
+            ("guard=on", "guard=0 to guard=16777216"),
+            ("checks=all", "checks=default or checks=paranoid"),
             ("init_on_free=2", "init_on_free=on or init_on_free=off"),
             ("quarantine=257", "quarantine=0 to quarantine=256"),
             ("quarantine=on", "quarantine=0 to quarantine=256"),

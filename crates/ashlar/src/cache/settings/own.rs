@@ -12,7 +12,7 @@
 //! What the engine of a cache does not have is left out with a line on standard error, the first
 //! time. That cannot be known earlier: the program may choose the engine.
 
-use super::values::{max_order, min_objects, min_order, no_value, tunable};
+use super::values::{max_order, min_objects, min_order, no_value, switch, tunable};
 use crate::engine::{Engine, Tunable};
 use crate::slab::cache::MAX_NAME;
 
@@ -22,7 +22,7 @@ const MOST: usize = 64;
 const FORM: &str =
     "cache.NAME.KEY=VALUE, where a NAME has 1 to 47 bytes without `=` and `*`, but that it may end in `*`";
 const KEYS: &str = "cache.NAME. and one of the keys engine, min_order, max_order, min_objects, cpu_partial, min_partial, \
-                    sheaf_capacity, remote_node_defrag_ratio, limit, batchcount, shared, merge, nomerge";
+                    sheaf_capacity, remote_node_defrag_ratio, limit, batchcount, shared, merge, nomerge, guard";
 const FULL: &str = "at most 64 options of single caches";
 
 /// What an option says of a cache.
@@ -34,6 +34,7 @@ enum Setting {
     MaxOrder(u8),
     MinObjects(u32),
     NoMerge,
+    Guard(bool),
 }
 
 impl Setting {
@@ -46,6 +47,7 @@ impl Setting {
             "nomerge" => no_value(value).map(|()| Setting::NoMerge)?,
             // The maker of the cache may count on slabs of its own, so no option undoes that.
             "merge" if value == "off" => Setting::NoMerge,
+            "guard" => Setting::Guard(switch(value).ok_or("guard=on or guard=off, of a single cache")?),
             "merge" => return Err("merge=off, of a single cache"),
             _ => {
                 let which = Tunable::from_name(key).ok_or(KEYS)?;
@@ -59,6 +61,7 @@ impl Setting {
     fn lacks(self, of_program: bool, engine: Engine) -> Option<&'static str> {
         let pages_of_all = matches!(engine, Engine::Slob | Engine::SlobSeg);
         match self {
+            Setting::Guard(_) => None,
             Setting::Tunable(which, _) => (!which.is_of(engine)).then_some(which.engines()),
             Setting::Engine(_) => (!of_program).then_some(
                 "engine: expected a cache of the program: those of kmalloc and malloc have that of the process",
@@ -145,6 +148,7 @@ pub(crate) struct Own {
     pub(crate) max_order: Option<u8>,
     pub(crate) min_objects: Option<u32>,
     pub(crate) no_merge: bool,
+    pub(crate) guard: Option<bool>,
 }
 
 impl Own {
@@ -195,6 +199,11 @@ impl CacheOptions {
         self.count == 0
     }
 
+    /// Whether a cache is to be guarded.
+    pub(super) fn has_guard(&self) -> bool {
+        self.given().iter().any(|option| option.setting == Setting::Guard(true))
+    }
+
     fn given(&self) -> &[CacheOption] {
         &self.options[..self.count]
     }
@@ -221,6 +230,7 @@ impl CacheOptions {
                 Setting::MaxOrder(order) => own.max_order = Some(order),
                 Setting::MinObjects(objects) => own.min_objects = Some(objects),
                 Setting::NoMerge => own.no_merge = true,
+                Setting::Guard(on) => own.guard = Some(on),
                 // Known already.
                 Setting::Engine(_) => {}
             }

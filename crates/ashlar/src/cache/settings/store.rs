@@ -22,6 +22,9 @@ static HAS_DEBUG: AtomicBool = AtomicBool::new(false);
 /// CPUs of the machine that are present, for the order rule.
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
+/// The debugging that `checks=paranoid` stands for.
+const PARANOID: &str = "FZP";
+
 /// What was asked for.
 struct Settings {
     all: Options,
@@ -47,7 +50,7 @@ pub(crate) fn configure_if(may_change: impl FnOnce() -> bool, text: &str) -> Res
         all.percpu = percpu;
         first.get_or_insert(OptionError { part: "percpu=emulate", expected: "in ASHLAR_OPTIONS only" });
     }
-    let wants_backtraces = all.backtrace;
+    let wants_backtraces = all.backtrace || all.guard != 0;
     drop(settings);
     #[cfg(feature = "os")]
     if wants_backtraces {
@@ -79,6 +82,17 @@ fn read_debug_environment() {
         None => {}
         Some(Some(failures)) => crate::engine::debug::failures::set(failures),
         Some(None) => report::warn(format_args!("ASHLAR_FAILSLAB: {}", debug::FAILSLAB_EXPECTED)),
+    }
+}
+
+/// Has every cache debugged, if an option says so and `ASHLAR_DEBUG` does not say anything. Called
+/// by start-up.
+#[place(cold)]
+pub(crate) fn settle() {
+    if options().paranoid && !has_debugging() {
+        // The text is good.
+        *DEBUG.lock() = debug::Text::of(PARANOID).unwrap_or(debug::Text::NONE);
+        HAS_DEBUG.store(true, Ordering::Relaxed);
     }
 }
 

@@ -69,3 +69,12 @@ pub(super) fn number(value: &str, low: usize, high: usize) -> Option<usize> {
     let n = digits.parse::<usize>().ok()?.checked_mul(unit)?;
     (low..=high).contains(&n).then_some(n)
 }
+
+#[place(cold)]
+pub(super) fn switch(value: &str) -> Option<bool> {
+    match value {
+        "on" | "yes" | "1" | "true" => Some(true),
+        "off" | "no" | "0" | "false" => Some(false),
+        _ => None,
+    }
+}

@@ -40,7 +40,7 @@ mod slabs;
 pub(crate) mod state;
 #[cfg(feature = "os")]
 mod traces;
-mod track;
+pub(crate) mod track;
 
 pub use flags::DebugFlags;
 pub(crate) use slabs::validate;

@@ -10,7 +10,7 @@ use super::flags::DebugFlags;
 use super::object::{Event, Slot, state_of};
 use super::state::DebugState;
 use super::track::Track;
-use crate::base::report::{Line, end_unless_quarantine, frame};
+use crate::base::report::{Line, end_unless_quarantine, frame, plain as line};
 use crate::base::sync::Ordering;
 use crate::base::units::PAGE_SIZE;
 use crate::engine::RawCache;
@@ -22,14 +22,6 @@ const RULE: &str = "============================================================
 const THIN_RULE: &str = "-----------------------------------------------------------------------------";
 /// Bytes that a line of a dump shows.
 const ROW: usize = 16;
-
-#[place(cold)]
-#[inline(never)]
-fn line(text: Arguments<'_>) {
-    let mut line = Line::new();
-    let _ = writeln!(line, "{text}");
-    line.print();
-}
 
 /// The first lines of a report. Counts it.
 #[place(cold)]

@@ -3,7 +3,7 @@
 use ashlar_macros::place;
 
 /// Most return addresses that are kept (the kernel's `TRACK_ADDRS_COUNT`).
-pub(super) const FRAMES: usize = 16;
+pub(crate) const FRAMES: usize = 16;
 
 /// Who did something to an object, and when. It lies in the slab behind the object, so a program
 /// may have overwritten it: every value of every field is allowed.

@@ -1,9 +1,9 @@
 //! What the options `init_on_alloc`, `init_on_free`, `quarantine` and `random` do to the objects of
-//! caches.
+//! caches, and `cache.NAME.guard` to those of one.
 //!
-//! [`Hardened`] stands before the engine of every cache in a process with such an option
-//! ([`Route`](super::route::Route)). The fast paths of its caches find no sheaf, so each allocation
-//! and each free comes here.
+//! [`Hardened`] stands before the engine of every cache in a process with such an option, and of
+//! caches of the program that are guarded ([`Route`](super::route::Route)). The fast paths of its
+//! caches find no sheaf, so each allocation and each free comes here.
 //!
 //! Objects are left alone where the kernel does so: those of a cache with a constructor, which keep
 //! what it wrote, and those of a debugged cache with the flag `P`, whose bytes are poison. Nothing
@@ -147,6 +147,30 @@ pub(crate) fn held(cache: &RawCache) -> usize {
     delay::count(cache)
 }
 
+/// Returns a guarded object of a cache of the program, if the next allocation is to have one.
+#[place(cold)]
+fn guarded(cache: &'static RawCache) -> Option<*mut u8> {
+    #[cfg(feature = "os")]
+    if cache.guarded && cache.policy.of_program && super::guard::is_due() {
+        let align = cache.slabs.geometry.align;
+        return super::guard::alloc(cache, cache.object_size(), align).map(core::ptr::NonNull::as_ptr);
+    }
+    let _ = cache;
+    None
+}
+
+/// Frees a guarded object. Returns false if the address is not that of one.
+#[place(cold)]
+fn free_guarded(cache: &'static RawCache, address: usize) -> bool {
+    #[cfg(feature = "os")]
+    if cache.guarded && super::guard::contains(address) {
+        super::guard::free_of(cache, address);
+        return true;
+    }
+    let _ = (cache, address);
+    false
+}
+
 /// Returns an object of the engine of a cache. Not a closure, which would lie in the code of every
 /// program.
 #[place(cold)]
@@ -192,6 +216,9 @@ impl Strategy for Hardened {
     #[place(cold)]
     #[inline(never)]
     fn alloc(cache: &'static RawCache) -> *mut u8 {
+        if let Some(object) = guarded(cache) {
+            return object;
+        }
         let object = take(cache);
         clear_allocated(cache, object, cache.object_size())
     }
@@ -199,6 +226,9 @@ impl Strategy for Hardened {
     #[place(cold)]
     #[inline(never)]
     fn alloc_on(cache: &'static RawCache, node: NodeId) -> *mut u8 {
+        if let Some(object) = guarded(cache) {
+            return object;
+        }
         let object = of_cache!(cache, alloc_on(cache, node));
         clear_allocated(cache, object, cache.object_size())
     }
@@ -208,7 +238,15 @@ impl Strategy for Hardened {
     fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
         let done = of_cache!(cache, alloc_bulk(cache, out));
         if done {
-            out.iter().for_each(|&object| _ = clear_allocated(cache, object as *mut u8, cache.object_size()));
+            for object in out {
+                match guarded(cache) {
+                    Some(guarded) => {
+                        let address = core::mem::replace(object, guarded as usize);
+                        free_to_engine(Object { cache, address });
+                    }
+                    None => _ = clear_allocated(cache, *object as *mut u8, cache.object_size()),
+                }
+            }
         }
         done
     }
@@ -217,6 +255,9 @@ impl Strategy for Hardened {
     #[inline(never)]
     fn free(object: Object) {
         let Object { cache, address } = object;
+        if free_guarded(cache, address) {
+            return;
+        }
         if quarantine() > 0 && may_delay(cache) {
             if delay::is_quarantined(cache, address) {
                 return report::double_free(cache.name(), address);
@@ -247,7 +288,7 @@ impl Strategy for Hardened {
     #[place(cold)]
     #[inline(never)]
     fn free_bulk(objects: Objects<'_>) {
-        if quarantine() > 0 {
+        if quarantine() > 0 || objects.cache.guarded {
             return objects.for_each(Self::free);
         }
         objects.addresses.iter().for_each(|&address| _ = fill_freed(objects.cache, address));

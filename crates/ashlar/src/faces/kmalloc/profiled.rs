@@ -1,6 +1,7 @@
-//! What the slow paths of kmalloc and of caches do for a heap profile ([`crate::sizes::profile`]).
+//! What the slow paths of kmalloc and of caches do for a heap profile ([`crate::sizes::profile`])
+//! and for guard sampling ([`crate::engine::guard`]).
 //!
-//! Nothing, but a look whether one runs or has run.
+//! Nothing, but a look whether there is one.
 
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use crate::percpu::{self, area::PERCPU, sections};
@@ -14,18 +15,28 @@ use crate::sizes::profile;
 #[inline]
 pub(super) fn alloc(size: usize, slow: impl FnOnce() -> *mut u8) -> *mut u8 {
     #[cfg(feature = "os")]
-    if profile::is_on() {
-        let object = from_sheaf(size);
+    if crate::engine::route::is_watched() {
+        let object = instead(size);
         return counted(if object.is_null() { slow() } else { object }, size);
     }
     let _ = size;
     slow()
 }
 
-/// Does what the fast path does, which a profile has closed.
+/// Returns a guarded object, or one of this CPU's sheaf; null if there is neither.
 #[cfg(feature = "os")]
 #[place(cold)]
 #[inline(never)]
+fn instead(size: usize) -> *mut u8 {
+    match crate::sizes::guarded::in_place_of_kmalloc(size) {
+        Some(object) => object.as_ptr(),
+        None => from_sheaf(size),
+    }
+}
+
+/// Does what the fast path does, which a profile or guard sampling has closed.
+#[cfg(feature = "os")]
+#[place(cold)]
 fn from_sheaf(size: usize) -> *mut u8 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if let Some(&slot) = SIZE_SLOT.get(size)

@@ -162,7 +162,7 @@ unsafe fn resize(ptr: *mut u8, size: usize) -> Resized {
     };
     let have = owner.bytes(ptr as usize);
     match owner {
-        Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) | Owner::Island(_) => {
+        Owner::Tracked(_) | Owner::Cache(_) | Owner::Sized(..) | Owner::Apart(_) => {
             if stays(size, have) {
                 owner.note_size(ptr as usize, size);
                 return Resized::At(ptr);

@@ -9,6 +9,8 @@ use core::ptr::NonNull;
 use super::errno;
 use crate::base::units::{BLOCK_SIZE, untagged};
 use crate::boot;
+#[cfg(feature = "os")]
+use crate::engine::route::is_watched;
 use crate::engine::{self, Object};
 use crate::pages::direct::{self, Fill};
 use crate::percpu;
@@ -19,7 +21,7 @@ use crate::sizes::malloc::classes::{Code, MALLOC_MAX_CACHE_SIZE, STEP, class_of}
 use crate::sizes::malloc::{alloc, cache_of};
 use crate::sizes::owner;
 #[cfg(feature = "os")]
-use crate::sizes::profile;
+use crate::sizes::{guarded, profile};
 
 /// Allocates `size` bytes at a multiple of `align` behind the fast path, by `allocate` or, beside a
 /// fork, without the allocator. Sets errno to `ENOMEM` on failure, and leaves it as it was
@@ -27,18 +29,32 @@ use crate::sizes::profile;
 fn allocate(size: usize, align: usize, allocate: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
     let before = errno::get();
     let usual = || {
-        let object = if boot::ensure_malloc() { allocate() } else { None };
-        #[cfg(feature = "os")]
-        if profile::is_on()
-            && let Some(object) = object
-        {
-            profile::count(object, size);
+        if !boot::ensure_malloc() {
+            return None;
         }
-        object
+        #[cfg(feature = "os")]
+        if is_watched() {
+            return watched(size, align, allocate);
+        }
+        allocate()
     };
     let found = beside_fork::pass(usual, || beside_fork::alloc(size, align));
     errno::set(if found.is_none() { errno::ENOMEM } else { before });
     found.map_or(core::ptr::null_mut(), NonNull::as_ptr)
+}
+
+/// Allocates by `allocate`, or a guarded object instead, and counts what was allocated for a
+/// profile.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+fn watched(size: usize, align: usize, allocate: impl FnOnce() -> Option<NonNull<u8>>) -> Option<NonNull<u8>> {
+    let guarded = if align == STEP { guarded::in_place_of_malloc(size) } else { None };
+    let object = guarded.or_else(allocate)?;
+    if profile::is_on() {
+        profile::count(object, size);
+    }
+    Some(object)
 }
 
 /// `malloc` when no fast path found an object.

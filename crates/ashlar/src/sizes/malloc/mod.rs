@@ -65,6 +65,17 @@ impl Limit {
     }
 }
 
+/// The bound of sizes that the copy of the fast path with a count serves; 0 while nothing counts.
+#[cfg(feature = "os")]
+pub(crate) static COUNTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Has the copy of the fast path with a count serve sizes below `bound`.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn count_below(bound: usize) {
+    COUNTED.store(bound, Ordering::Release);
+}
+
 /// The bound of sizes that `calloc` clears. It is 0 where memory of caches is zero anyway.
 pub(crate) static CLEARED: AtomicUsize = AtomicUsize::new(MALLOC_MAX_CACHE_SIZE + 1);
 
@@ -113,12 +124,13 @@ const OF_SIZES: Policy = Policy {
     other_cpu_bytes: 31 << 10,
     this_cpu_bytes: 15 << 10,
     refill_share: Some(8),
+    guarded: true,
     when_debugged: Some(&DEBUGGED),
     ..Policy::GENEROUS
 };
 /// The policy of debugged classes. Their engine knows which objects are in use, and for how many
 /// bytes: so they have no entry in the map, and every call takes the path of foreign objects.
-static DEBUGGED: Policy = Policy { family: 2, by_address: true, sided: true, ..Policy::GENEROUS };
+static DEBUGGED: Policy = Policy { family: 2, by_address: true, sided: true, guarded: true, ..Policy::GENEROUS };
 /// The policy of objects of up to a page. It is a static, because the linker lays constants apart.
 static SMALL: Policy = OF_SIZES;
 /// The policy of objects above a page. A program has few of each size, and fills them for longer

@@ -48,9 +48,12 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::registry;
 use crate::cache::sampling;
 use crate::cache::settings;
+use crate::engine::guard;
+use crate::engine::route::{Watcher, watch};
 use crate::engine::{Engine, RawCache};
 use crate::percpu;
 use crate::percpu::area::PERCPU;
+use crate::sizes::guarded;
 use crate::sizes::kmalloc;
 use crate::sizes::malloc::classes::{Code, MALLOC_MAX_CACHE_SIZE, class_of};
 use crate::sizes::malloc::{self, LIMIT};
@@ -72,8 +75,6 @@ static RATE: AtomicUsize = AtomicUsize::new(0);
 static EVER: AtomicUsize = AtomicUsize::new(0);
 /// When the profile started.
 static STARTED_MS: AtomicUsize = AtomicUsize::new(0);
-/// The bound of sizes that the fast path with a count serves; 0 while no profile runs.
-pub(crate) static COUNTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Why a profile cannot start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +133,7 @@ pub(crate) fn start(rate: usize) -> Result<(), ProfileError> {
     sampling::begin_or_end(true);
     registry::for_each(sampling::set_aside);
     RATE.store(rate, Ordering::Release);
+    watch(Watcher::Profile, true);
     divert_allocations(rate);
     Ok(())
 }
@@ -139,9 +141,12 @@ pub(crate) fn start(rate: usize) -> Result<(), ProfileError> {
 /// Closes the fast paths of allocations.
 #[place(cold)]
 fn divert_allocations(rate: usize) {
-    // At the rate 1 the slow path takes each object, also those of 0 bytes.
-    if LIMIT.is_open() && rate > 1 {
-        COUNTED.store(MALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
+    // At the rate 1 the slow path takes each object, also those of 0 bytes. With guard sampling it
+    // does so, too, because two things are counted.
+    if guard::is_on() {
+        malloc::count_below(0);
+    } else if LIMIT.is_open() && rate > 1 {
+        malloc::count_below(MALLOC_MAX_CACHE_SIZE + 1);
     }
     LIMIT.close();
     kmalloc::close_fast_path();
@@ -199,12 +204,14 @@ fn start_as_asked(rate: &str) -> Result<(), &'static str> {
 #[inline(never)]
 pub(crate) fn stop() {
     if RATE.swap(0, Ordering::AcqRel) != 0 {
-        COUNTED.store(0, Ordering::Relaxed);
+        watch(Watcher::Profile, false);
+        malloc::count_below(0);
         malloc::open_fast_path();
         kmalloc::open_fast_path();
         sampling::begin_or_end(false);
         samples::close_to_program();
         registry::for_each(sampling::give_back);
+        guarded::resume();
     }
 }
 

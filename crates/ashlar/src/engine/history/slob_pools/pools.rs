@@ -171,6 +171,7 @@ fn make(of: &CacheSpec<'_>, geometry: Geometry, merge: Merge) -> Option<usize> {
         min_partial: KEPT,
         cpu_partial: 0,
         defrag_ratio: 0,
+        guarded: false,
         slot: None,
         ..*of
     };

@@ -1,5 +1,6 @@
 //! The fast path of `malloc` while a profile runs: that of [`entry`](super::entry), which also
-//! counts the bytes that this CPU hands out (see [`crate::sizes::profile`]).
+//! counts the bytes that this CPU hands out (see [`crate::sizes::profile`]). For guard sampling it
+//! counts calls (see [`crate::sizes::guarded`]).
 //!
 //! The count is stored before the commit. An abort between the two leaves it, and the bytes are
 //! counted once more. An object with which the count would fall below zero is left to the slow

@@ -1,0 +1,70 @@
+//! The pages of the pool: where they lie, and what lies beside an object.
+#![allow(unsafe_code, reason = "reads the bytes beside an object")]
+
+use super::slot::{OBJECTS, SLOTS};
+use crate::base::sync::{AtomicUsize, Ordering};
+use crate::base::units::PAGE_SIZE;
+use ashlar_macros::place;
+
+/// Most bytes beside an object that a report shows.
+const SHOWN: usize = 16;
+
+/// The first address of the pool; 0 without a pool.
+pub(super) static POOL: AtomicUsize = AtomicUsize::new(0);
+/// The bytes of a page of the pool: those of the system, if they are more than the zone's.
+pub(super) static PAGE: AtomicUsize = AtomicUsize::new(PAGE_SIZE);
+
+#[place(cold)]
+pub(super) fn page_bytes() -> usize {
+    PAGE.load(Ordering::Relaxed)
+}
+
+/// Returns the first address of the page of an object.
+#[place(cold)]
+pub(super) fn page_of(number: usize) -> usize {
+    POOL.load(Ordering::Acquire) + (2 * number + 1) * page_bytes()
+}
+
+/// Returns the number of the page of the pool that an address lies on, counted with those without
+/// access; `None` if it lies elsewhere.
+#[place(cold)]
+pub(super) fn page_at(address: usize) -> Option<usize> {
+    let pool = POOL.load(Ordering::Acquire);
+    let page = address.wrapping_sub(pool) / page_bytes();
+    (pool != 0 && page <= 2 * OBJECTS).then_some(page)
+}
+
+/// Returns the number of the object on whose page an address lies.
+#[place(cold)]
+pub(super) fn number_at(address: usize) -> Option<usize> {
+    page_at(address).filter(|page| page % 2 == 1).map(|page| page / 2)
+}
+
+/// Returns the byte that lies beside an object at `address` (the kernel's
+/// `KFENCE_CANARY_PATTERN_U8`).
+#[place(cold)]
+pub(super) fn canary(address: usize) -> u8 {
+    0xaa ^ (address & 7) as u8
+}
+
+/// The first bytes beside an object that do not hold the pattern.
+pub(super) struct Changed {
+    pub(super) at: usize,
+    pub(super) bytes: [u8; SHOWN],
+    /// How many of them lie beside the object.
+    pub(super) count: usize,
+}
+
+/// Returns the bytes beside an object from the first one that does not hold the pattern. The page
+/// is readable: its object is in use and the caller holds the guard lock, or the caller frees it.
+#[place(cold)]
+pub(super) fn changed(number: usize) -> Option<Changed> {
+    let (slot, page) = (&SLOTS[number], page_of(number));
+    let (start, end, page_end) = (slot.start(), slot.start() + slot.bytes(), page + page_bytes());
+    // SAFETY: the page is readable.
+    let byte = |at: usize| unsafe { (at as *const u8).read_volatile() };
+    let at = (page..start).chain(end..page_end).find(|&at| byte(at) != canary(at))?;
+    let count = SHOWN.min(if at < start { start - at } else { page_end - at });
+    let bytes = core::array::from_fn(|offset| if offset < count { byte(at + offset) } else { 0 });
+    Some(Changed { at, bytes, count })
+}
