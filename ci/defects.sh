@@ -4,7 +4,8 @@
 #   ci/defects.sh               tests the reports, and that docs/defects.md has what the programs do
 #   ci/defects.sh --update      writes docs/defects.md
 #   ci/defects.sh --peers DIR   prints what other allocators do; their libraries lie in DIR
-#                               (lab/peers/build.sh makes target/peers)
+#                               (lab/peers/build.sh makes target/peers). With --update behind it,
+#                               docs/defects.md has that, too
 set -eu
 cd "$(dirname "$0")/.."
 case ${1-} in
@@ -14,6 +15,7 @@ case ${1-} in
 --peers)
     ASHLAR_PEERS=$(cd "${2:-target/peers}" && pwd)
     export ASHLAR_PEERS
+    [ "${3-}" != --update ] || export ASHLAR_UPDATE_GOLDEN=1
     exec cargo test --release -q -p ashlar-malloc --test defect_table peers -- --ignored --nocapture
     ;;
 *)

@@ -14,18 +14,40 @@ use std::process::{Command, Output};
 
 use common::{build, built, library, text};
 
-/// What a program is run with: the title of the column, and the value of `ASHLAR_DEBUG`.
-const COLUMNS: [(&str, Option<&str>); 6] = [
-    ("default", None),
-    ("`F`", Some("F")),
-    ("`Z`", Some("Z")),
-    ("`P`", Some("P")),
-    ("`U`", Some("U")),
-    ("`FZPU`", Some("FZPU")),
+/// What a program is run with.
+#[derive(Clone, Copy)]
+struct Column {
+    title: &'static str,
+    /// The value of `ASHLAR_DEBUG`.
+    debug: Option<&'static str>,
+    /// Added to `ASHLAR_OPTIONS`.
+    options: &'static str,
+}
+
+const fn letters(title: &'static str, debug: &'static str) -> Column {
+    Column { title, debug: Some(debug), options: "" }
+}
+
+const fn options(title: &'static str, options: &'static str) -> Column {
+    Column { title, debug: None, options }
+}
+
+const COLUMNS: [Column; 9] = [
+    options("default", ""),
+    letters("`F`", "F"),
+    letters("`Z`", "Z"),
+    letters("`P`", "P"),
+    letters("`U`", "U"),
+    letters("`FZPU`", "FZPU"),
+    options("`init`", "init_on_alloc=on,init_on_free=on"),
+    options("`quarantine`", "quarantine=64"),
+    options("`guard`", "guard=1,cache.*.guard=on"),
 ];
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/defects.md");
 /// The exit code of a program whose data were changed or told.
 const HARM: i32 = 42;
+const PEERS_BEGIN: &str = "<!-- printed by ci/defects.sh --peers -->\n";
+const PEERS_END: &str = "<!-- up to here -->\n";
 const BEGIN: &str = "<!-- printed by ci/defects.sh -->\n";
 
 /// A program of `tests/defects`, built.
@@ -79,11 +101,11 @@ fn cache_flags() -> Vec<String> {
 }
 
 /// Runs a program, which ends by itself or by SIGKILL after ten seconds.
-fn run(defect: &Defect, preload: Option<&Path>, debug: Option<&str>) -> Output {
+fn run(defect: &Defect, preload: Option<&Path>, column: &Column) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "10"]).arg(&defect.program);
-    command.env("ASHLAR_OPTIONS", "reaper=off").env_remove("ASHLAR_DEBUG");
-    if let Some(letters) = debug {
+    command.env("ASHLAR_OPTIONS", format!("reaper=off,{}", column.options)).env_remove("ASHLAR_DEBUG");
+    if let Some(letters) = column.debug {
         command.env("ASHLAR_DEBUG", letters);
     }
     if let Some(library) = preload {
@@ -136,7 +158,7 @@ impl End {
 
 /// Returns the first line of a report, with each address as `A`.
 fn first_line(report: &str) -> Option<String> {
-    let line = report.lines().find(|line| line.starts_with("ashlar: ") || line.starts_with("BUG "))?;
+    let line = report.lines().find(|line| line.starts_with("ashlar: ") || line.starts_with("BUG"))?;
     let line = line.replace(&format!("(ashlar {})", env!("CARGO_PKG_VERSION")), "(ashlar)");
     let mut parts = line.split("0x");
     let mut plain = parts.next().expect("a part").to_owned();
@@ -156,29 +178,42 @@ fn head(columns: &[String]) -> String {
     row(columns.iter().cloned()) + &format!("|{}\n", "---|".repeat(columns.len()))
 }
 
-/// Runs every program with every flag. The tables: what became of each, and the lines.
+/// Runs every program in every column, on all CPUs.
+fn outputs(defects: &[Defect]) -> Vec<Vec<Output>> {
+    let library = library();
+    let of = |defect: &Defect| {
+        let preload = (!defect.has_caches).then_some(&*library);
+        COLUMNS.iter().map(|column| run(defect, preload, column)).collect()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let parts = defects.chunks(defects.len().div_ceil(threads));
+        let parts: Vec<_> = parts.map(|part| scope.spawn(|| part.iter().map(of).collect::<Vec<_>>())).collect();
+        parts.into_iter().flat_map(|part| part.join().expect("a part")).collect()
+    })
+}
+
+/// Returns the tables: what became of each program, and the lines.
 fn tables() -> String {
-    let mut ends =
-        head(&["defect".to_owned()].into_iter().chain(COLUMNS.map(|column| column.0.to_owned())).collect::<Vec<_>>());
+    let mut ends = head(
+        &["defect".to_owned()].into_iter().chain(COLUMNS.map(|column| column.title.to_owned())).collect::<Vec<_>>(),
+    );
     let mut lines = head(&["program", "with", "line"].map(str::to_owned));
     let mut found = [0; COLUMNS.len()];
     let defects = defects();
-    for defect in &defects {
-        let library = library();
-        let preload = (!defect.has_caches).then_some(&*library);
+    for (defect, outputs) in defects.iter().zip(outputs(&defects)) {
         let mut cells = vec![defect.what.clone()];
         // The lines, each with the columns in which it was printed.
         let mut told: Vec<(String, Vec<&str>)> = Vec::new();
-        for (at, (title, letters)) in COLUMNS.into_iter().enumerate() {
-            let out = run(defect, preload, letters);
+        for (at, (column, out)) in COLUMNS.iter().zip(outputs).enumerate() {
             let line = first_line(&text(&out.stderr));
             let end = End::of(&out, line.is_some());
             found[at] += usize::from(matches!(end, End::Stopped | End::Reported));
             cells.push(end.cell());
             let Some(line) = line else { continue };
             match told.iter_mut().find(|(known, _)| *known == line) {
-                Some((_, titles)) => titles.push(title),
-                None => told.push((line, vec![title])),
+                Some((_, titles)) => titles.push(column.title),
+                None => told.push((line, vec![column.title])),
             }
         }
         ends += &row(cells);
@@ -208,27 +243,37 @@ fn the_document_has_what_the_programs_do() {
     assert_eq!(printed.trim_start().lines().count(), now.lines().count());
 }
 
-/// Prints what other allocators make of the programs without caches: `ci/defects.sh --peers DIR`.
+/// The columns of ashlar beside other allocators.
+const BESIDE: [Column; 3] = [
+    options("ashlar", ""),
+    options("ashlar, `checks=paranoid`", "checks=paranoid"),
+    options("ashlar, `guard=1`", "guard=1"),
+];
+
+/// Prints what other allocators make of the programs without caches, and with
+/// `ASHLAR_UPDATE_GOLDEN` writes it to the document: `ci/defects.sh --peers DIR`.
 #[test]
 #[ignore = "needs the libraries of other allocators"]
 fn peers() {
     let dir = PathBuf::from(std::env::var_os("ASHLAR_PEERS").expect("ASHLAR_PEERS=DIR"));
-    let mut libraries = vec![("ashlar".to_owned(), Some(library())), ("C library".to_owned(), None)];
+    let ours = BESIDE.map(|column| (column.title.to_owned(), Some(library()), column));
+    let mut libraries = Vec::from(ours);
+    libraries.push(("C library".to_owned(), None, COLUMNS[0]));
     let entries = std::fs::read_dir(&dir).expect("a folder").map(|entry| entry.expect("an entry").path());
     let mut others: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "so")).collect();
     others.sort();
     libraries.extend(others.into_iter().map(|path| {
         let name = path.file_stem().and_then(|name| name.to_str()).expect("text").trim_start_matches("lib").to_owned();
-        (name, Some(path))
+        (name, Some(path), COLUMNS[0])
     }));
-    let titles = libraries.iter().map(|(name, _)| name.clone());
+    let titles = libraries.iter().map(|(name, ..)| name.clone());
     let mut table = head(&["defect".to_owned()].into_iter().chain(titles).collect::<Vec<_>>());
     let mut stopped = vec![0; libraries.len()];
     let defects: Vec<Defect> = defects().into_iter().filter(|defect| !defect.has_caches).collect();
     for defect in &defects {
         let mut cells = vec![defect.what.clone()];
-        for (at, (_, preload)) in libraries.iter().enumerate() {
-            let out = run(defect, preload.as_deref(), None);
+        for (at, (_, preload, column)) in libraries.iter().enumerate() {
+            let out = run(defect, preload.as_deref(), column);
             // What a report is differs by allocator: the end is what counts.
             let end = End::of(&out, false);
             stopped[at] += usize::from(matches!(end, End::Signal(_)));
@@ -240,4 +285,10 @@ fn peers() {
     sum.extend(stopped.iter().map(usize::to_string));
     let _ = write!(table, "{}", row(sum));
     println!("{table}");
+    if std::env::var_os("ASHLAR_UPDATE_GOLDEN").is_some() {
+        let document = std::fs::read_to_string(DOCUMENT).expect("docs/defects.md");
+        let (before, rest) = document.split_once(PEERS_BEGIN).expect("the mark");
+        let (_, after) = rest.split_once(PEERS_END).expect("the mark");
+        std::fs::write(DOCUMENT, format!("{before}{PEERS_BEGIN}\n{table}\n{PEERS_END}{after}")).expect("written");
+    }
 }
