@@ -151,6 +151,39 @@ fn the_program_goes_on_where_that_was_asked_for() {
     }
 }
 
+/// A page that a fault opened is closed again when an object beside it is freed.
+#[test]
+fn each_object_finds_the_pages_beside_it_closed() {
+    let test = "each_object_finds_the_pages_beside_it_closed";
+    let options = [("ASHLAR_OPTIONS", "guard=1,on_error=quarantine")];
+    let outcome = child(test, "closed again", &options, || {
+        let at = object(64, true);
+        // SAFETY: the mistake that is tested, twice: the first opens the page.
+        unsafe {
+            at.add(64).write_volatile(1);
+            at.add(64).write_volatile(2);
+            malloc::free(at);
+        }
+        // The same page and its neighbours come again when all others were used.
+        let again = loop {
+            let next = object(64, true);
+            // SAFETY: allocated here, freed once.
+            unsafe {
+                if next == at {
+                    break next;
+                }
+                malloc::free(next);
+            }
+        };
+        // SAFETY: the mistake that is tested.
+        unsafe { again.add(64).write_volatile(3) };
+    });
+    if let Some(child) = outcome {
+        let child = child.succeeded();
+        assert_eq!(child.stderr.matches("BUG: KFENCE: out-of-bounds write").count(), 2, "{}", child.stderr);
+    }
+}
+
 /// Sizes are exact, and contents survive.
 #[test]
 fn guarded_objects_are_resized_and_measured() {

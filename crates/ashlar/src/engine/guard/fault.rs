@@ -1,22 +1,22 @@
 //! What a fault in the pool means.
 
-use super::pool::{page_at, page_bytes};
+use super::pool::{open, page_at};
 use super::report;
 use super::slot::{OBJECTS, SLOTS, State};
-use crate::base::os::{self, fault::Access};
+use crate::base::os::fault::Access;
 
 use ashlar_macros::place;
 
 /// Reports a fault at an address of the pool. If the program is to go on, its access is repeated,
-/// and the page allows it from now on. Returns false for other addresses.
+/// and the page allows it until an object beside it is freed. Returns false for other addresses.
 #[place(cold)]
 #[expect(unsafe_code, reason = "opens a page")]
 pub(super) fn on_fault(address: usize, access: Access) -> bool {
     let Some(page) = page_at(address) else { return false };
     find_and_report(page, address, access);
     report::end();
-    // SAFETY: a page of the pool, which holds an object of the program at most.
-    unsafe { os::set_access(address & !(page_bytes() - 1), page_bytes(), true) };
+    // SAFETY: a page of the pool.
+    unsafe { open(address) };
     true
 }
 

@@ -39,7 +39,7 @@ use crate::base::units::PAGE_SIZE;
 use crate::pages::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
 use ashlar_macros::place;
-use pool::{PAGE, POOL, canary, changed, number_at, page_at, page_bytes, page_of};
+use pool::{PAGE, POOL, canary, changed, close_beside, number_at, page_at, page_bytes, page_of};
 use slot::{OBJECTS, SLOTS, State};
 
 /// The largest object.
@@ -206,6 +206,7 @@ pub(crate) fn free(address: usize) -> bool {
         report::corruption(number, &changed);
         report::end();
     }
+    close_beside(number);
     // SAFETY: the program has given up the only object on the page.
     unsafe { os::set_access(page_of(number), page_bytes(), false) };
     FREE.lock().push(number);

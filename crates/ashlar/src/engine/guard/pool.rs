@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "reads the bytes beside an object")]
 
 use super::slot::{OBJECTS, SLOTS};
-use crate::base::sync::{AtomicUsize, Ordering};
+use crate::base::os;
+use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::units::PAGE_SIZE;
 use ashlar_macros::place;
 
@@ -13,6 +14,37 @@ const SHOWN: usize = 16;
 pub(super) static POOL: AtomicUsize = AtomicUsize::new(0);
 /// The bytes of a page of the pool: those of the system, if they are more than the zone's.
 pub(super) static PAGE: AtomicUsize = AtomicUsize::new(PAGE_SIZE);
+
+/// The pages between objects that a fault opened, as bits: each stands before the object of its
+/// number, and the last one behind the last object.
+static OPENED: [AtomicU64; OBJECTS / 64 + 1] = [const { AtomicU64::new(0) }; OBJECTS / 64 + 1];
+
+/// Opens the page that `address` lies on, so that an access that was reported can be repeated.
+///
+/// # Safety
+/// The page is one of the pool.
+#[place(cold)]
+pub(super) unsafe fn open(address: usize) {
+    let page = page_at(address).unwrap_or(1);
+    if page % 2 == 0 {
+        OPENED[page / 2 / 64].fetch_or(1 << (page / 2 % 64), Ordering::Relaxed);
+    }
+    // SAFETY: a page of the pool, which holds an object of the program at most.
+    unsafe { os::set_access(address & !(page_bytes() - 1), page_bytes(), true) };
+}
+
+/// Closes the pages on both sides of an object where a fault has opened them.
+#[place(cold)]
+pub(super) fn close_beside(number: usize) {
+    for side in [number, number + 1] {
+        let bit = 1 << (side % 64);
+        if OPENED[side / 64].load(Ordering::Relaxed) & bit != 0 {
+            OPENED[side / 64].fetch_and(!bit, Ordering::Relaxed);
+            // SAFETY: a page of the pool on which no object lies.
+            unsafe { os::set_access(page_of(side) - page_bytes(), page_bytes(), false) };
+        }
+    }
+}
 
 #[place(cold)]
 pub(super) fn page_bytes() -> usize {
