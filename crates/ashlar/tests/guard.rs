@@ -133,6 +133,36 @@ fn bytes_beside_an_object_are_checked_when_it_is_freed() {
     );
 }
 
+/// Each byte of the page around an object, for objects whose ends are no multiples of a word.
+#[test]
+fn every_byte_beside_an_object_is_checked() {
+    let outcome = child("every_byte_beside_an_object_is_checked", "every", &CACHES, || {
+        let cache = KmemCache::create("connected", 51, &CacheArgs::DEFAULT).expect("a cache");
+        for at_end in [false, true] {
+            let object = object_of(&cache, at_end);
+            let page = object.addr().get() & !(PAGE - 1);
+            let own = object.addr().get() - page..object.addr().get() - page + 51;
+            for offset in (0..PAGE).filter(|offset| !own.contains(offset)).step_by(7) {
+                // SAFETY: the byte lies on the object's page. Writing there is the mistake that is
+                // tested, and is undone.
+                unsafe {
+                    let byte = object.as_ptr().with_addr(page + offset);
+                    let before = byte.read();
+                    byte.write(before ^ 1);
+                    assert_eq!(cache.validate(), Some(1), "{offset}");
+                    byte.write(before);
+                }
+            }
+            assert_eq!(cache.validate(), Some(0));
+            // SAFETY: allocated above.
+            unsafe { cache.free(object) };
+        }
+    });
+    if let Some(child) = outcome {
+        child.succeeded();
+    }
+}
+
 #[test]
 fn the_program_goes_on_where_that_was_asked_for() {
     let options = [("ASHLAR_OPTIONS", "guard=1,on_error=quarantine")];

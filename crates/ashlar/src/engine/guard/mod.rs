@@ -39,7 +39,7 @@ use crate::base::units::PAGE_SIZE;
 use crate::pages::zone::ZONE;
 use crate::percpu::{self, area::PERCPU};
 use ashlar_macros::place;
-use pool::{PAGE, POOL, canary, changed, close_beside, number_at, page_at, page_bytes, page_of};
+use pool::{CANARIES, PAGE, POOL, changed, close_beside, number_at, page_at, page_bytes, page_of};
 use slot::{OBJECTS, SLOTS, State};
 
 /// The largest object.
@@ -156,9 +156,9 @@ pub(crate) fn alloc(cache: &'static RawCache, size: usize, align: usize) -> Opti
     }
     let at_start = TURN.fetch_add(1, Ordering::Relaxed) % 2 == 1;
     let start = if at_start { page } else { (page + bytes - size) & !(align.max(1) - 1) };
-    for at in (page..start).chain(start + size..page + bytes) {
+    for at in (page..page + bytes).step_by(8) {
         // SAFETY: the page is writable, and this thread alone has it.
-        unsafe { (at as *mut u8).write(canary(at)) };
+        unsafe { (at as *mut u64).write(CANARIES) };
     }
     if inits_on_alloc() {
         // SAFETY: as above.

@@ -79,6 +79,9 @@ pub(super) fn canary(address: usize) -> u8 {
     0xaa ^ (address & 7) as u8
 }
 
+/// The same for eight addresses from a multiple of eight on.
+pub(super) const CANARIES: u64 = u64::from_ne_bytes([0xaa, 0xab, 0xa8, 0xa9, 0xae, 0xaf, 0xac, 0xad]);
+
 /// The first bytes beside an object that do not hold the pattern.
 pub(super) struct Changed {
     pub(super) at: usize,
@@ -95,7 +98,21 @@ pub(super) fn changed(number: usize) -> Option<Changed> {
     let (start, end, page_end) = (slot.start(), slot.start() + slot.bytes(), page + page_bytes());
     // SAFETY: the page is readable.
     let byte = |at: usize| unsafe { (at as *const u8).read_volatile() };
-    let at = (page..start).chain(end..page_end).find(|&at| byte(at) != canary(at))?;
+    // SAFETY: as above; the address is a multiple of eight.
+    let word = |at: usize| unsafe { (at as *const u64).read_volatile() };
+    let first = |mut at: usize, end: usize| {
+        while at < end {
+            if at.is_multiple_of(8) && at + 8 <= end && word(at) == CANARIES {
+                at += 8;
+            } else if byte(at) == canary(at) {
+                at += 1;
+            } else {
+                return Some(at);
+            }
+        }
+        None
+    };
+    let at = first(page, start).or_else(|| first(end, page_end))?;
     let count = SHOWN.min(if at < start { start - at } else { page_end - at });
     let bytes = core::array::from_fn(|offset| if offset < count { byte(at + offset) } else { 0 });
     Some(Changed { at, bytes, count })
