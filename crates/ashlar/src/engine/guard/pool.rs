@@ -26,7 +26,7 @@ static OPENED: [AtomicU64; OBJECTS / 64 + 1] = [const { AtomicU64::new(0) }; OBJ
 #[place(cold)]
 pub(super) unsafe fn open(address: usize) {
     let page = page_at(address).unwrap_or(1);
-    if page % 2 == 0 {
+    if page.is_multiple_of(2) {
         OPENED[page / 2 / 64].fetch_or(1 << (page / 2 % 64), Ordering::Relaxed);
     }
     // SAFETY: a page of the pool, which holds an object of the program at most.
