@@ -91,7 +91,8 @@ const SIGMAS: f64 = 6.0;
 #[test]
 fn live_bytes_of_known_sites_are_those_of_the_program_at_every_rate() {
     for (rate, bytes) in [("1", 1.0), ("4096", 4096.0), ("64K", 65536.0), ("512K", 524_288.0)] {
-        for options in [&[][..], &["--option", "percpu=lock"], &["--option", "nodes=2"]] {
+        let hardened = ["--option", "quarantine=20", "--option", "random=on", "--option", "init_on_free=on"];
+        for options in [&[][..], &["--option", "percpu=lock"], &["--option", "nodes=2"], &hardened] {
             let (printed, file) = profiled("sites", rate, options, &["sites"]);
             compare(&printed, &file, bytes, SIGMAS);
             // Each free of a sample was noticed, and no other.

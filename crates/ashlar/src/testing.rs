@@ -13,6 +13,11 @@ pub fn fail_fence(fail: bool) {
     percpu::FAIL_FENCE.store(fail, Ordering::Relaxed);
 }
 
+/// Returns whether drains are made to do without membarrier.
+pub fn fence_fails() -> bool {
+    percpu::FAIL_FENCE.load(Ordering::Relaxed)
+}
+
 /// Lets only CPUs below `cpus` use their areas, as if no more had been reserved. Returns the number
 /// before.
 pub fn limit_cpus(cpus: u32) -> u32 {

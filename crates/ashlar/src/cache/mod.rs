@@ -10,7 +10,7 @@
 //! | [`info`] | what a cache looks like from outside |
 //! | [`hands`] | what a tool may ask of a running process |
 //! | [`tune`] | what can be changed at run time |
-//! | [`sampling`] | caches without sheaves while a profile runs |
+//! | [`sampling`] | caches while a profile samples them |
 //! | [`reaper`] | gives memory back in the background |
 //!
 //! The handles that programs have are in `faces`.
@@ -25,6 +25,7 @@ pub(crate) mod info;
 mod merge;
 pub(crate) mod reaper;
 pub(crate) mod registry;
+#[cfg(feature = "os")]
 pub(crate) mod sampling;
 pub(crate) mod settings;
 pub(crate) mod tune;

@@ -206,6 +206,8 @@ pub(crate) fn unregister_if(
     if last {
         engine::close(cache);
         PERCPU.release_slot(cache.slot);
+        #[cfg(feature = "os")]
+        super::sampling::forget(cache);
         cache.serial.store(0, Ordering::Relaxed);
     } else {
         cache.refcount.fetch_sub(1, Ordering::Relaxed);

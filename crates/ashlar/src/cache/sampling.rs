@@ -1,83 +1,94 @@
-//! The capacity of a cache's sheaves, which is 0 while a heap profile samples the cache.
+//! The caches of the program while a heap profile samples them.
 //!
 //! A handle holds the place of its slot, and its fast paths are inlined into the program. They jump
-//! to the slow path if the slot has no sheaf. So while a profile runs, the caches of the program
-//! have no sheaves, every call takes the slow path, and that counts. Afterwards they have their
-//! capacity again, or the one that was set meanwhile.
+//! to the slow path if the slot has no sheaf. So while a profile runs, the sheaves of the caches of
+//! the program are in a second slot, which only slow paths know. Every call takes the slow path,
+//! and that counts. The slot that is not in use is closed: a thread that was under way when it was
+//! closed cannot put a sheaf there.
 //!
-//! All functions but [`is_sampled`] are called under the registry lock, which guards
-//! [`RawCache::set_aside`].
+//! The second slot stays with the cache, for the next profile. A cache for which there is none, or
+//! whose sheaves cannot be reached on every CPU, is not sampled.
+//!
+//! All functions but [`is_sampled`] are called under the registry lock.
 
-#[cfg(feature = "os")]
 use crate::base::sync::{AtomicUsize, Ordering};
-#[cfg(feature = "os")]
-use crate::engine::{Engine, tunable};
-use crate::engine::{Policy, RawCache, sheaves};
+use crate::engine::route::Route;
+use crate::engine::{Engine, RawCache, sheaves};
+use crate::percpu::area::PERCPU;
 
-/// 1 while caches that are created are without sheaves.
-#[cfg(feature = "os")]
+/// The bit of [`RawCache::second_slot`] that says that a profile samples the cache. Offsets of
+/// slots are even.
+const SAMPLED: u16 = 1;
+/// 1 while caches that are created are sampled.
 static ON: AtomicUsize = AtomicUsize::new(0);
 
-/// Has caches created from now on without sheaves, or with them again. For those that exist, there
-/// are [`set_aside`] and [`give_back`].
-#[cfg(feature = "os")]
+/// Has caches created from now on sampled, or not any more. For those that exist, there are
+/// [`begin`] and [`end`].
 #[place(cold)]
 pub(crate) fn begin_or_end(begin: bool) {
     ON.store(usize::from(begin), Ordering::Relaxed);
 }
 
-/// Takes the sheaves of a new cache away if a profile runs.
-#[cfg(feature = "os")]
+/// Has a new cache sampled if a profile runs.
 #[inline]
 pub(super) fn adopt(cache: &'static RawCache) {
     if ON.load(Ordering::Relaxed) != 0 {
-        set_aside(cache);
+        begin(cache);
     }
 }
 
-/// Takes the sheaves of a cache of the program away, until [`give_back`].
-#[cfg(feature = "os")]
+/// Has each call of a cache of the program take the slow path, until [`end`].
 #[place(cold)]
 #[inline(never)]
-pub(crate) fn set_aside(cache: &'static RawCache) {
-    if cache.policy.of_program && cache.engine == Engine::Sheaves && !is_sampled(cache) {
-        let capacity = tunable(&cache.sheaf_capacity);
-        set_now(cache, 0);
-        cache.set_aside.store(capacity as u16 + 1, Ordering::Relaxed);
+pub(crate) fn begin(cache: &'static RawCache) {
+    if !cache.policy.of_program || cache.engine != Engine::Sheaves || is_sampled(cache) {
+        return;
+    }
+    // The calls of a hardened cache take the slow path anyway.
+    if cache.route != Route::Hardened {
+        let Some(second) = second_slot(cache) else { return };
+        if !sheaves::move_sheaves(cache, cache.slot, second) {
+            sheaves::move_sheaves(cache, second, cache.slot);
+            return;
+        }
+    }
+    cache.second_slot.fetch_or(SAMPLED, Ordering::Relaxed);
+}
+
+/// Returns the second slot of a cache, and claims it the first time.
+#[place(cold)]
+fn second_slot(cache: &RawCache) -> Option<u16> {
+    let second = cache.second_slot.load(Ordering::Relaxed);
+    if second != 0 {
+        return Some(second);
+    }
+    let second = PERCPU.claim_slot()?;
+    cache.second_slot.store(second, Ordering::Relaxed);
+    Some(second)
+}
+
+/// Has the fast paths of a cache work again.
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn end(cache: &'static RawCache) {
+    let second = cache.second_slot.fetch_and(!SAMPLED, Ordering::Relaxed);
+    if second & SAMPLED != 0 && cache.route != Route::Hardened {
+        sheaves::move_sheaves(cache, second & !SAMPLED, cache.slot);
     }
 }
 
-/// Gives a cache its sheaves again.
-#[cfg(feature = "os")]
+/// Releases the second slot of a cache that ends, whose slots hold no sheaves.
 #[place(cold)]
 #[inline(never)]
-pub(crate) fn give_back(cache: &'static RawCache) {
-    let capacity = cache.set_aside.swap(0, Ordering::Relaxed);
-    if capacity != 0 {
-        set_now(cache, usize::from(capacity) - 1);
+pub(super) fn forget(cache: &RawCache) {
+    let second = cache.second_slot.swap(0, Ordering::Relaxed) & !SAMPLED;
+    if second != 0 {
+        PERCPU.release_slot(second);
     }
 }
 
 /// Returns whether each call of a cache takes the slow path, for a profile.
-#[cfg(feature = "os")]
 #[inline]
 pub(crate) fn is_sampled(cache: &RawCache) -> bool {
-    cache.set_aside.load(Ordering::Relaxed) != 0
-}
-
-/// Sets the capacity of a cache's sheaves, now or for the time after the profile.
-#[place(cold)]
-pub(super) fn set_capacity(cache: &'static RawCache, capacity: usize) {
-    #[cfg(feature = "os")]
-    if is_sampled(cache) {
-        return cache.set_aside.store(capacity as u16 + 1, Ordering::Relaxed);
-    }
-    set_now(cache, capacity);
-}
-
-/// Sets the capacity, and the limit of barns that goes with it.
-#[place(cold)]
-fn set_now(cache: &'static RawCache, capacity: usize) {
-    let limit = Policy::barn_limit(super::settings::options().barn, capacity, cache.slabs.geometry.stride);
-    sheaves::set_sheaf_capacity(cache, capacity, limit);
+    cache.second_slot.load(Ordering::Relaxed) & SAMPLED != 0
 }

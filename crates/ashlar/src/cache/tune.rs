@@ -16,11 +16,11 @@
 //!
 //! Merged caches share their tunables, so a change by any name applies to all.
 
-use super::{registry, sampling};
+use super::registry;
 use crate::base::error::TuneError;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::engine::history::slab_queues::{self, QueueTunables};
-use crate::engine::{self, RawCache, Tunable};
+use crate::engine::{self, Policy, RawCache, Tunable, sheaves};
 
 /// Returns the value of a tunable; `None` if the cache's engine does not have it.
 #[place(cold)]
@@ -68,7 +68,7 @@ pub(crate) fn set_tunable_locked(raw: &'static RawCache, which: Tunable, value: 
             engine::drain_cpus(raw);
         }
         Tunable::MinPartial => set_min_partial(raw, value),
-        Tunable::SheafCapacity => sampling::set_capacity(raw, value),
+        Tunable::SheafCapacity => set_sheaf_capacity(raw, value),
         Tunable::RemoteNodeDefragRatio => raw.defrag_ratio.store(value as u16 * 10, Ordering::Relaxed),
         Tunable::Limit | Tunable::BatchCount | Tunable::Shared => {
             let mut queues = slab_queues::queue_info(raw).tunables;
@@ -84,6 +84,13 @@ pub(crate) fn set_tunable_locked(raw: &'static RawCache, which: Tunable, value: 
         }
     }
     Ok(())
+}
+
+/// Sets the capacity, and the limit of barns that goes with it.
+#[place(cold)]
+fn set_sheaf_capacity(raw: &'static RawCache, capacity: usize) {
+    let limit = Policy::barn_limit(super::settings::options().barn, capacity, raw.slabs.geometry.stride);
+    sheaves::set_sheaf_capacity(raw, capacity, limit);
 }
 
 #[place(cold)]

@@ -22,6 +22,14 @@ impl Object {
     pub(crate) unsafe fn new(cache: &'static RawCache, address: usize) -> Object {
         Object { cache, address }
     }
+
+    /// Returns the cache and the address, for a caller that frees the object to its CPU's sheaf
+    /// itself if it can.
+    #[cfg(feature = "os")]
+    #[inline]
+    pub(crate) fn parts(&self) -> (&'static RawCache, usize) {
+        (self.cache, self.address)
+    }
 }
 
 /// Several objects of one cache that the program gives up.

@@ -2,7 +2,7 @@
 
 use super::route::Route;
 use super::{CacheSpec, Engine, EngineState, Merge, Policy};
-use crate::base::sync::{AtomicU16, AtomicU32, AtomicUsize};
+use crate::base::sync::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use crate::slab::cache::CacheSlabs;
 use crate::slab::geometry::Geometry;
 
@@ -11,8 +11,11 @@ use crate::slab::geometry::Geometry;
 pub(crate) struct RawCache {
     /// The first field, so that a slab's owner word is the address of both.
     pub(crate) slabs: CacheSlabs,
-    /// Offset of this cache's slot in every per-CPU area.
+    /// Offset of this cache's slot in every per-CPU area, which fast paths take.
     pub(crate) slot: u16,
+    /// Offset of the slot that has the cache's sheaves: another one while a profile samples the
+    /// cache.
+    sheaf_slot: AtomicU16,
     pub(crate) engine: Engine,
     /// What takes the calls that allocate and free its objects.
     pub(crate) route: Route,
@@ -21,8 +24,9 @@ pub(crate) struct RawCache {
     pub(crate) policy: &'static Policy,
     /// In how many of 1000 cases partial slabs of other nodes are tried before a new slab is made.
     pub(crate) defrag_ratio: AtomicU16,
-    /// The capacity that the cache will have after a profile, plus 1; 0 while none samples it.
-    pub(crate) set_aside: AtomicU16,
+    /// Offset of the slot for the time of a profile, plus 1 while one samples the cache; 0 before
+    /// the first.
+    pub(crate) second_slot: AtomicU16,
     /// The low half of the counts at the reaper's last visit, for engines that detect use by their
     /// counts.
     pub(crate) looked: AtomicU32,
@@ -73,7 +77,7 @@ impl RawCache {
             max_objects: (GEOMETRY + offset_of!(Geometry, max_objects)) as u32,
             min_partial: (SLABS + offset_of!(CacheSlabs, min_partial)) as u32,
             nodes: (SLABS + offset_of!(CacheSlabs, nodes)) as u32,
-            slot: offset_of!(RawCache, slot) as u32,
+            slot: offset_of!(RawCache, sheaf_slot) as u32,
             engine: offset_of!(RawCache, engine) as u32,
             sheaf_capacity: offset_of!(RawCache, sheaf_capacity) as u32,
             barn_limit: offset_of!(RawCache, barn_limit) as u32,
@@ -114,6 +118,7 @@ impl RawCache {
             slabs: CacheSlabs::new(spec.name, geometry, secret, spec.ctor, state.nodes, spec.min_partial, class_slot)
                 .with_lists(lists),
             slot,
+            sheaf_slot: AtomicU16::new(slot),
             engine: spec.engine,
             route,
             guarded: spec.guarded,
@@ -122,13 +127,26 @@ impl RawCache {
             barn_limit: AtomicUsize::new(spec.barn_limit),
             cpu_partial: AtomicUsize::new(spec.cpu_partial),
             defrag_ratio: AtomicU16::new(spec.defrag_ratio),
-            set_aside: AtomicU16::new(0),
+            second_slot: AtomicU16::new(0),
             looked: AtomicU32::new(0),
             state,
             merge: spec.merge,
             refcount: AtomicU32::new(1),
             serial: AtomicU32::new(serial),
         }
+    }
+
+    /// Returns the offset of the slot that has the cache's sheaves at this moment. One that is out
+    /// of date is closed, or open again: see `cache::sampling`.
+    #[inline]
+    pub(crate) fn sheaf_slot(&self) -> u16 {
+        self.sheaf_slot.load(Ordering::Relaxed)
+    }
+
+    /// Has another slot hold the cache's sheaves.
+    #[cfg(feature = "os")]
+    pub(crate) fn set_sheaf_slot(&self, slot: u16) {
+        self.sheaf_slot.store(slot, Ordering::SeqCst);
     }
 
     #[ashlar_macros::place(cold)]

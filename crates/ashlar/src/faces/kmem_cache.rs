@@ -4,6 +4,8 @@
 
 use core::ptr::NonNull;
 
+#[cfg(feature = "os")]
+use super::kmalloc::profiled;
 use super::kmalloc::profiled::freed;
 use crate::base::error::{CreateError, DestroyError, TuneError};
 use crate::boot;
@@ -214,7 +216,11 @@ impl KmemCache {
             self.report_use();
             return None;
         }
-        self.counted(engine::alloc(self.raw))
+        #[cfg(feature = "os")]
+        if profile::is_on() {
+            return NonNull::new(profiled::alloc_in(self.raw));
+        }
+        NonNull::new(engine::alloc(self.raw))
     }
 
     /// Tells the heap profile of an object that was just allocated behind the fast path.
@@ -292,9 +298,13 @@ impl KmemCache {
     #[inline(never)]
     #[expect(unsafe_code, reason = "an object may be freed only once")]
     unsafe fn free_to_engine(&self, object: NonNull<u8>) {
-        freed(object.as_ptr() as usize);
         // SAFETY: the caller's promise.
-        engine::free(unsafe { Object::new(self.raw, object.as_ptr() as usize) });
+        let object = unsafe { Object::new(self.raw, object.as_ptr() as usize) };
+        #[cfg(feature = "os")]
+        if profile::ever_on() {
+            return profiled::free_in(object);
+        }
+        engine::free(object);
     }
 
     /// Fills `out` with objects, or with none (`kmem_cache_alloc_bulk`). Returns false without

@@ -22,7 +22,8 @@
 //! | the rest | the slots of all other caches |
 //!
 //! The null sheaf is empty *and* full, so every fast path that meets it falls through to its slow
-//! path.
+//! path. So is the second null sheaf, to which both words of a *closed* slot point. The exchange of
+//! a slot's words never starts from that one, so no thread can put a sheaf there.
 //!
 //! Sided slots: caches whose slots are sided (`Policy::sided`) swap the two words on every second
 //! CPU. Word 0 is the main sheaf on CPUs of *side* 0, and word 1 on those of side 1; the other word
@@ -42,7 +43,7 @@
     allow(unreachable_pub, reason = "no macro needs them")
 )]
 
-use super::sheaf::NO_ROOM;
+use super::sheaf::{NO_ROOM, SHEAF_PAGE_BYTES};
 use crate::base::sync::{AtomicIsize, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::base::units::{CpuId, MAX_NODES, NodeId};
 
@@ -86,15 +87,29 @@ pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_FREE_SLOT) / SLOT_BYTES + SIDE
 /// CPU numbers that the node map covers; higher ones are on node 0.
 const MAPPED_CPUS: usize = 8192;
 
-/// A sheaf of capacity 0, which is empty and full at once. Every slot without a sheaf points here.
+/// Two sheaves of capacity 0, which are empty and full at once. Every slot without a sheaf points
+/// to the first, and every closed slot to the second. Each starts a sheaf page.
 #[repr(C, align(2048))]
-struct NullSheaf([u64; 2]);
-static NULL_SHEAF: NullSheaf = NullSheaf([NO_ROOM, 0]);
+struct NullSheaves([u64; CLOSED + 2]);
+static NULL_SHEAVES: NullSheaves = {
+    let mut words = [0; CLOSED + 2];
+    (words[0], words[CLOSED]) = (NO_ROOM, NO_ROOM);
+    NullSheaves(words)
+};
+/// The place of the second sheaf.
+const CLOSED: usize = SHEAF_PAGE_BYTES / size_of::<u64>();
 
 /// Returns the top address of the null sheaf.
 #[inline]
 pub(crate) fn null_top() -> usize {
-    &raw const NULL_SHEAF.0[1] as usize
+    &raw const NULL_SHEAVES.0[1] as usize
+}
+
+/// Returns the words of a closed slot. It has no sheaves, and gets none before it is opened: see
+/// [`close`](super::drain::close).
+#[inline]
+pub(crate) fn closed() -> [usize; 2] {
+    [&raw const NULL_SHEAVES.0[CLOSED + 1] as usize; 2]
 }
 
 /// Returns the words of a slot without sheaves.

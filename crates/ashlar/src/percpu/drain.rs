@@ -13,7 +13,7 @@
 //! Lock: the *drain lock*, taken before CPU, node and zone locks.
 #![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
 
-use super::area::{PERCPU, no_sheaves, null_top, side_order};
+use super::area::{PERCPU, closed, no_sheaves, null_top, side_order};
 use super::fence::fence;
 use super::sheaf::Sheaf;
 use super::{Mode, bias, lock, mode};
@@ -27,6 +27,44 @@ static DRAIN: SpinLock<()> = SpinLock::new(());
 #[place(background)]
 pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
     drain_words(offsets, no_sheaves(), |cpu, offset, tops| take_each(cpu, offset, tops, &mut take))
+}
+
+/// Closes a slot: takes its sheaves from every CPU, passes each to `take`, and leaves the slot so
+/// that no thread puts a sheaf there. Returns false if some CPU could not be reached, and the slot
+/// is still open there.
+///
+/// A thread that read the slot before finds other words than it read, so its exchange fails. A
+/// thread that reads it later finds it unavailable.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn close(offset: u16, mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
+    drain_words(&[offset], closed(), |cpu, offset, tops| take_each(cpu, offset, tops, &mut take))
+}
+
+/// Opens a slot on the CPUs where it is closed.
+///
+/// Sections do not change a closed slot, and a section that meets one closed and one open word
+/// finds at its commit that the words have changed. So the gate need not be shut.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn open(offset: u16) {
+    let _one_at_a_time = DRAIN.lock();
+    for cpu in super::all_cpus() {
+        let _here = (mode() != Mode::Rseq).then(|| lock::CpuGuard::take(cpu));
+        let slot = PERCPU.slot(cpu, offset);
+        let [main, spare] = no_sheaves();
+        // SAFETY: the slot lies in the committed areas. It is written if its words are closed,
+        // which no section and no drain changes. Volatile, and the main word last, because sections
+        // may access them.
+        unsafe {
+            if [slot.read_volatile(), slot.add(1).read_volatile()] == closed() {
+                slot.add(1).write_volatile(spare);
+                slot.write_volatile(main);
+            }
+        }
+    }
 }
 
 /// Passes the sheaves of a slot to `take`. A function of its own, because closures are not placed.
@@ -141,6 +179,9 @@ fn take_slot(cpu: CpuId, offset: u16, empty: [usize; 2], take: &mut impl FnMut(C
     // assembly.
     let words = unsafe {
         let words = [slot.read_volatile(), slot.add(1).read_volatile()];
+        if words == closed() {
+            return;
+        }
         for (i, (old, new)) in words.into_iter().zip(empty).enumerate() {
             if old != new {
                 slot.add(i).write_volatile(new);

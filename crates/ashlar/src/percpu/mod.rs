@@ -21,8 +21,8 @@
 //! Callers have four operations on *this CPU's slot*: [`pop`] and [`push`] of one object, [`read`]
 //! of both sheaves, and [`exchange`] of both sheaves if they have not changed since the read.
 //!
-//! Each operation may find the slot *unavailable*: a drain is running, the lock is taken, or the
-//! CPU has no area. Then the engine works without sheaves. No operation blocks.
+//! Each operation may find the slot *unavailable*: a drain is running, the lock is taken, the slot
+//! is closed, or the CPU has no area. Then the engine works without sheaves. No operation blocks.
 
 pub(crate) mod area;
 mod bias;
@@ -248,8 +248,14 @@ fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
 }
 
 /// Reads this CPU's slot as of one moment; `None` if it is unavailable.
-#[inline]
+#[inline(never)]
 pub(crate) fn read(offset: u16) -> Option<View> {
+    read_any(offset).filter(|view| view.main != area::closed()[0])
+}
+
+/// As [`read`], of a slot that is never closed, because its words are no sheaves.
+#[inline]
+pub(crate) fn read_any(offset: u16) -> Option<View> {
     #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() != Mode::Lock {
         let (cpu, words) = sections::read(slot0(offset))?;

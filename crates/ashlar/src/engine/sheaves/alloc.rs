@@ -30,9 +30,9 @@ pub(crate) fn alloc(cache: &'static RawCache) -> *mut u8 {
 fn alloc_once(cache: &'static RawCache) -> *mut u8 {
     percpu::adopt_thread();
     for _ in 0..percpu::ATTEMPTS {
-        let Some(view) = percpu::read(cache.slot) else { break };
+        let Some(view) = percpu::read(cache.sheaf_slot()) else { break };
         if !percpu::is_empty(view.main) {
-            let object = percpu::pop(cache.slot);
+            let object = percpu::pop(cache.sheaf_slot());
             if object != 0 {
                 return object as *mut u8;
             }
@@ -129,7 +129,7 @@ fn refill_main(
 
 /// Makes the spare the main sheaf, and the empty main sheaf the spare.
 fn swap(cache: &'static RawCache, view: &View) -> Refreshed {
-    percpu::exchange(cache.slot, view, view.spare, view.main);
+    percpu::exchange(cache.sheaf_slot(), view, view.spare, view.main);
     Refreshed::Again
 }
 
@@ -155,7 +155,7 @@ fn install(cache: &'static RawCache, node: &SheafNode, view: &View, sheaf: Sheaf
     let top = sheaf.into_top();
     let has_spare = view.spare != null_top();
     let spare = if has_spare { view.spare } else { view.main };
-    if !percpu::exchange(cache.slot, view, top, spare) {
+    if !percpu::exchange(cache.sheaf_slot(), view, top, spare) {
         // SAFETY: `top` came from `into_top` just above, and the exchange failed, so it was not
         // stored.
         return Err(unsafe { Sheaf::from_top(top) });

@@ -24,7 +24,7 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
     let mut got = 0;
     let mut attempts = 0;
     while got < out.len() {
-        got += percpu::pop_batch(cache.slot, &mut out[got..]);
+        got += percpu::pop_batch(cache.sheaf_slot(), &mut out[got..]);
         let rest = &mut out[got..];
         let capacity = tunable(&cache.sheaf_capacity);
         if rest.is_empty() {
@@ -61,7 +61,8 @@ pub(crate) fn alloc_bulk(cache: &'static RawCache, out: &mut [usize]) -> bool {
 /// [`use_good_spare`].
 #[inline]
 fn next_main(cache: &'static RawCache) -> bool {
-    percpu::read(cache.slot).is_some_and(|view| percpu::is_empty(view.main) && use_good_spare(cache, &view).is_some())
+    percpu::read(cache.sheaf_slot())
+        .is_some_and(|view| percpu::is_empty(view.main) && use_good_spare(cache, &view).is_some())
 }
 
 /// Fills the start of `out`, which has room for a sheaf, from the barn or from slabs. Returns the
@@ -92,11 +93,12 @@ pub(crate) fn free_bulk(objects: Objects<'_>) {
     let mut rest = addresses;
     let mut attempts = 0;
     while !rest.is_empty() {
-        let given = percpu::push_batch(cache.slot, rest);
+        let given = percpu::push_batch(cache.sheaf_slot(), rest);
         rest = &rest[given..];
         let Some((&first, others)) = rest.split_first() else { break };
         if attempts < percpu::ATTEMPTS
-            && percpu::read(cache.slot).is_some_and(|view| percpu::is_full(view.main) && swap_full(cache, &view))
+            && percpu::read(cache.sheaf_slot())
+                .is_some_and(|view| percpu::is_full(view.main) && swap_full(cache, &view))
         {
             attempts += 1;
             continue;

@@ -15,7 +15,7 @@ use ashlar_macros::place;
 /// See [`crate::engine::drain_cpus`].
 #[place(background)]
 pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
-    let all = percpu::drain::drain(&[cache.slot], |_, _, sheaf| return_sheaf(cache, sheaf));
+    let all = percpu::drain::drain(&[cache.sheaf_slot()], |_, _, sheaf| return_sheaf(cache, sheaf));
     release_held(cache);
     all
 }
@@ -81,6 +81,18 @@ pub(crate) fn set_sheaf_capacity(cache: &'static RawCache, capacity: usize, barn
     for node in cache.state.sheaf_nodes {
         node.barns.iter().for_each(retire_empty);
     }
+}
+
+/// Has the sheaves of a cache in the slot `to` from now on, which is closed or has none. Those in
+/// the slot `from` are drained, and it is closed. Returns false if some CPU could not be reached,
+/// and the slot `from` is still open there.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn move_sheaves(cache: &'static RawCache, from: u16, to: u16) -> bool {
+    percpu::drain::open(to);
+    cache.set_sheaf_slot(to);
+    percpu::drain::close(from, |_, _, sheaf| return_sheaf(cache, sheaf))
 }
 
 /// Drains again if the capacity was lowered after a sheaf of `capacity` objects was chosen. Called

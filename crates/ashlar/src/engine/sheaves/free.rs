@@ -36,12 +36,12 @@ pub(crate) fn free(object: Object) {
 fn free_unsettled(object: Object) {
     let Object { cache, address: object } = object;
     for _ in 0..percpu::ATTEMPTS {
-        let Some(view) = percpu::read(cache.slot) else { break };
+        let Some(view) = percpu::read(cache.sheaf_slot()) else { break };
         if inspect::is_on_top(&view, object) {
             return report::double_free(cache.name(), object);
         }
         if !percpu::is_full(view.main) {
-            if percpu::push(cache.slot, object) {
+            if percpu::push(cache.sheaf_slot(), object) {
                 return;
             }
             continue;
@@ -90,7 +90,7 @@ pub(crate) fn free_remote(freed: Object) {
         return free_far(freed, slab);
     }
     for _ in 0..percpu::ATTEMPTS {
-        let Some(view) = percpu::read(cache.slot) else { break };
+        let Some(view) = percpu::read(cache.sheaf_slot()) else { break };
         if !percpu::is_full(view.spare) {
             // The spare has room now, or the thread migrated to another CPU.
             break;
@@ -136,7 +136,7 @@ pub(super) fn swap_full(cache: &'static RawCache, view: &View) -> bool {
     if percpu::is_full(view.spare) {
         return false;
     }
-    percpu::exchange(cache.slot, view, view.spare, view.main);
+    percpu::exchange(cache.sheaf_slot(), view, view.spare, view.main);
     true
 }
 
@@ -171,7 +171,7 @@ fn put_on_new_sheaf(
     sheaf.push(object);
     let top = sheaf.into_top();
     let (main, spare) = pair(top);
-    if !percpu::exchange(cache.slot, view, main, spare) {
+    if !percpu::exchange(cache.sheaf_slot(), view, main, spare) {
         // SAFETY: `top` came from `into_top` above, and the exchange failed, so it was not stored.
         let mut sheaf = unsafe { Sheaf::from_top(top) };
         sheaf.pop();

@@ -48,6 +48,8 @@ mod sparse;
 #[cfg(feature = "os")]
 mod validate;
 
+#[cfg(feature = "os")]
+pub(crate) use drain::move_sheaves;
 pub(crate) use drain::set_sheaf_capacity;
 pub(crate) use free::free_remote;
 #[cfg(feature = "os")]
@@ -139,7 +141,7 @@ impl Strategy for Sheaves {
         let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
         let in_barns = objects_in_barns(cache);
         let on_cpus: usize =
-            (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.slot)).sum();
+            (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.sheaf_slot())).sum();
         Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
     }
 

@@ -3,6 +3,10 @@
 //!
 //! Nothing, but a look whether there is one.
 
+#[cfg(feature = "os")]
+use crate::engine::{self, Object, RawCache};
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use crate::pages::zone::ZONE;
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use crate::percpu::{self, area::PERCPU, sections};
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -47,6 +51,43 @@ fn from_sheaf(size: usize) -> *mut u8 {
     }
     let _ = size;
     core::ptr::null_mut()
+}
+
+/// Allocates an object of a cache behind the fast path while a profile runs. Does what the fast
+/// path does, with the slot that has the sheaves.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+pub(in crate::faces) fn alloc_in(cache: &'static RawCache) -> *mut u8 {
+    let mut object = core::ptr::null_mut();
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if cache.slabs.class_slot != 0 {
+        object = sections::pop(percpu::slot0(cache.sheaf_slot()), sections::rseq_offset()) as *mut u8;
+    }
+    if object.is_null() {
+        object = engine::alloc(cache);
+    }
+    if let Some(object) = core::ptr::NonNull::new(object) {
+        profile::count_in(cache, object);
+    }
+    object
+}
+
+/// Frees an object of a cache behind the fast path, once a profile has run.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+pub(in crate::faces) fn free_in(object: Object) {
+    let (cache, address) = object.parts();
+    profile::freed_object(address);
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if cache.slabs.class_slot != 0
+        && ZONE.nodes() == 1
+        && sections::push(percpu::slot0(cache.sheaf_slot()), sections::rseq_offset(), address)
+    {
+        return;
+    }
+    engine::free(object);
 }
 
 /// Tells the profile of an object of `size` bytes that was just allocated, and returns it.

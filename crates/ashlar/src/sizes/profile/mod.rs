@@ -12,9 +12,9 @@
 //! jumps to the slow path, which starts with a copy of the fast path that counts
 //! (`faces::malloc::counted`). Without a profile, no path has an instruction for it but the slow
 //! path: two. The bound of `kmalloc` is 0 in the same way, and its slow path counts
-//! (`faces::kmalloc::profiled`). Handles of caches have no bound. So the caches of the program are
-//! without sheaves meanwhile ([`crate::cache::sampling`]), each of their calls takes the slow path,
-//! and that counts.
+//! (`faces::kmalloc::profiled`). Handles of caches have no bound. So the sheaves of the caches of
+//! the program are in another slot meanwhile ([`crate::cache::sampling`]), each of their calls
+//! takes the slow path, and that counts.
 //!
 //! # Frees
 //! The object map holds [`SAMPLED`] for a sample in place of its code. That entry leads `free` to a
@@ -24,8 +24,8 @@
 //! cache is marked ([`marks`]), which leads frees by address there to the slow path. Sized frees
 //! examine the address as `kfree` does, once a profile has run.
 //!
-//! Frees by the handle of a cache are noticed while the profile runs. When it stops, the cache has
-//! sheaves again, and its samples stay in the table as they are.
+//! Frees by the handle of a cache are noticed while the profile runs. When it stops, the fast paths
+//! work again, and the samples of the cache stay in the table as they are.
 //!
 //! # What it needs
 //! Backtraces come from the unwinder of the C compiler's library (`base::os::unwind`), and are made
@@ -131,7 +131,7 @@ pub(crate) fn start(rate: usize) -> Result<(), ProfileError> {
     // Before the first sample: a thread that frees it sees that its free must be noticed.
     kmalloc::close_sized_frees();
     sampling::begin_or_end(true);
-    registry::for_each(sampling::set_aside);
+    registry::for_each(sampling::begin);
     RATE.store(rate, Ordering::Release);
     watch(Watcher::Profile, true);
     divert_allocations(rate);
@@ -210,7 +210,7 @@ pub(crate) fn stop() {
         kmalloc::open_fast_path();
         sampling::begin_or_end(false);
         samples::close_to_program();
-        registry::for_each(sampling::give_back);
+        registry::for_each(sampling::end);
         guarded::resume();
     }
 }
@@ -256,8 +256,12 @@ fn is_due(size: usize, rate: usize) -> bool {
         return rate == 1;
     }
     let counted = size.clamp(1, MOST_COUNTED) as i32;
-    let budget = PERCPU.sample_budget(percpu::this_cpu());
-    if budget.fetch_sub(counted as u32, Ordering::Relaxed) as i32 >= counted {
+    let budget = PERCPU.sample_budget(percpu::this_cpu_quick());
+    // Not one step, which would cost more than the rest. If a thread is preempted between the two,
+    // the bytes counted meanwhile are forgotten. That is rare, and no size is likelier than others.
+    let left = (budget.load(Ordering::Relaxed) as i32).wrapping_sub(counted);
+    budget.store(left as u32, Ordering::Relaxed);
+    if left >= 0 {
         return false;
     }
     budget.store(random::gap(rate) as u32, Ordering::Relaxed);
@@ -273,7 +277,7 @@ fn enter(address: usize, size: usize, rate: usize) {
     if cache.is_some_and(|cache| cache.engine != Engine::Sheaves) {
         return;
     }
-    // A profile that started meanwhile may not have taken the cache's sheaves away yet.
+    // A profile that started meanwhile may not have closed the cache's slot yet.
     if cache.is_some_and(|cache| cache.policy.of_program && !sampling::is_sampled(cache)) {
         return;
     }

@@ -147,7 +147,7 @@ pub(super) fn read(cache: &RawCache, place: u16) -> Option<Words> {
         let mut guard = CpuGuard::take(cache);
         return Some(Words { cpu: guard.cpu(), words: *guard.words(place) });
     }
-    percpu::read(place).map(|view| Words { cpu: view.cpu, words: [view.main, view.spare] })
+    percpu::read_any(place).map(|view| Words { cpu: view.cpu, words: [view.main, view.spare] })
 }
 
 /// Stores `new` as this CPU's words at `place` if they are still `old` and the thread has not
