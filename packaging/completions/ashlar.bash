@@ -588,7 +588,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__compare)
-            opts="-h --rounds --warmup --with --option --no-check --json --help"
+            opts="-h --rounds --warmup --with --option --base --no-check --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -608,6 +608,10 @@ _ashlar() {
                     ;;
                 --option)
                     COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
+                    return 0
+                    ;;
+                --base)
+                    COMPREPLY=($(compgen -W "system ashlar" -- "${cur}"))
                     return 0
                     ;;
                 --json)

@@ -143,9 +143,11 @@ deepbind=\t''
 control=\t''
 window=\t''
 profile=\t''"
+complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l base -d 'What the ratios are to: the system\'s malloc, or ashlar, to see what options of it cost' -r -f -a "system\t'The malloc that programs have if nothing is preloaded'
+ashlar\t'Ashlar without the options of `--option`'"
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l json -d 'Write machine, runs, ratios and intervals as JSON; `-` for standard output' -r -F
 complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -l no-check -d 'Do not compare outputs and exit codes, for a program that differs from run to run'
-complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -s h -l help -d 'Print help'
+complete -c ashlar -n "__fish_ashlar_using_subcommand compare" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ashlar -n "__fish_ashlar_using_subcommand ps" -l json -d 'Write all figures of each process as JSON'
 complete -c ashlar -n "__fish_ashlar_using_subcommand ps" -s h -l help -d 'Print help'
 complete -c ashlar -n "__fish_ashlar_using_subcommand info" -l save -d 'Write the figures to a file, for `ashlar diff`' -r -F

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::compare::Base;
+
 #[derive(Debug, Parser)]
 #[command(
     name = "ashlar",
@@ -407,6 +409,10 @@ pub(crate) struct CompareArgs {
     /// An option of ashlar, as in `ASHLAR_OPTIONS`; may be given several times
     #[arg(long = "option", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
+
+    /// What the ratios are to: the system's malloc, or ashlar, to see what options of it cost
+    #[arg(long, value_enum, value_name = "MALLOC", default_value_t = Base::System)]
+    pub(crate) base: Base,
 
     /// Do not compare outputs and exit codes, for a program that differs from run to run
     #[arg(long)]

@@ -226,6 +226,8 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["--with", "/etc/passwd", "--", "true"], "--with: /etc/passwd: not a shared library"),
         (&["--option", "colour=blue", "--", "true"], "--option: option `colour=blue`"),
         (&["--json", "/no/such/directory/out.json", "--", "true"], "--json: cannot write"),
+        (&["--base", "tin", "--option", "decay=1", "--", "true"], "--base"),
+        (&["--base", "ashlar", "--", "true"], "--base: ashlar: expected --option KEY=VALUE with it"),
         (&["--", "/etc/passwd"], "Permission denied"),
         (&["--"], "PROGRAM"),
     ];
@@ -246,6 +248,25 @@ fn options_reach_ashlar_alone() {
     let said = text(&out.stdout).replace("\n  ", " ");
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(said.contains("ended with exit code 1") && said.contains("it said: percpu=lock,decay=50."), "{said}");
+}
+
+#[test]
+fn ashlar_with_options_is_held_against_ashlar_without() {
+    let script = "case $LD_PRELOAD in *ashlar*) ;; *) exit 9;; esac; echo \"$ASHLAR_OPTIONS\" >&2";
+    let words = ["--base", "ashlar", "--option", "profile=512K", "--rounds", "2"];
+    let record = json(&[&words[..], &["--", "sh", "-c", script]].concat());
+    let rows: Vec<_> = record["mallocs"].as_array().unwrap().iter().collect();
+    let ids: Vec<_> = rows.iter().map(|row| (row["id"].as_str(), row["options"].as_str())).collect();
+    assert_eq!(ids, [(Some("ashlar"), None), (Some("with options"), Some("profile=512K"))]);
+    assert!(rows.iter().all(|row| row["runs"].as_array().unwrap().len() == 2), "{record}");
+    let out = compare(&[&words[..], &["--", "sh", "-c", script]].concat());
+    let said = text(&out.stdout);
+    assert!(said.contains("\nwith options  ") && said.contains("[profile=512K]"), "{said}");
+    assert!(said.contains("\nashlar: medians; the others: ratios to it"), "{said}");
+    // What differs is told as a difference to ashlar.
+    let script = "case $ASHLAR_OPTIONS in '') echo a;; *) echo b;; esac";
+    let said = text(&compare(&[&words[..], &["--", "sh", "-c", script]].concat()).stdout).replace("\n  ", " ");
+    assert!(said.contains("is \"b\", at first \"a\" on ashlar"), "{said}");
 }
 
 #[test]

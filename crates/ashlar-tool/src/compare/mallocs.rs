@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::error::ToolError;
@@ -23,8 +24,18 @@ pub(super) struct Malloc {
 }
 
 /// The first row, which the ratios are to.
-pub(super) const SYSTEM: &str = "system";
-pub(super) const ASHLAR: &str = "ashlar";
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Base {
+    /// The malloc that programs have if nothing is preloaded
+    System,
+    /// Ashlar without the options of `--option`
+    Ashlar,
+}
+
+const SYSTEM: &str = "system";
+const ASHLAR: &str = "ashlar";
+/// The row of ashlar with options, where one without is the base.
+const WITH_OPTIONS: &str = "with options";
 /// Longest name of a row.
 const LONGEST: usize = 13;
 
@@ -37,15 +48,34 @@ const PEERS: [(&str, &[&str]); 5] = [
     ("rpmalloc", &["rpmalloc", "rpmallocwrap"]),
 ];
 
-/// Returns the rows: the system's malloc, ashlar, and those of `with`; and notes about peers that
-/// are not here.
-pub(super) fn select(with: &[String], options: &str) -> Result<(Vec<Malloc>, Vec<String>), ToolError> {
+impl Malloc {
+    /// Returns what the malloc is called within a sentence.
+    pub(super) fn in_words(&self) -> &str {
+        if self.id == SYSTEM { "the system's malloc" } else { &self.id }
+    }
+}
+
+/// Returns the rows: the base, ashlar, and those of `with`; and notes about peers that are not
+/// here.
+pub(super) fn select(base: Base, with: &[String], options: &str) -> Result<(Vec<Malloc>, Vec<String>), ToolError> {
+    if base == Base::Ashlar && options.is_empty() {
+        return Err(ToolError::option("--base", "ashlar: expected --option KEY=VALUE with it"));
+    }
     let ours = library::find()?;
     preload::list(&ours)?;
     let system = Malloc { id: SYSTEM.to_owned(), preload: None, version: host::c_library(), options: None };
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let options = (!options.is_empty()).then(|| options.to_owned());
-    let mut rows = vec![system, Malloc { id: ASHLAR.to_owned(), preload: Some(ours), version, options }];
+    let ashlar = |id: &str, options| Malloc {
+        id: id.to_owned(),
+        preload: Some(ours.clone()),
+        version: version.clone(),
+        options,
+    };
+    let mut rows = match base {
+        Base::System => vec![system, ashlar(ASHLAR, options)],
+        Base::Ashlar => vec![ashlar(ASHLAR, None), ashlar(WITH_OPTIONS, options)],
+    };
     let mut notes = Vec::new();
     let places = places();
     for word in with {
@@ -68,7 +98,9 @@ pub(super) fn select(with: &[String], options: &str) -> Result<(Vec<Malloc>, Vec
     }
     let mut distinct: Vec<Malloc> = Vec::new();
     for mut row in rows {
-        if distinct.iter().any(|other| other.preload == row.preload) {
+        let same =
+            |other: &Malloc| other.preload == row.preload && (other.options == row.options || row.options.is_none());
+        if distinct.iter().any(same) {
             continue;
         }
         if let Some(library) = &row.preload {

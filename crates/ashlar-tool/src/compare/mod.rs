@@ -1,7 +1,8 @@
 //! `ashlar compare`: runs a program on several mallocs by turns, and says what the program gains.
 //!
-//! First the program runs twice on the system's malloc, which is the reference for its output, then
-//! once on each other malloc under a probe that tells whether the program calls it ([`probe`]).
+//! First the program runs twice on the base, which is the system's malloc or ashlar and the
+//! reference for its output, then once on each other malloc under a probe that tells whether the
+//! program calls it ([`probe`]).
 //! Then come rounds. Each runs the program once on every malloc, in an order that is drawn anew;
 //! the first round does not count. What drifts on the machine then hits all alike, and the ratios
 //! within the rounds are judged ([`crate::interval`]).
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 use crate::args::CompareArgs;
 use crate::error::ToolError;
 use crate::output;
+pub(crate) use mallocs::Base;
 use record::Record;
 
 /// Compares, prints, and returns the exit code.
@@ -32,7 +34,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, ToolError> {
     let program = program::Program::find(&args.program)?;
     let options = crate::run::options(None, &args.options)?;
     let mut json = args.json.as_ref().map(Json::open).transpose()?;
-    let (rows, notes) = mallocs::select(&args.with, &options)?;
+    let (rows, notes) = mallocs::select(args.base, &args.with, &options)?;
     interrupt::install();
     let record = rounds::compare(args, &program, rows, notes)?;
     if let Some(signal) = record.interrupted.filter(|_| record.rounds < 2) {

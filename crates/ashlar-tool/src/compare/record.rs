@@ -27,7 +27,7 @@ pub(super) struct Record {
     pub(super) checked: bool,
     /// The signal that ended the comparison early.
     pub(super) interrupted: Option<i32>,
-    /// The system's malloc first, then ashlar.
+    /// The base first, then ashlar.
     pub(super) mallocs: Vec<Row>,
     pub(super) notes: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Row {
     pub(super) left_out: Option<String>,
     /// One for each round.
     pub(super) runs: Vec<Run>,
-    /// Differences to the system's malloc.
+    /// Differences to the base.
     pub(super) changes: Changes,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Run {
     pub(super) stdout: Digest,
 }
 
-/// How a malloc differs from the system's, in each figure.
+/// How a malloc differs from the base, in each figure.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes(pub(super) Vec<(Metric, Change)>);
 
@@ -118,7 +118,7 @@ impl Record {
         }
     }
 
-    /// Returns the rows that are compared with the system's malloc: ashlar first.
+    /// Returns the rows that are compared with the base: ashlar first.
     pub(super) fn compared(&self) -> impl Iterator<Item = &Row> {
         self.mallocs.iter().skip(1).filter(|row| row.left_out.is_none())
     }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::interrupt;
-use super::mallocs::{Malloc, SYSTEM};
+use super::mallocs::Malloc;
 use super::probe::Probe;
 use super::program::{Input, Program, Ran};
 use super::record::{Record, Row, Run};
@@ -24,6 +24,8 @@ const MOST: usize = 30;
 
 /// What a run must give to be the same work as the reference.
 struct Reference {
+    /// The malloc, in words.
+    on: String,
     end: End,
     digest: Digest,
     stdout: Spool,
@@ -38,7 +40,7 @@ struct Course<'a> {
     bar: ProgressBar,
 }
 
-/// Compares the program on the mallocs of `rows`, the system's first.
+/// Compares the program on the mallocs of `rows`, the base first.
 pub(super) fn compare(
     args: &CompareArgs,
     program: &Program,
@@ -49,12 +51,12 @@ pub(super) fn compare(
     let bar = progress_bar();
     let warmup = args.warmup as usize;
     let mut rows: Vec<Row> = rows.into_iter().map(Row::new).collect();
-    let system = rows[0].malloc.clone();
-    bar.set_message(SYSTEM);
-    let first = program.run(&system, None)?;
+    let base = rows[0].malloc.clone();
+    bar.set_message(base.id.clone());
+    let first = program.run(&base, None)?;
     let mut took = first.usage.elapsed;
     let mut spent = took;
-    let (first, failed) = Reference::of(first)?;
+    let (first, failed) = Reference::of(first, base.in_words())?;
     for row in &mut rows {
         row.runs.clear();
     }
@@ -72,7 +74,7 @@ pub(super) fn compare(
     let mut course = Course { program, check: !args.no_check, reference: first, record, bar };
     course.note_reference(failed);
     if course.check && interrupt::signal().is_none() {
-        let again = program.run(&system, None)?;
+        let again = program.run(&base, None)?;
         took = again.usage.elapsed;
         spent += took;
         course.must_equal_itself(&again)?;
@@ -101,17 +103,17 @@ impl Course<'_> {
         let mut note = |text: String| self.record.notes.push(text);
         if self.reference.end != End::Code(0) {
             let said = if stderr.is_empty() { String::new() } else { format!(": {}", stderr.join("; ")) };
-            note(format!("the program {} on the system's malloc, too{said}", self.reference.end));
+            note(format!("the program {} on {}, too{said}", self.reference.end, self.reference.on));
         }
         if self.program.input == Input::InPlaceOfPipe {
             note("standard input is a pipe, which cannot be read twice: the program reads /dev/null".to_owned());
         }
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-            note(format!("LD_PRELOAD holds {} in every run, the system's too", others.display()));
+            note(format!("LD_PRELOAD holds {} in every run, that on the base too", others.display()));
         }
     }
 
-    /// Two runs on the system's malloc must be the same, or others cannot be held against them.
+    /// Two runs on the base must be the same, or others cannot be held against them.
     fn must_equal_itself(&self, again: &Ran) -> Result<(), ToolError> {
         if interrupt::signal().is_some() {
             return Ok(());
@@ -120,8 +122,9 @@ impl Course<'_> {
             Err(ToolError::option(
                 "PROGRAM",
                 format_args!(
-                    "differs from run to run on the system's malloc already: {difference}; --no-check measures it \
-                     without comparing outputs"
+                    "differs from run to run on {} already: {difference}; --no-check measures it without comparing \
+                     outputs",
+                    self.reference.on
                 ),
             ))
         })
@@ -196,7 +199,7 @@ impl Course<'_> {
         let id = self.record.mallocs[at].id();
         let mut notes = Vec::new();
         if ran.end != self.reference.end {
-            notes.push(format!("{id}: the program {}, unlike its first run on the system's malloc", ran.end));
+            notes.push(format!("{id}: the program {}, unlike its first run on {}", ran.end, self.reference.on));
         }
         if ran.left_processes {
             notes.push("the program leaves processes behind when it ends, which are not measured".to_owned());
@@ -216,25 +219,22 @@ impl Course<'_> {
 
 impl Reference {
     /// Takes a run as the reference; also returns the last lines of its standard error.
-    fn of(ran: Ran) -> Result<(Self, Vec<String>), ToolError> {
+    fn of(ran: Ran, on: &str) -> Result<(Self, Vec<String>), ToolError> {
         let digest = ran.stdout.digest().map_err(unreadable)?;
-        Ok((Self { end: ran.end, digest, stdout: ran.stdout }, ran.stderr.last_lines(2)))
+        Ok((Self { on: on.to_owned(), end: ran.end, digest, stdout: ran.stdout }, ran.stderr.last_lines(2)))
     }
 
     /// Says how another run differs.
     fn difference(&self, ran: &Ran) -> Result<Option<String>, ToolError> {
         if ran.end != self.end {
-            return Ok(Some(format!("it {}, at first it {} on the system's malloc", ran.end, self.end)));
+            return Ok(Some(format!("it {}, at first it {} on {}", ran.end, self.end, self.on)));
         }
         if ran.stdout.digest().map_err(unreadable)? == self.digest {
             return Ok(None);
         }
         let difference = ran.stdout.difference(&self.stdout).map_err(unreadable)?;
         Ok(difference.map(|at| {
-            format!(
-                "line {} of its output is \"{}\", at first \"{}\" on the system's malloc",
-                at.line, at.left, at.right
-            )
+            format!("line {} of its output is \"{}\", at first \"{}\" on {}", at.line, at.left, at.right, self.on)
         }))
     }
 }

@@ -90,7 +90,7 @@ fn table(record: &Record) -> String {
     };
     text += &wrapped(&format!(
         "{}: medians; the others: {kind}. Memory is that of the largest process.",
-        super::mallocs::SYSTEM
+        record.mallocs.first().map_or("", Row::id)
     ));
     text
 }
