@@ -147,18 +147,41 @@ fn a_process_that_was_not_prepared_profiles_itself_when_it_is_asked() {
 }
 
 #[test]
-fn a_process_with_one_thread_must_be_ready() {
-    let Some(process) = grows("", GROWS) else { return };
+fn a_process_with_one_thread_profiles_itself_too() {
+    // Without a fast path for malloc, it must have been prepared.
+    let Some(process) = grows("quarantine=20", GROWS) else { return };
     let start = ["--start", "--timeout", "60"];
     refused(&["profile", &process.pid], &[(&start, "start it with ASHLAR_OPTIONS=profile=ready")]);
     drop(process);
-    for options in ["profile=ready", "profile=ready,percpu=lock", "profile=ready,reaper=off"] {
+    for options in
+        ["", "percpu=lock", "reaper=off", "profile=ready", "profile=ready,percpu=lock", "profile=ready,quarantine=20"]
+    {
         let Some(process) = grows(options, GROWS) else { return };
         let out = ashlar(&["profile", &process.pid, "--seconds", "0.5", "--rate", "16K", "--timeout", "60"]);
         assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()), "{options}");
         let table = text(&out.stdout);
         assert!(table.contains("a sample each 16.0 KiB") && table.contains("live "), "{options}: {table}");
     }
+}
+
+/// The C library calls `malloc` under its own locks, so the unwinder is not loaded there.
+#[test]
+fn a_process_in_which_only_the_c_library_allocates_is_left_as_it_is() {
+    let program = build("strings.c", &["-O1"]);
+    let mut run = command(program.to_str().expect("a path in UTF-8"));
+    run.env("LD_PRELOAD", library());
+    let mut process = started(run);
+    let pid = process.pid.clone();
+    let out = ashlar(&["profile", &pid, "--start", "--timeout", "2"]);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("made no call of malloc that could load"), "{}", text(&out.stderr));
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    assert!(!maps.contains("libgcc_s"), "{maps}");
+    // It was asked by a line to allocate itself, and the next request is served.
+    process.ask("own");
+    let out = ashlar(&["profile", &pid, "--seconds", "0.3", "--rate", "1", "--timeout", "60", "--folded"]);
+    assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()));
+    assert!(text(&out.stdout).contains("strdup "), "{}", text(&out.stdout));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use core::fmt::Write;
 use core::time::Duration;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use ashlar::Tunable;
 use ashlar::mailbox::{DONE, Letter, REFUSED, ask};
@@ -130,9 +131,24 @@ impl Setting<'_> {
     }
 }
 
-/// Has a process start a heap profile.
+/// Has a process start a heap profile, and waits until it runs: a process with one thread starts it
+/// with the next call of `malloc` by the program itself.
 pub(crate) fn start_profile(pid: i32, rate: u64, wait: &Wait) -> Result<(), ToolError> {
-    Asked::open(pid, wait)?.send(ask::PROFILE_START, &rate.to_string()).map(|_| ())
+    let process = Asked::open(pid, wait)?;
+    process.send(ask::PROFILE_START, &rate.to_string())?;
+    let until = Instant::now() + process.wait;
+    while !super::heap_profile(pid).is_ok_and(|profile| profile.rate != 0) {
+        if Instant::now() > until {
+            process.send(ask::PROFILE_STOP, "")?;
+            return Err(ToolError::Failed(format!(
+                "{}: it has one thread, and made no call of malloc that could load the unwinder. The request was \
+                 withdrawn; ASHLAR_OPTIONS=profile=ready loads it with the program",
+                process.who()
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Has a process stop its heap profile.

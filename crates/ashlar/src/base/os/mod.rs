@@ -38,8 +38,10 @@ pub(crate) use loader::stay_loaded;
 pub(crate) use mem::{LinuxSource, map_without_access, set_access};
 pub(crate) use table::{map_table, unmap_table};
 pub(crate) use topology::{SYSTEM, read_topology};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use unwind::is_of_c_library;
 pub(crate) use unwind::{
-    Extent, after_fork_in_child as forget_other_backtraces, capture, capture_of_program, has_unwinder,
+    Extent, after_fork_in_child as forget_other_backtraces, capture, capture_of_program, has_one_thread, has_unwinder,
     load as load_unwinder,
 };
 pub(crate) use window::show;

@@ -39,12 +39,44 @@ const NEXT: c_int = 0;
 const STOP: c_int = 4;
 
 #[cfg(target_arch = "x86_64")]
-core::arch::global_asm!(".weak dlsym, _DYNAMIC, __ehdr_start", ".hidden _DYNAMIC, __ehdr_start");
+core::arch::global_asm!(
+    ".weak dlsym, __libc_single_threaded, _DYNAMIC, __ehdr_start",
+    ".hidden _DYNAMIC, __ehdr_start"
+);
 
 /// Returns whether the unwinder is loaded.
 #[place(cold)]
 pub(crate) fn has_unwinder() -> bool {
     BACKTRACE.load(Ordering::Acquire) != 0
+}
+
+/// Returns whether the C library says that the process has one thread. Where it does not say, the
+/// answer is no.
+#[cfg(target_arch = "x86_64")]
+#[place(cold)]
+pub(crate) fn has_one_thread() -> bool {
+    let byte = crate::address_of!("__libc_single_threaded").cast::<u8>();
+    // SAFETY: a byte of the C library, which is never unmapped. Volatile, because the C library
+    // writes it.
+    !byte.is_null() && unsafe { byte.read_volatile() } != 0
+}
+#[cfg(not(target_arch = "x86_64"))]
+#[place(cold)]
+pub(crate) fn has_one_thread() -> bool {
+    false
+}
+
+/// Returns whether the code at `address` is of the C library, of the loader, or of this library, or
+/// may be, because the system does not say.
+#[cfg(target_arch = "x86_64")]
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn is_of_c_library(address: usize) -> bool {
+    // Under their names of before and after glibc 2.34.
+    const THEIRS: [&str; 9] =
+        ["libc.", "libc-", "ld-", "ld.", "libpthread", "libdl", "libresolv", "libnss_", "libashlar"];
+    let file = super::maps::file_of(address);
+    file.is_none_or(|file| THEIRS.iter().any(|name| file.name().starts_with(name)))
 }
 
 /// Loads the unwinder. Returns false if there is none, as in a static program.

@@ -65,6 +65,18 @@ pub(super) extern "C" fn malloc_uncounted(size: usize) -> *mut u8 {
     allocate(size, STEP, || alloc(class_of(size), size))
 }
 
+/// As [`malloc_uncounted`], by a call that returns to `caller`, while a profile runs or is awaited.
+#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[place(cold)]
+pub(super) extern "C" fn malloc_called_from(size: usize, caller: usize) -> *mut u8 {
+    if profile::is_awaited() {
+        let before = errno::get();
+        profile::start_awaited(caller);
+        errno::set(before);
+    }
+    malloc_uncounted(size)
+}
+
 /// Allocates `size` bytes that no cache has, or not at a multiple of `align`.
 #[inline(never)]
 pub(super) fn allocate_large(size: usize, align: usize, fill: Fill) -> *mut u8 {

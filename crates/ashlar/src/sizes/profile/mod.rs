@@ -75,6 +75,9 @@ static RATE: AtomicUsize = AtomicUsize::new(0);
 static EVER: AtomicUsize = AtomicUsize::new(0);
 /// When the profile started.
 static STARTED_MS: AtomicUsize = AtomicUsize::new(0);
+/// The rate of a profile that starts with the next call of `malloc` that may load the unwinder; 0
+/// if none is awaited.
+static AWAITED: AtomicUsize = AtomicUsize::new(0);
 
 /// Why a profile cannot start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,16 +182,65 @@ pub(crate) fn asked(letter: &Letter) -> Option<(&'static str, Result<(), &'stati
     }
 }
 
+/// Has the next call of `malloc` by the program itself start the profile, in a process with one
+/// thread. Counts are below zero meanwhile, so each call leaves the fast path, which is the one
+/// with a count.
+#[place(cold)]
+fn await_call(rate: usize) -> Result<(), &'static str> {
+    if !(1..=MOST_RATE).contains(&rate) {
+        return Err("expected a rate of 1 to 16777216 bytes");
+    }
+    if !(cfg!(target_arch = "x86_64") && LIMIT.is_open() && os::has_one_thread()) {
+        return Err("no unwinder can be loaded now: start it with ASHLAR_OPTIONS=profile=ready");
+    }
+    for cpu in percpu::all_cpus() {
+        PERCPU.sample_budget(cpu).store(u32::MAX, Ordering::Relaxed);
+    }
+    AWAITED.store(rate, Ordering::Relaxed);
+    malloc::count_below(MALLOC_MAX_CACHE_SIZE + 1);
+    LIMIT.close();
+    Ok(())
+}
+
+/// Starts the profile that is awaited, in a call of `malloc` that returns to `caller`.
+///
+/// The C library may call `malloc` under locks of its own, or in the middle of a change of its
+/// tables of libraries. The program does neither, so the unwinder can be loaded in a call of the
+/// program. In a process with several threads, another one might wait for the program's locks and
+/// hold the loader's, so nothing is done. The library's thread starts the profile when it is asked
+/// again.
+#[cfg(target_arch = "x86_64")]
+#[place(cold)]
+#[inline(never)]
+pub(crate) fn start_awaited(caller: usize) {
+    if !os::has_one_thread() || os::is_of_c_library(caller) {
+        return;
+    }
+    let rate = AWAITED.swap(0, Ordering::Relaxed);
+    if rate != 0 {
+        malloc::count_below(0);
+        malloc::open_fast_path();
+        // A tool sees that none runs, and says so.
+        let _ = start(rate);
+    }
+}
+
+/// Returns whether a profile starts with the next call that may load the unwinder.
+#[inline]
+pub(crate) fn is_awaited() -> bool {
+    AWAITED.load(Ordering::Relaxed) != 0
+}
+
 /// Starts a profile in a tick, which may be inside an allocation of the C library. So the unwinder
 /// must be there already, unless the tick is one of the background thread.
 #[place(cold)]
 fn start_as_asked(rate: &str) -> Result<(), &'static str> {
     let rate = rate.parse::<usize>().map_err(|_| "expected a rate in bytes")?;
-    if is_on() {
+    if is_on() || is_awaited() {
         return Err("a profile runs already");
     }
     if !os::has_unwinder() && !background::is_this_thread() {
-        return Err("it has one thread, where no unwinder can be loaded: start it with ASHLAR_OPTIONS=profile=ready");
+        return await_call(rate);
     }
     start(rate).map_err(|error| match error {
         ProfileError::Rate => "expected a rate of 1 to 16777216 bytes",
@@ -203,6 +255,10 @@ fn start_as_asked(rate: &str) -> Result<(), &'static str> {
 #[place(cold)]
 #[inline(never)]
 pub(crate) fn stop() {
+    if AWAITED.swap(0, Ordering::Relaxed) != 0 {
+        malloc::count_below(0);
+        malloc::open_fast_path();
+    }
     if RATE.swap(0, Ordering::AcqRel) != 0 {
         watch(Watcher::Profile, false);
         malloc::count_below(0);

@@ -4,7 +4,7 @@
 use crate::faces::malloc::entry::parts::{
     AREA_SHIFT, GATE, GRAIN, OBJECTS, PERCPU, RSEQ, SIZE_ENTRIES, SLOTS, STEP, TURN,
 };
-use crate::faces::malloc::slow::malloc_uncounted;
+use crate::faces::malloc::slow::{malloc_called_from, malloc_uncounted};
 use crate::percpu::area::BUDGET_OFFSET;
 use crate::sizes::guarded::BY_CALLS;
 use crate::sizes::malloc::{COUNTED, SLOT_OF_CODE_0};
@@ -22,6 +22,19 @@ pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
         counted = sym COUNTED,
         fast = sym malloc_counted,
         slow = sym malloc_uncounted,
+    )
+}
+
+/// Passes on where the call of `malloc` returns to.
+#[unsafe(naked)]
+#[place(cold)]
+extern "C" fn malloc_with_caller(size: usize) -> *mut u8 {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov rsi, [rsp]",
+        "jmp {slow}",
+        ".cfi_endproc",
+        slow = sym malloc_called_from,
     )
 }
 
@@ -69,7 +82,7 @@ macro_rules! counting {
                 budget = const BUDGET_OFFSET as isize - SLOT_OF_CODE_0 as isize,
                 grain = const GRAIN,
                 turn = const TURN,
-                slow = sym malloc_uncounted,
+                slow = sym malloc_with_caller,
                 $($operand = sym $value,)*
             )
         }
