@@ -133,7 +133,7 @@ fn bytes_beside_an_object_are_checked_when_it_is_freed() {
     );
 }
 
-/// Each byte of the page around an object, for objects whose ends are no multiples of a word.
+/// Each byte of the page around an object, also where the object ends in the middle of a word.
 #[test]
 fn every_byte_beside_an_object_is_checked() {
     let outcome = child("every_byte_beside_an_object_is_checked", "every", &CACHES, || {

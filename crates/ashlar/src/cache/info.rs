@@ -112,8 +112,8 @@ pub fn for_each_cache(mut each: impl FnMut(&CacheInfo)) {
 }
 
 /// Checks the debugged and the guarded caches of this name, those of the library included, as
-/// [`KmemCache::validate`](crate::KmemCache::validate). Returns the number of errors; `None` if
-/// there is no such cache of this name.
+/// [`KmemCache::validate`](crate::KmemCache::validate). Returns the number of errors; `None` if no
+/// cache of this name is debugged or guarded.
 #[place(cold)]
 pub fn validate(name: &str) -> Option<usize> {
     let mut index = 0;

@@ -6,11 +6,11 @@
 //! caches find no sheaf, so each allocation and each free comes here.
 //!
 //! Objects are left alone where the kernel does so: those of a cache with a constructor, which keep
-//! what it wrote, and those of a debugged cache with the flag `P`, whose bytes are poison. Nothing
-//! is written at an address that is no object of the cache. The engine reports it.
+//! what it wrote, and those of a debugged cache with the flag `P`, whose bytes are poison. An
+//! address where the cache has no object is not written to; the engine reports it.
 //!
-//! Objects that are held back ([`delay`]) are in use for the engine, and neither a debugged cache
-//! nor one without a slot of its own has some.
+//! Objects that are held back ([`delay`]) are in use for the engine. Debugged caches and caches
+//! without a slot of their own hold none back.
 //!
 //! Source: the kernel's `slab_want_init_on_alloc` and `slab_want_init_on_free`.
 #![allow(unsafe_code, reason = "clears objects")]
