@@ -24,7 +24,10 @@ export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/
 case ${CROSS:=} in
 '') host=() ;;
 aarch64-linux-gnu-) host=(-a arm64) ;;
-*) echo "deb: CARGO_BUILD_TARGET=$CARGO_BUILD_TARGET: expected this machine's or aarch64-unknown-linux-gnu" >&2; exit 2 ;;
+*)
+    echo "deb: CARGO_BUILD_TARGET=$CARGO_BUILD_TARGET: expected this machine's or aarch64-unknown-linux-gnu" >&2
+    exit 2
+    ;;
 esac
 arch=$(dpkg-architecture "${host[@]}" -qDEB_HOST_ARCH)
 libdir=usr/lib/$(dpkg-architecture "${host[@]}" -qDEB_HOST_MULTIARCH)
