@@ -29,8 +29,10 @@ const BYTES: usize = 100;
 const COLUMNS: [&str; 3] = ["malloc", "kmalloc", "cache"];
 
 /// The rows: names, values of `ASHLAR_OPTIONS`, and of `ASHLAR_DEBUG` if there is one.
-const ROWS: [(&str, &str, Option<&str>); 13] = [
+const ROWS: [(&str, &str, Option<&str>); 15] = [
     ("default", "", None),
+    ("guard=100ms", "guard=100ms", None),
+    ("the same, all", "guard=100ms,cache.*.guard=on", None),
     ("guard=100000", "guard=100000", None),
     ("the same, all", "guard=100000,cache.*.guard=on", None),
     ("guard=5000", "guard=5000", None),

@@ -68,7 +68,7 @@ fn catching_up(started: bool) -> bool {
     #[cfg(feature = "os")]
     {
         if crate::engine::guard::is_on() {
-            sizes::guarded::divert();
+            sizes::guarded::include();
         }
         if sizes::profile::ever_on() {
             sizes::profile::catch_up();
@@ -215,7 +215,8 @@ static JOB: crate::base::background::Job = crate::base::background::Job { tick, 
 #[place(background)]
 fn tick() -> bool {
     take_up();
-    reaper::tick()
+    let more = reaper::tick();
+    sizes::guarded::tick() || more
 }
 
 /// Does what a tool asked for.

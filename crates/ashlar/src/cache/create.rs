@@ -12,6 +12,7 @@ use super::settings::{self, Candidate, Debugging, Own};
 use crate::base::error::CreateError;
 use crate::base::units::BLOCK_ORDER;
 use crate::engine::history::slab_queues;
+use crate::engine::route::Guarding;
 use crate::engine::{CacheSpec, DebugFlags, Engine, Policy, RawCache, Tunable, Wish};
 use crate::percpu::sheaf::MAX_SHEAF_CAPACITY;
 use crate::slab::OrderRule;
@@ -74,7 +75,7 @@ pub(crate) fn create_or_merge(
         policy,
         debug,
         merge: merge::rule(args, policy, &options, &own),
-        guarded: options.guard != 0 && own.guard.unwrap_or(policy.guarded),
+        guarded: options.guard != Guarding::Off && own.guard.unwrap_or(policy.guarded),
         slot,
     })
 }

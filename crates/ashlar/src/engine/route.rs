@@ -34,6 +34,17 @@ pub(crate) struct Hardening {
     pub(crate) random: bool,
 }
 
+/// Which allocations guard sampling takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guarding {
+    /// None.
+    Off,
+    /// One of so many on average.
+    Count(u32),
+    /// One in so many milliseconds at most.
+    Every(u32),
+}
+
 const INIT_ON_ALLOC: u32 = 1;
 const INIT_ON_FREE: u32 = 2;
 const RANDOM: u32 = 4;

@@ -7,6 +7,7 @@
 //! | [`object_map`] | which live object of [`malloc`]'s caches starts at an address |
 //! | [`large`] | objects too large for any cache: runs of pages |
 //! | [`beside_fork`] | blocks that are allocated and freed while another thread forks |
+//! | `diversion` | which paths their calls take while something counts them |
 //! | [`guarded`] | the samples of malloc and kmalloc that lie between pages without access |
 //! | [`mod@profile`] | samples of malloc's objects, with backtraces |
 //! | [`owner`] | the look-up "what lies at this address", over all of these |
@@ -14,6 +15,8 @@
 //! This layer does not start the allocator; the faces do, by `boot`.
 
 pub(crate) mod beside_fork;
+#[cfg(feature = "os")]
+pub(crate) mod diversion;
 #[cfg(feature = "os")]
 pub(crate) mod guarded;
 pub(crate) mod kmalloc;

@@ -6,9 +6,9 @@ use crate::base::report::OnError;
 use crate::base::source::HugePages;
 use crate::base::units::{MAX_NODES, MAX_ZONE_BYTES};
 #[cfg(feature = "os")]
-use crate::engine::guard::MOST_INTERVAL;
+use crate::engine::guard::{MOST_INTERVAL, MOST_MS};
 use crate::engine::hardened::MOST_QUARANTINED;
-use crate::engine::route::Hardening;
+use crate::engine::route::{Guarding, Hardening};
 use crate::engine::{Engine, Tunable};
 use crate::percpu::{Irq, Wanted};
 use crate::slab::OrderRule;
@@ -89,8 +89,8 @@ pub(crate) struct Options {
     pub(crate) on_error: OnError,
     /// What is done to memory beside what its engine does.
     pub(crate) hardening: Hardening,
-    /// Allocations from one guarded object to the next on average; 0 for none.
-    pub(crate) guard: usize,
+    /// Which allocations get a guarded object.
+    pub(crate) guard: Guarding,
     /// Every cache is debugged of which `ASHLAR_DEBUG` says nothing.
     pub(crate) paranoid: bool,
     /// Whether the unwinder is loaded at load, so that reports have a backtrace.
@@ -130,7 +130,7 @@ impl Options {
         noaliencache: false,
         on_error: OnError::Abort,
         hardening: Hardening { init_on_alloc: false, init_on_free: false, quarantine: 0, random: false },
-        guard: 0,
+        guard: Guarding::Off,
         paranoid: false,
         backtrace: false,
         deepbind: DeepBind::Drop,
@@ -169,7 +169,7 @@ const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefa
                     remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, quarantine, random, guard, checks, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
 
 /// The option `guard` that `checks=paranoid` stands for.
-const PARANOID_GUARD: usize = if cfg!(feature = "os") { 1000 } else { 0 };
+const PARANOID_GUARD: Guarding = if cfg!(feature = "os") { Guarding::Count(1000) } else { Guarding::Off };
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -197,8 +197,11 @@ pub(crate) fn parse<'a>(
         bad(OptionError { part: "min_order", expected: "a value of at most max_order" });
         options.order = OrderRule::DEFAULT;
     }
-    if options.guard == 0 && own.has_guard() {
-        bad(OptionError { part: "cache.NAME.guard", expected: "the option guard=N as well, which says how often" });
+    if options.guard == Guarding::Off && own.has_guard() {
+        bad(OptionError {
+            part: "cache.NAME.guard",
+            expected: "the option guard=N or guard=Nms as well, which says how often",
+        });
     }
     if options.profile != 0 && options.engine != Engine::Sheaves {
         bad(OptionError { part: "profile", expected: "engine=ashlar: other engines have no profile" });
@@ -218,7 +221,7 @@ pub(crate) fn has_backtrace(text: &str) -> bool {
             let _ = apply(key, value.trim(), &mut options);
         }
     }
-    options.backtrace || options.guard != 0
+    options.backtrace || options.guard != Guarding::Off
 }
 
 /// Whether `text` is a good value of `ASHLAR_OPTIONS`.
@@ -308,7 +311,14 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
         "random" => options.hardening.random = switch(value).ok_or("random=on or random=off")?,
         #[cfg(feature = "os")]
         "guard" => {
-            options.guard = number(value, 0, MOST_INTERVAL).ok_or("guard=0 to guard=16777216 (allocations)")?;
+            const EXPECTED: &str = "guard=0 to guard=16777216 (allocations), or guard=1ms to guard=3600000ms";
+            options.guard = match value.strip_suffix("ms") {
+                Some(ms) => Guarding::Every(number(ms, 1, MOST_MS).ok_or(EXPECTED)? as u32),
+                None => match number(value, 0, MOST_INTERVAL).ok_or(EXPECTED)? {
+                    0 => Guarding::Off,
+                    interval => Guarding::Count(interval as u32),
+                },
+            };
         }
         "checks" => {
             options.paranoid = match value {
@@ -316,7 +326,7 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
                 "paranoid" => true,
                 _ => return Err("checks=default or checks=paranoid"),
             };
-            if options.paranoid && options.guard == 0 {
+            if options.paranoid && options.guard == Guarding::Off {
                 options.guard = PARANOID_GUARD;
             }
         }
@@ -386,8 +396,10 @@ mod tests {
             (options.paranoid, options.guard)
         };
         assert_eq!(of("checks=paranoid"), (true, PARANOID_GUARD));
-        assert_eq!((of("guard=7,checks=paranoid"), of("checks=paranoid,guard=0")), ((true, 7), (true, 0)));
-        assert_eq!((of("checks=default"), of("guard=9")), ((false, 0), (false, 9)));
+        assert_eq!(of("guard=7,checks=paranoid"), (true, Guarding::Count(7)));
+        assert_eq!(of("checks=paranoid,guard=100ms"), (true, Guarding::Every(100)));
+        assert_eq!(of("checks=paranoid,guard=0"), (true, Guarding::Off));
+        assert_eq!((of("checks=default"), of("guard=9")), ((false, Guarding::Off), (false, Guarding::Count(9))));
     }
 
     #[test]
@@ -395,8 +407,8 @@ mod tests {
         let mut own = CacheOptions::NONE.clone();
         let mut errors = Vec::new();
         parse("cache.a.guard=on", &mut Options::DEFAULT.clone(), &mut own, |e| errors.push(e.to_string()));
-        assert!(errors[0].contains("the option guard=N as well") && errors.len() == 1, "{errors:?}");
-        for text in ["cache.a.guard=off", "guard=5,cache.a.guard=on", "cache.a.guard=on,guard=5"] {
+        assert!(errors[0].contains("the option guard=N or guard=Nms as well") && errors.len() == 1, "{errors:?}");
+        for text in ["cache.a.guard=off", "guard=5,cache.a.guard=on", "cache.a.guard=on,guard=5ms"] {
             parse(text, &mut Options::DEFAULT.clone(), &mut CacheOptions::NONE.clone(), |e| std::panic!("{e}"));
         }
     }
@@ -430,6 +442,10 @@ mod tests {
             ("init_on_alloc", "init_on_alloc=on or init_on_alloc=off"),
             ("guard=16777217", "guard=0 to guard=16777216"),
             ("guard=on", "guard=0 to guard=16777216"),
+            ("guard=0ms", "guard=1ms to guard=3600000ms"),
+            ("guard=3600001ms", "guard=1ms to guard=3600000ms"),
+            ("guard=5 ms", "guard=1ms to guard=3600000ms"),
+            ("guard=5s", "guard=1ms to guard=3600000ms"),
             ("checks=all", "checks=default or checks=paranoid"),
             ("init_on_free=2", "init_on_free=on or init_on_free=off"),
             ("quarantine=257", "quarantine=0 to quarantine=256"),

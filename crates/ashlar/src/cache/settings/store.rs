@@ -9,6 +9,7 @@ use super::own::{CacheOptions, Candidate, Own};
 use crate::base::report;
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering, SpinLock, Visit};
 use crate::engine::Engine;
+use crate::engine::route::Guarding;
 use crate::percpu::Wanted;
 use crate::slab::OrderRule;
 use ashlar_macros::place;
@@ -50,7 +51,7 @@ pub(crate) fn configure_if(may_change: impl FnOnce() -> bool, text: &str) -> Res
         all.percpu = percpu;
         first.get_or_insert(OptionError { part: "percpu=emulate", expected: "in ASHLAR_OPTIONS only" });
     }
-    let wants_backtraces = all.backtrace || all.guard != 0;
+    let wants_backtraces = all.backtrace || all.guard != Guarding::Off;
     drop(settings);
     #[cfg(feature = "os")]
     if wants_backtraces {

@@ -1,5 +1,5 @@
-//! Guard sampling: about one of N allocations lies alone on a page between pages that nothing may
-//! touch. The kernel's KFENCE and GWP-ASan do the same.
+//! Guard sampling: about one of N allocations, or one in N milliseconds, lies alone on a page
+//! between pages that nothing may touch. The kernel's KFENCE and GWP-ASan do the same.
 //!
 //! ```text
 //!  | no access | object 0 | no access | object 1 | no access | …
@@ -12,10 +12,12 @@
 //! [`base::os::fault`](crate::base::os) leads it here.
 //!
 //! # Which allocations
-//! Each call counts on its CPU ([`is_due`]). Size classes have paths that count (the module
-//! `guarded` of the layer of sizes), to which calls are diverted as for a heap profile. A cache of
-//! the program has the route of hardened caches ([`Route`](super::route::Route)), where each of its
-//! calls counts. While a profile runs, the counts are the profile's, and chance decides.
+//! With `guard=N` each call counts on its CPU ([`is_due`]). With `guard=Nms` none does: the first
+//! one after a [`gate`] was opened is a sample, and shuts it. Size classes have paths for both (the
+//! module `guarded` of the layer of sizes), to which calls are diverted as for a heap profile. A
+//! cache of the program has the route of hardened caches ([`Route`](super::route::Route)), where
+//! each of its calls counts, or looks at the gate. While a profile runs, the counts are the
+//! profile's, and chance decides.
 //!
 //! # Lock
 //! The *guard lock* protects the list of free pages. Under it an object ends its life, so that who
@@ -24,6 +26,7 @@
 #![allow(unsafe_code, reason = "fills and checks the pages of objects")]
 
 mod fault;
+mod gate;
 mod pool;
 mod report;
 mod slot;
@@ -31,24 +34,21 @@ mod slot;
 use core::ptr::NonNull;
 
 use super::RawCache;
-use super::random::random;
-use super::route::{self, inits_on_alloc};
+use super::route::{self, Guarding, inits_on_alloc};
 use crate::base::os::{self, fault as signals};
 use crate::base::sync::{AtomicU32, Ordering, SpinLock, Visit};
 use crate::base::units::PAGE_SIZE;
 use crate::pages::zone::ZONE;
-use crate::percpu::{self, area::PERCPU};
 use ashlar_macros::place;
+pub(crate) use gate::{
+    MOST_INTERVAL, MOST_MS, is_due, is_due_now, is_on, is_open, is_timed, open_in_time, pass_by, restart_counts,
+};
 use pool::{CANARIES, PAGE, POOL, changed, close_beside, number_at, page_at, page_bytes, page_of};
 use slot::{OBJECTS, SLOTS, State};
 
 /// The largest object.
 pub(crate) const MOST_BYTES: usize = PAGE_SIZE;
-/// The largest option.
-pub(crate) const MOST_INTERVAL: usize = 1 << 24;
 
-/// Allocations from one sample to the next on average; 0 if the option is off.
-static INTERVAL: AtomicU32 = AtomicU32::new(0);
 /// The objects that were handed out: odd and even ones lie at different ends.
 static TURN: AtomicU32 = AtomicU32::new(0);
 #[place(large_bss)]
@@ -76,16 +76,10 @@ impl Free {
     }
 }
 
-/// Whether the option is on.
-#[inline]
-pub(crate) fn is_on() -> bool {
-    INTERVAL.load(Ordering::Relaxed) != 0
-}
-
-/// Starts sampling, if `interval` is not 0. Called by start-up before the first cache is made.
+/// Starts sampling, if the option says so. Called by start-up before the first cache is made.
 #[place(cold)]
-pub(crate) fn start(interval: usize) {
-    if interval == 0 {
+pub(crate) fn start(guarding: Guarding) {
+    if guarding == Guarding::Off {
         return;
     }
     let page = ZONE.source().map_or(PAGE_SIZE, |source| source.page_size()).max(PAGE_SIZE);
@@ -101,40 +95,8 @@ pub(crate) fn start(interval: usize) {
     if !signals::handle(fault::on_fault) {
         return crate::base::report::warn(format_args!("option `guard`: the system refuses a handler of SIGSEGV"));
     }
-    INTERVAL.store(interval as u32, Ordering::Release);
-    restart_counts();
+    gate::start(guarding);
     route::watch(route::Watcher::Guard, true);
-}
-
-/// Starts the counts of all CPUs. A profile has used them for its own.
-#[place(cold)]
-pub(crate) fn restart_counts() {
-    for cpu in percpu::all_cpus() {
-        PERCPU.sample_budget(cpu).store(gap(), Ordering::Relaxed);
-    }
-}
-
-/// Returns the number of allocations up to the next sample: one of 0 to `2 * INTERVAL - 2`, each
-/// as likely.
-#[place(cold)]
-fn gap() -> u32 {
-    let interval = INTERVAL.load(Ordering::Relaxed);
-    random(2 * interval as usize - 1) as u32
-}
-
-/// Counts an allocation that no fast path counted. Returns whether it is to be guarded.
-#[place(cold)]
-#[inline(never)]
-pub(crate) fn is_due() -> bool {
-    if route::is_watched_by(route::Watcher::Profile) {
-        return random(INTERVAL.load(Ordering::Relaxed) as usize) == 0;
-    }
-    let budget = PERCPU.sample_budget(percpu::this_cpu());
-    if budget.fetch_sub(1, Ordering::Relaxed) as i32 >= 1 {
-        return false;
-    }
-    budget.store(gap(), Ordering::Relaxed);
-    true
 }
 
 /// Returns an object of `size` bytes at a multiple of `align`, which is at most a page, as one of

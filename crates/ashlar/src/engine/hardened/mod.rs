@@ -151,7 +151,7 @@ pub(crate) fn held(cache: &RawCache) -> usize {
 #[place(cold)]
 fn guarded(cache: &'static RawCache) -> Option<*mut u8> {
     #[cfg(feature = "os")]
-    if cache.guarded && cache.policy.of_program && super::guard::is_due() {
+    if cache.guarded && cache.policy.of_program && super::guard::is_due_now() {
         let align = cache.slabs.geometry.align;
         return super::guard::alloc(cache, cache.object_size(), align).map(core::ptr::NonNull::as_ptr);
     }

@@ -49,7 +49,7 @@ impl Limit {
     /// Closes the fast path, while a profile counts the calls.
     #[cfg(feature = "os")]
     #[place(cold)]
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         self.0.close();
     }
 
@@ -72,9 +72,12 @@ pub(crate) static COUNTED: AtomicUsize = AtomicUsize::new(0);
 /// Has the copy of the fast path with a count serve sizes below `bound`.
 #[cfg(feature = "os")]
 #[place(cold)]
-pub(crate) fn count_below(bound: usize) {
+pub(super) fn count_below(bound: usize) {
     COUNTED.store(bound, Ordering::Release);
 }
+
+/// 1 once malloc has started, if it has a fast path.
+static FAST: AtomicUsize = AtomicUsize::new(0);
 
 /// The bound of sizes that `calloc` clears. It is 0 where memory of caches is zero anyway.
 pub(crate) static CLEARED: AtomicUsize = AtomicUsize::new(MALLOC_MAX_CACHE_SIZE + 1);
@@ -150,6 +153,7 @@ pub(crate) fn start() -> bool {
     OBJECTS.open(percpu::slot0(0) + SLOT_OF_CODE_0, frees);
     if fast {
         PERCPU.set_size_entries(&SIZE_CODE);
+        FAST.store(1, Ordering::Release);
         LIMIT.open(MALLOC_MAX_CACHE_SIZE);
     }
     // Debugged caches may hand out poison.
@@ -166,13 +170,18 @@ fn has_fast_path() -> bool {
     crate::cache::settings::options().engine.has_sheaves() && !is_hardened() && OBJECTS.is_in_place()
 }
 
-/// Opens the fast path of malloc again, which a profile has closed.
+/// Returns whether malloc has started, and has a fast path.
 #[cfg(feature = "os")]
 #[place(cold)]
-pub(crate) fn open_fast_path() {
-    if has_fast_path() {
-        LIMIT.open(MALLOC_MAX_CACHE_SIZE);
-    }
+pub(super) fn may_open_fast_path() -> bool {
+    FAST.load(Ordering::Acquire) != 0
+}
+
+/// Opens the fast path of malloc again, which was closed by who diverts calls.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(super) fn open_fast_path() {
+    LIMIT.open(MALLOC_MAX_CACHE_SIZE);
 }
 
 /// Returns the cache of a class, which is created when the class is first used: most programs use

@@ -48,15 +48,15 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::registry;
 use crate::cache::sampling;
 use crate::cache::settings;
-use crate::engine::guard;
 use crate::engine::route::{Watcher, watch};
 use crate::engine::{Engine, RawCache};
 use crate::percpu;
 use crate::percpu::area::PERCPU;
+use crate::sizes::diversion::{self, By};
 use crate::sizes::guarded;
 use crate::sizes::kmalloc;
-use crate::sizes::malloc::classes::{Code, MALLOC_MAX_CACHE_SIZE, class_of};
-use crate::sizes::malloc::{self, LIMIT};
+use crate::sizes::malloc::LIMIT;
+use crate::sizes::malloc::classes::{Code, class_of};
 use crate::sizes::object_map::OBJECTS;
 pub(crate) use dump::{FORMAT, dump, pid_line};
 use samples::DEPTH;
@@ -137,22 +137,11 @@ pub(crate) fn start(rate: usize) -> Result<(), ProfileError> {
     registry::for_each(sampling::begin);
     RATE.store(rate, Ordering::Release);
     watch(Watcher::Profile, true);
-    divert_allocations(rate);
-    Ok(())
-}
-
-/// Closes the fast paths of allocations.
-#[place(cold)]
-fn divert_allocations(rate: usize) {
-    // At the rate 1 the slow path takes each object, also those of 0 bytes. With guard sampling it
-    // does so, too, because two things are counted.
-    if guard::is_on() {
-        malloc::count_below(0);
-    } else if LIMIT.is_open() && rate > 1 {
-        malloc::count_below(MALLOC_MAX_CACHE_SIZE + 1);
+    if rate == 1 {
+        diversion::divert(By::EachObject);
     }
-    LIMIT.close();
-    kmalloc::close_fast_path();
+    diversion::divert(By::Profile);
+    Ok(())
 }
 
 /// Diverts calls of malloc or kmalloc, which have just started, and after the profile did.
@@ -162,10 +151,7 @@ pub(crate) fn catch_up() {
     if ever_on() {
         kmalloc::close_sized_frees();
     }
-    let rate = RATE.load(Ordering::Acquire);
-    if rate != 0 {
-        divert_allocations(rate);
-    }
+    diversion::apply();
 }
 
 /// Does what a letter in the mailbox asks of the profile; see `cache::hands`.
@@ -197,8 +183,7 @@ fn await_call(rate: usize) -> Result<(), &'static str> {
         PERCPU.sample_budget(cpu).store(u32::MAX, Ordering::Relaxed);
     }
     AWAITED.store(rate, Ordering::Relaxed);
-    malloc::count_below(MALLOC_MAX_CACHE_SIZE + 1);
-    LIMIT.close();
+    diversion::divert(By::Awaited);
     Ok(())
 }
 
@@ -218,8 +203,7 @@ pub(crate) fn start_awaited(caller: usize) {
     }
     let rate = AWAITED.swap(0, Ordering::Relaxed);
     if rate != 0 {
-        malloc::count_below(0);
-        malloc::open_fast_path();
+        diversion::go_back(By::Awaited);
         // A tool sees that none runs, and says so.
         let _ = start(rate);
     }
@@ -256,14 +240,12 @@ fn start_as_asked(rate: &str) -> Result<(), &'static str> {
 #[inline(never)]
 pub(crate) fn stop() {
     if AWAITED.swap(0, Ordering::Relaxed) != 0 {
-        malloc::count_below(0);
-        malloc::open_fast_path();
+        diversion::go_back(By::Awaited);
     }
     if RATE.swap(0, Ordering::AcqRel) != 0 {
         watch(Watcher::Profile, false);
-        malloc::count_below(0);
-        malloc::open_fast_path();
-        kmalloc::open_fast_path();
+        diversion::go_back(By::Profile);
+        diversion::go_back(By::EachObject);
         sampling::begin_or_end(false);
         samples::close_to_program();
         registry::for_each(sampling::end);

@@ -6,7 +6,7 @@ use crate::faces::malloc::entry::parts::{
 };
 use crate::faces::malloc::slow::{malloc_called_from, malloc_uncounted};
 use crate::percpu::area::BUDGET_OFFSET;
-use crate::sizes::guarded::BY_CALLS;
+use crate::sizes::diversion::BY_CALLS;
 use crate::sizes::malloc::{COUNTED, SLOT_OF_CODE_0};
 use ashlar_macros::place;
 
