@@ -63,6 +63,29 @@ fn a_running_process_does_what_it_is_asked() {
     }
 }
 
+/// The letters of `ASHLAR_DEBUG` that change where nothing lies can be changed.
+#[test]
+fn a_debugged_cache_gets_other_checks() {
+    // Allocations of 50 bytes: Python's own allocator has no such small objects, so `ctypes` asks.
+    let code = "import ctypes, time\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n\
+                libc.free.argtypes = [ctypes.c_void_p]\nprint('ready', flush=True)\nwhile True:\n \
+                c = [libc.malloc(50) for i in range(300)]\n for p in c: libc.free(p)\n time.sleep(0.005)";
+    let environment = "' ASHLAR_FAILSLAB='1,100,0,0' ASHLAR_DEBUG='ZP,malloc-64";
+    let Some(child) = busy(environment, code) else { return };
+    let pid = child.pid.as_str();
+    assert_eq!(well(&["tune", pid, "cache.malloc-64.debug=FZPA"]), "malloc-64.debug: FZPA (was ZP)\n");
+    assert_eq!(well(&["tune", pid, "malloc-6*.debug=zp"]), "malloc-6*.debug: ZP (was FZPA)\n");
+    refused(
+        &["tune", pid, "--timeout", "60"],
+        &[
+            (&["malloc-64.debug=FZPU"], "refused: debug: Z, P and U are fixed when the cache is made"),
+            (&["malloc-128.debug=F"], "refused: debug: expected a cache that is debugged"),
+            (&["malloc-64.debug=Q"], "expected letters of F, Z, P, U, T and A, or -"),
+            (&["malloc-64.debug="], "expected letters of F, Z, P, U, T and A, or -"),
+        ],
+    );
+}
+
 /// Its slow calls are allocations alone: what it frees fits on the sheaves.
 #[test]
 fn a_process_that_only_allocates_does_what_it_is_asked() {

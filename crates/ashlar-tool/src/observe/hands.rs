@@ -8,8 +8,8 @@ use core::time::Duration;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ashlar::Tunable;
 use ashlar::mailbox::{DONE, Letter, REFUSED, ask};
+use ashlar::{DebugFlags, Tunable};
 
 use super::mail::{self, NoAnswer};
 use super::process::Target;
@@ -17,6 +17,10 @@ use super::report::Report;
 use crate::args::{OneCacheArgs, ReapArgs, TuneArgs, Wait};
 use crate::error::ToolError;
 use crate::output;
+
+/// The key of the letters of `ASHLAR_DEBUG` of a cache, and what they are to be.
+const DEBUG: &str = "debug";
+const DEBUG_EXPECTED: &str = "expected letters of F, Z, P, U, T and A, or -";
 
 /// A process that is asked for something.
 pub(super) struct Asked {
@@ -95,11 +99,15 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode, ToolError> {
     let settings = args.settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let process = Asked::open(args.process.pid, &args.wait)?;
     settings.iter().try_for_each(|setting| process.check_cache(setting.cache))?;
-    for Setting { cache, which, value } in settings {
-        for answer in process.send(ask::TUNE, &format!("{cache}.{}={value}", which.name()))? {
+    for Setting { cache, key, value } in settings {
+        for answer in process.send(ask::TUNE, &format!("{cache}.{key}={value}"))? {
             let [before, after, caches, _] = answer.numbers;
             let others = if caches == 1 { String::new() } else { format!(" in {caches} caches, the first") };
-            output::print(&format!("{cache}.{}: {after}{others} (was {before})\n", which.name()))?;
+            let (before, after) = match super::memory::printable(answer.text().as_bytes()).split_once(' ') {
+                Some((after, before)) => (before.to_owned(), after.to_owned()),
+                None => (before.to_string(), after.to_string()),
+            };
+            output::print(&format!("{cache}.{key}: {after}{others} (was {before})\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -108,8 +116,8 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode, ToolError> {
 /// `NAME.KEY=VALUE`, with or without `cache.` before it.
 struct Setting<'a> {
     cache: &'a str,
-    which: Tunable,
-    value: usize,
+    key: &'a str,
+    value: &'a str,
 }
 
 impl Setting<'_> {
@@ -121,13 +129,17 @@ impl Setting<'_> {
         if cache.is_empty() {
             return Err(fail("expected cache.NAME.KEY=VALUE"));
         }
+        if key == DEBUG {
+            let good = !value.is_empty() && DebugFlags::of_letters(value).is_some();
+            return if good { Ok(Setting { cache, key, value }) } else { Err(fail(DEBUG_EXPECTED)) };
+        }
         let Some(which) = Tunable::from_name(key) else {
             let names = Tunable::ALL.map(Tunable::name).join(", ");
-            return Err(fail(&format!("{key}: unknown key, expected one of {names}")));
+            return Err(fail(&format!("{key}: unknown key, expected one of {names}, {DEBUG}")));
         };
         let (low, high) = which.range();
-        let value = value.parse().ok().filter(|value| (low..=high).contains(value));
-        Ok(Setting { cache, which, value: value.ok_or_else(|| fail(which.expected()))? })
+        let is_good = value.parse().is_ok_and(|value: usize| (low..=high).contains(&value));
+        if is_good { Ok(Setting { cache, key, value }) } else { Err(fail(which.expected())) }
     }
 }
 

@@ -10,7 +10,7 @@ use core::fmt::Write;
 use super::{reaper, registry, settings, tune};
 use crate::base::mailbox::{DONE, Letter, Mailbox, REFUSED, UNKNOWN, ask};
 use crate::base::report;
-use crate::engine::{self, Tunable};
+use crate::engine::{self, DebugFlags, Engine, Tunable, debug};
 use settings::Control;
 
 static MAILBOX: Mailbox = Mailbox::new();
@@ -117,6 +117,9 @@ fn refuse(mut answer: Letter, why: &str) -> Letter {
 fn set(text: &str, mut answer: Letter) -> Letter {
     let parts = text.rsplit_once('=').and_then(|(place, value)| Some((place.rsplit_once('.')?, value)));
     let Some(((name, key), value)) = parts else { return refuse(answer, "expected NAME.KEY=VALUE") };
+    if key == "debug" {
+        return set_debug(name, value, answer);
+    }
     let Some(which) = Tunable::from_name(key) else { return refuse(answer, "no such tunable") };
     let Ok(value) = value.parse::<usize>() else { return refuse(answer, which.expected()) };
     let (mut first, mut done, mut error) = (None, 0, None);
@@ -141,6 +144,33 @@ fn set(text: &str, mut answer: Letter) -> Letter {
             answer
         }
         _ => answer,
+    }
+}
+
+/// Sets the debug flags of a cache, or of all that have some and whose names fit.
+#[inline(never)]
+#[place(cold)]
+fn set_debug(name: &str, letters: &str, mut answer: Letter) -> Letter {
+    let flags = Some(letters).filter(|letters| !letters.is_empty()).and_then(DebugFlags::of_letters);
+    let Some(flags) = flags else { return refuse(answer, "debug: expected letters of F, Z, P, U, T and A, or -") };
+    let (mut first, mut done, mut error) = (None, 0, None);
+    registry::for_each_named(name, |cache| match debug::set_flags(cache, flags) {
+        Ok(before) => {
+            first = first.or(Some(before));
+            done += 1;
+        }
+        // A cache that is not debugged says less than one that is, if both fit the name.
+        Err(why) if cache.engine == Engine::Debug => error = Some(why),
+        Err(why) => error = error.or(Some(why)),
+    });
+    match (first, error) {
+        (Some(before), _) => {
+            answer.numbers = [0, 0, done, 0];
+            let _ = write!(answer, "{flags} {before}");
+            answer
+        }
+        (None, Some(why)) => refuse(answer, why),
+        (None, None) => refuse(answer, "no such cache"),
     }
 }
 
@@ -227,6 +257,37 @@ mod tests {
             assert_eq!((code, said.as_str()), (REFUSED, why), "{text}");
         }
         assert_eq!(cache.info().min_partial, 9);
+    }
+
+    #[test]
+    fn debug_flags_are_set_that_change_no_layout() {
+        let args = CacheArgs::DEFAULT.debug(DebugFlags::RED_ZONE.with(DebugFlags::POISON));
+        let cache = KmemCache::create("hands.debug", 72, &args).expect("a cache");
+        let _plain = KmemCache::create("hands.debug2", 72, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
+        let done = |text: &str| (DONE, [0, 0, 1, 0], String::from(text));
+        assert_eq!(asked(ask::TUNE, "hands.debug.debug=FZP"), done("FZP ZP"));
+        assert_eq!(debug::flags_of(cache.raw_cache()).to_string(), "FZP");
+        assert_eq!(asked(ask::TUNE, "hands.debug*.debug=zp"), done("ZP FZP"));
+        for (text, why) in [
+            ("hands.debug.debug=FU", "debug: Z, P and U are fixed when the cache is made: give the same as it has"),
+            ("hands.debug*.debug=-", "debug: Z, P and U are fixed when the cache is made: give the same as it has"),
+            ("hands.debug.debug=ZPA", "debug: A: expected a process with ASHLAR_FAILSLAB, which says how often"),
+            ("hands.debug.debug=ZPX", "debug: expected letters of F, Z, P, U, T and A, or -"),
+            ("hands.debug.debug=", "debug: expected letters of F, Z, P, U, T and A, or -"),
+            (
+                "hands.debug2.debug=F",
+                "debug: expected a cache that is debugged: ASHLAR_DEBUG says so when the program starts",
+            ),
+            ("no-such.debug=F", "no such cache"),
+        ] {
+            let (code, _, said) = asked(ask::TUNE, text);
+            assert_eq!((code, said.as_str()), (REFUSED, why), "{text}");
+        }
+        assert_eq!(debug::flags_of(cache.raw_cache()).to_string(), "ZP");
+        let object = cache.alloc().expect("memory");
+        // SAFETY: allocated here, freed once.
+        unsafe { cache.free(object) };
+        cache.destroy().expect("every object came back");
     }
 
     #[test]

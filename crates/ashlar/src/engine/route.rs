@@ -40,8 +40,10 @@ pub(crate) enum Guarding {
     /// None.
     Off,
     /// One of so many on average.
+    #[cfg(feature = "os")]
     Count(u32),
     /// One in so many milliseconds at most.
+    #[cfg(feature = "os")]
     Every(u32),
 }
 

@@ -169,7 +169,10 @@ const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefa
                     remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, quarantine, random, guard, checks, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
 
 /// The option `guard` that `checks=paranoid` stands for.
-const PARANOID_GUARD: Guarding = if cfg!(feature = "os") { Guarding::Count(1000) } else { Guarding::Off };
+#[cfg(feature = "os")]
+const PARANOID_GUARD: Guarding = Guarding::Count(1000);
+#[cfg(not(feature = "os"))]
+const PARANOID_GUARD: Guarding = Guarding::Off;
 
 /// Applies `text` to `options`, and to those of single caches; calls `bad` for each part that is
 /// none, and leaves that option as it was. Most programs have no text.
@@ -388,6 +391,7 @@ mod tests {
         (options, errors)
     }
 
+    #[cfg(feature = "os")]
     #[test]
     fn paranoid_checks_have_samples_unless_a_number_was_given() {
         let of = |text| {

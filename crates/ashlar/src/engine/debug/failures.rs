@@ -39,6 +39,13 @@ pub(crate) fn set(failures: Failures) {
     PROBABILITY.store(failures.probability, Ordering::Relaxed);
 }
 
+/// Returns whether allocations of caches with the flag `A` fail, now and then.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(super) fn are_set() -> bool {
+    PROBABILITY.load(Ordering::Relaxed) != 0
+}
+
 /// Returns whether an allocation of `size` bytes is to fail. Counts it.
 #[place(cold)]
 pub(crate) fn is_due(size: usize) -> bool {

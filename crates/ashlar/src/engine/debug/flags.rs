@@ -74,6 +74,18 @@ impl DebugFlags {
         DebugFlags(bits)
     }
 
+    /// Returns the flags of letters; `None` if one stands for none. `-` takes back those before it.
+    #[cfg(feature = "os")]
+    #[doc(hidden)]
+    #[must_use]
+    #[place(cold)]
+    pub fn of_letters(letters: &str) -> Option<DebugFlags> {
+        letters.chars().try_fold(DebugFlags::NONE, |flags, letter| match letter {
+            '-' => Some(DebugFlags::NONE),
+            _ => Some(flags.with(Self::of_letter(letter)?)),
+        })
+    }
+
     /// Returns the flag of a letter, in either case.
     #[place(cold)]
     pub(crate) fn of_letter(letter: char) -> Option<DebugFlags> {

@@ -72,6 +72,31 @@ pub(crate) fn flags_of(cache: &RawCache) -> DebugFlags {
     if cache.engine == super::Engine::Debug { state_of(cache).flags() } else { DebugFlags::NONE }
 }
 
+/// Gives a cache other flags, at any time: those that say what an operation checks, prints or
+/// refuses. The others decide where objects lie and what their memory holds. Returns the flags that
+/// it had.
+///
+/// # Errors
+/// What cannot be changed.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(crate) fn set_flags(cache: &RawCache, flags: DebugFlags) -> Result<DebugFlags, &'static str> {
+    if cache.engine != super::Engine::Debug {
+        return Err("debug: expected a cache that is debugged: ASHLAR_DEBUG says so when the program starts");
+    }
+    if flags.has(DebugFlags::FAILSLAB) && !failures::are_set() {
+        return Err("debug: A: expected a process with ASHLAR_FAILSLAB, which says how often");
+    }
+    let state = state_of(cache);
+    // The caller holds the registry lock, so nothing else changes the flags.
+    let before = state.flags();
+    if DebugFlags::METADATA.without(flags) != DebugFlags::METADATA.without(before) {
+        return Err("debug: Z, P and U are fixed when the cache is made: give the same as it has");
+    }
+    state.flags.store(flags.bits(), Ordering::Relaxed);
+    Ok(before)
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct Debug;
 
