@@ -4,6 +4,7 @@ use ashlar::window::{FORMAT, SIGNATURE, Window};
 
 use super::memory::{Memory, ReadError, Reader};
 use super::report::Report;
+use super::shares::Shares;
 use super::{page, prometheus, samples, snapshot, text};
 use crate::profile::stacks::Stacks;
 
@@ -53,5 +54,9 @@ pub(crate) fn read(bytes: &[u8]) {
         && let Ok(Some(profile)) = samples::read(&reader, &window, 0)
     {
         let _ = Stacks::of(&profile);
+        let mut shares = Shares::new(&reader, &window);
+        for live in &profile.live {
+            let _ = shares.of(live.address);
+        }
     }
 }

@@ -33,6 +33,7 @@ pub(crate) mod ps;
 mod report;
 mod samples;
 mod saved;
+mod shares;
 mod slabs;
 mod snapshot;
 #[cfg(test)]

@@ -2,9 +2,11 @@
 //! objects that hold them.
 //!
 //! A slab goes back to the page layer when its last object is freed. Until then its free bytes are
-//! *pinned*. A live object of a slab with `n` objects in use holds an `n`-th of them. A sample of
-//! the heap profile stands for a number of objects like it, so the sum over the samples of a site
-//! is an unbiased estimate of what its objects hold.
+//! *pinned*. A live object of a slab with `n` of them holds an `n`-th of these bytes ([`shares`]).
+//! A sample of the heap profile stands for a number of objects like it, so the sum over the samples
+//! of a site is an unbiased estimate of what its objects hold.
+//!
+//! [`shares`]: super::shares
 
 use core::cmp::Reverse;
 use core::fmt::Write;
@@ -14,9 +16,10 @@ use std::process::ExitCode;
 use ashlar::window::Window;
 use serde::Serialize;
 
-use super::memory::{Fields, ReadError, Reader};
+use super::memory::Reader;
 use super::process::{Refusal, Snapshot, Target};
 use super::report::{Cache, Decay, Report};
+use super::shares::Shares;
 use crate::args::PinsArgs;
 use crate::error::ToolError;
 use crate::output;
@@ -149,35 +152,15 @@ fn of_cache(cache: &Cache) -> OfCache {
     }
 }
 
-/// Returns the free bytes that the object at `address` holds: its share of those of its slab.
-fn share(reader: &Reader<'_>, window: &Window, address: u64) -> Result<f64, ReadError> {
-    let places = &window.places;
-    let page = address.wrapping_sub(places.zone) / window.page_bytes();
-    if page >= reader.word(places.nr_pages)? {
-        return Ok(0.0);
-    }
-    let class = reader.half(places.class.wrapping_add(4 * page))?;
-    // A slab; and how many pages before this one it starts.
-    if class >> 25 != 1 {
-        return Ok(0.0);
-    }
-    let first = page.saturating_sub(u64::from(class >> 16 & 0x1ff));
-    let head = reader.bytes(places.heads.wrapping_add(32 * first), 32)?;
-    let (state, shape) = (head.u64_at(0)?, head.u32_at(24)?);
-    let (objects, in_use) = (u64::from(shape & 0xffff), state >> 16 & 0x7fff);
-    let stride = reader.word(head.u64_at(16)?.wrapping_add(window.cache.stride.into()))?;
-    let free = objects.saturating_sub(in_use).min(1 << 15) as f64;
-    Ok(if in_use == 0 || stride > 1 << 26 { 0.0 } else { free * stride as f64 / in_use as f64 })
-}
-
 /// Returns the sites whose objects hold pages of these caches.
 fn sites(reader: &Reader<'_>, window: &Window, profile: &Profile, caches: &[&str]) -> Vec<OfSite> {
     let stacks = Stacks::of(profile);
+    let mut shares = Shares::new(reader, window);
     let mut found: HashMap<usize, OfSite> = HashMap::new();
     let of_caches = |live: &&Live| caches.contains(&stacks.all[live.site].cache.as_str());
     for live in profile.live.iter().filter(of_caches) {
         // An object that was freed meanwhile holds nothing.
-        let Ok(share) = share(reader, window, live.address) else { continue };
+        let Ok(share) = shares.of(live.address) else { continue };
         if share > 0.0 {
             let site = found.entry(live.site).or_default();
             site.pinned_bytes += share * live.objects();

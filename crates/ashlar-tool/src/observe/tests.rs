@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::memory::{Memory, ReadError, Reader, printable};
 use super::samples;
+use super::shares::Shares;
 use super::snapshot::{NoSnapshot, take, window};
 use super::text::short;
 
@@ -80,6 +81,11 @@ proptest! {
         }
         if let Ok(Some(profile)) = samples::read(&reader, &window, 0) {
             prop_assert!(profile.live.iter().all(|live| live.site < profile.sites.len()));
+            let mut shares = Shares::new(&reader, &window);
+            for live in &profile.live {
+                let share = shares.of(live.address);
+                prop_assert!(share.as_ref().is_err() || share.as_ref().is_ok_and(|share| share.is_finite()), "{share:?}");
+            }
         }
     }
 

@@ -16,7 +16,7 @@
 /// The first bytes of a window.
 pub const SIGNATURE: [u8; 8] = *b"ashlar\nW";
 /// The number of the format that this file describes.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 /// The name of the mapping, behind `/memfd:`.
 pub const NAME: &str = "ashlar";
 /// The number of engines that a window has room for.
@@ -115,6 +115,12 @@ pub struct Places {
     pub profile_rate: u64,
     /// When the profile started: a word, milliseconds of the monotonic clock.
     pub profile_started: u64,
+    /// The number of entries in the object map of malloc, a byte for each 16 bytes of the zone: a
+    /// word. An entry is 0 where no live object starts.
+    pub object_entries: u64,
+    /// What is added to the place of an entry: a word. The place is the address divided by 16, its
+    /// low 16 bits rotated right by two.
+    pub object_bias: u64,
 }
 
 /// The state of a background thread that exists.
@@ -405,7 +411,7 @@ const _: () = {
     let head = 8 + 4 + 4 + 16 + ENGINES;
     assert!(SIZE == head + size_of::<Places>() + size_of::<Constants>() + offsets, "there is padding");
     assert!(SIZE <= 4096, "a window lies in one page");
-    assert!(SIZE == 624 && FORMAT == 5, "a window of another size has another format");
+    assert!(SIZE == 640 && FORMAT == 6, "a window of another size has another format");
 };
 
 impl Window {

@@ -20,6 +20,7 @@ use crate::pages::meta::{META, Meta};
 use crate::pages::zone::{ZONE, Zone};
 use crate::percpu::area::{AREA_SHIFT, MAX_CACHES, PERCPU, null_top};
 use crate::percpu::{self, pages};
+use crate::sizes::object_map::OBJECTS;
 use crate::sizes::profile;
 use crate::slab::counters::Counters;
 use crate::slab::node::Node;
@@ -63,6 +64,8 @@ const EMPTY: Window = Window {
         profile: 0,
         profile_rate: 0,
         profile_started: 0,
+        object_entries: 0,
+        object_bias: 0,
     },
     constants: Constants {
         mode: 0,
@@ -118,6 +121,7 @@ pub(super) fn open() -> bool {
 fn places() -> Places {
     let [background, background_tid] = background::words();
     let [profile, profile_rate, profile_started] = profile::words();
+    let [object_entries, object_bias] = OBJECTS.words();
     Places {
         registry: registry::address() as u64,
         percpu: PERCPU.base.load(Ordering::Relaxed) as u64,
@@ -139,5 +143,7 @@ fn places() -> Places {
         profile: profile as u64,
         profile_rate: profile_rate as u64,
         profile_started: profile_started as u64,
+        object_entries: object_entries as u64,
+        object_bias: object_bias as u64,
     }
 }

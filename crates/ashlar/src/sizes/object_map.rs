@@ -157,6 +157,14 @@ impl ObjectMap {
         }
     }
 
+    /// Returns the addresses of the number of entries and of the bias, for readers outside of the
+    /// process.
+    #[cfg(feature = "os")]
+    #[place(cold)]
+    pub(crate) fn words(&self) -> [usize; 2] {
+        [(&raw const self.entries).addr(), (&raw const self.bias).addr()]
+    }
+
     /// Returns whether the map lies at the place that the fast paths assume.
     pub(crate) fn is_in_place(&self) -> bool {
         self.first.load(Ordering::Relaxed) != 0 && self.bias.load(Ordering::Relaxed) == 0
