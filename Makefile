@@ -11,6 +11,10 @@
 # For another machine, beside any of them: CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu. It needs
 # that target of Rust (rustup target add) and its compiler for C (gcc-aarch64-linux-gnu).
 #
+# BRANCH_PROTECTION=yes beside CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu: libraries for machines
+# that enforce branch targets (BTI) and sign return addresses (PAC). It needs the sources of Rust's
+# library (rustup component add rust-src), and options of the compiler that are not stable yet.
+#
 # install and install-lab build only what was never built, so that they can run as root after `make`
 # by another user.
 
@@ -48,6 +52,18 @@ LINKER := CARGO_TARGET_$(shell echo '$(CARGO_BUILD_TARGET)' | tr a-z- A-Z_)_LINK
 $(LINKER) ?= $(CROSS)gcc
 export CARGO_BUILD_TARGET $(LINKER)
 endif
+
+BRANCH_PROTECTION ?= no
+ifeq ($(filter yes no,$(BRANCH_PROTECTION)),)
+$(error BRANCH_PROTECTION=$(BRANCH_PROTECTION): expected yes or no)
+endif
+ifeq ($(BRANCH_PROTECTION),yes)
+ifneq ($(MACHINE),aarch64)
+$(error BRANCH_PROTECTION=yes: expected CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu beside it)
+endif
+endif
+# What builds libraries with it.
+PROTECTED := RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(RUSTFLAGS) -Zbranch-protection=bti,pac-ret --cfg ashlar_bti"
 
 VERSION := $(shell sed -n 's/^version = "\([^"]*\)"/\1/p' Cargo.toml | head -n 1)
 # The number in the names that programs ask for; crates/ashlar-c/build.rs and
@@ -93,13 +109,21 @@ SUBSTITUTE := sed \
 	-e 's|@SOVERSION@|$(SOVERSION)|g' \
 	-e 's|@VERSION@|$(VERSION)|g'
 
-.PHONY: all build build-lab install install-lab install-strip uninstall check-install deb clean help
+.PHONY: all build build-protected build-lab install install-lab install-strip uninstall check-install deb clean help
 .DELETE_ON_ERROR:
 
 all: build
 
+build-protected:
+	$(PROTECTED) $(CARGO) build --release -Zbuild-std=core,panic_abort $(CARGOFLAGS) -p ashlar-c -p ashlar-malloc
+
+ifeq ($(BRANCH_PROTECTION),yes)
+build: build-protected
+	$(CARGO) build --release $(CARGOFLAGS) -p ashlar-tool
+else
 build:
 	$(CARGO) build --release $(CARGOFLAGS) -p ashlar-c -p ashlar-malloc -p ashlar-tool
+endif
 
 build-lab:
 	$(CARGO) build --release $(CARGOFLAGS) $(FEATURES) -p ashlar-lab -p ashlar-workload

@@ -8,16 +8,20 @@
 #                            runs there the suites that need rseq, and programs on the drop-in
 #                            malloc; about half an hour. Needs apt-get and the architecture arm64
 #                            (dpkg --add-architecture arm64)
+#   ci/aarch64.sh protection builds the libraries for machines that enforce branch targets (BTI)
+#                            and runs programs on one; with `kernel`, the programs in that kernel
+#                            run on these libraries, too
 #   ci/aarch64.sh packages   builds the Debian packages for arm64, installs them into an empty root
 #                            beside Debian's C library, and runs programs on them by qemu-user
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kernel=no packages=no
+kernel=no packages=no protection=no
 for argument; do
     case $argument in
     kernel) kernel=yes ;;
     packages) packages=yes ;;
-    *) echo "ci/aarch64.sh: $argument: expected kernel or packages" >&2; exit 2 ;;
+    protection) protection=yes ;;
+    *) echo "ci/aarch64.sh: $argument: expected kernel, packages or protection" >&2; exit 2 ;;
     esac
 done
 
@@ -40,6 +44,16 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/aarch64
 release=$CARGO_TARGET_DIR/$target/release
 
 cargo build --release --target "$target" -p ashlar-malloc -p ashlar-c
+# Whether a library has no segment that is written and run, and what the loader writes is read-only
+# afterwards.
+has_sound_segments() {
+    local segments
+    segments=$(readelf -lW "$1")
+    { ! grep -q ' RWE ' <<<"$segments" && grep -q GNU_RELRO <<<"$segments"; } ||
+        { echo "$segments" >&2; echo "aarch64: FAILED: the segments of $1" >&2; return 1; }
+}
+has_sound_segments "$release/libashlar_malloc.so"
+has_sound_segments "$release/libashlar.so"
 # fast_path LIBRARY FUNCTION: its instructions from the start to the first `ret`. None of them may
 # be exclusive or atomic, a barrier, or a call.
 fast_path() {
@@ -82,6 +96,52 @@ fi
 cargo test --release --target "$target" -p ashlar-alloc --lib --test smoke
 # The sections themselves, on one thread.
 ASHLAR_OPTIONS=percpu=emulate cargo test --release --target "$target" -p ashlar-alloc --test smoke -- --test-threads=1
+
+# Whether each function that LIBRARY exports begins with a landing pad, or signs its return address,
+# which is one, too.
+has_landing_pads() {
+    local library=$1 without
+    readelf -n "$library" | grep -q 'AArch64 feature: BTI' ||
+        { echo "aarch64: FAILED: $library is not marked for branch targets" >&2; return 1; }
+    without=$(aarch64-linux-gnu-objdump -d --no-show-raw-insn "$library" | awk '
+        NR == FNR { exported[$1] = 1; next }
+        /^[0-9a-f]+ <.*>:$/ { name = substr($2, 2, length($2) - 3); first = name in exported; next }
+        first && NF { first = 0; seen++; if ($0 !~ /bti\tc|paciasp/) print name }
+        END { if (!seen) print "no function at all" }
+    ' <(aarch64-linux-gnu-nm -D --defined-only "$library" | awk '$2 ~ /[TW]/ { print $3 }') -)
+    [[ -z $without ]] || { echo "aarch64: FAILED: no landing pad in $library: $without" >&2; return 1; }
+}
+
+protected=$CARGO_TARGET_DIR/protected/$target/release
+if [[ $protection == yes ]]; then
+    [[ -e $(rustc --print sysroot)/lib/rustlib/src/rust/library/core/src/lib.rs ]] ||
+        skipped "protection: the sources of Rust's library are not there (rustup component add rust-src)"
+    make build-protected CARGO_BUILD_TARGET="$target" BRANCH_PROTECTION=yes CARGO_TARGET_DIR="$CARGO_TARGET_DIR/protected"
+    for library in libashlar_malloc.so libashlar.so; do
+        has_landing_pads "$protected/$library"
+        has_sound_segments "$protected/$library"
+    done
+    programs=$(mktemp -d)
+    trap 'rm -rf "$programs"' EXIT
+    # The same library, but its `malloc` begins with something else: a call by address ends there.
+    # This shows that the emulator enforces what the library is marked for.
+    cp "$protected/libashlar_malloc.so" "$programs/broken.so"
+    at=$((16#$(aarch64-linux-gnu-nm -D "$programs/broken.so" | awk '$3 == "malloc" { print $1 }')))
+    printf '\x1f\x20\x03\xd5' | dd of="$programs/broken.so" bs=1 seek="$at" conv=notrunc status=none
+    run=("$emulator" -cpu max -L "$sysroot")
+    for name in threads_pass_blocks realloc_pairs fork_chain vfork_exec align_rules contexts; do
+        aarch64-linux-gnu-gcc -O1 -w -pthread -o "$programs/$name" "tests/behaviour/$name.c"
+        timeout 300 "${run[@]}" -E LD_PRELOAD="$protected/libashlar_malloc.so" "$programs/$name" >"$programs/said" 2>&1 ||
+            { cat "$programs/said" >&2; echo "aarch64: FAILED: $name with enforced branch targets" >&2; exit 1; }
+    done
+    # On one thread the critical sections run, too.
+    "${run[@]}" -E LD_PRELOAD="$protected/libashlar_malloc.so" -E ASHLAR_OPTIONS=percpu=emulate "$programs/realloc_pairs"
+    status=0
+    (ulimit -c 0; exec "${run[@]}" -E LD_PRELOAD="$programs/broken.so" "$programs/realloc_pairs") >/dev/null 2>&1 || status=$?
+    ((status == 132)) ||
+        { echo "aarch64: FAILED: branch targets are not enforced here: a malloc without landing pad ended with $status" >&2; exit 1; }
+    echo "branch targets are enforced, and programs run"
+fi
 
 # install_packages ROOT: Debian's C library and ours into a directory, which dpkg believes a system.
 install_packages() {
@@ -145,7 +205,11 @@ for test in modes engines stress drain; do
     cp "$(find "$release/deps" -name "$test-*" ! -name '*.d' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2)" \
         "$scratch/guest/tests/$test"
 done
-cp "$release/libashlar_malloc.so" "$scratch/guest/lib"
+if [[ $protection == yes ]]; then
+    cp "$protected/libashlar_malloc.so" "$scratch/guest/lib"
+else
+    cp "$release/libashlar_malloc.so" "$scratch/guest/lib"
+fi
 # Programs that need other libraries, users or a compiler of the target stay out.
 for source in tests/behaviour/*.c; do
     name=$(basename "$source" .c)

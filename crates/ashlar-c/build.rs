@@ -11,5 +11,11 @@ fn main() {
         for library in ["-Wl,--as-needed", "-lpthread", "-ldl", "-lc"] {
             println!("cargo:rustc-cdylib-link-arg={library}");
         }
+        // The C compiler's start files may lack landing pads, and a library needs nothing of them.
+        // What else lacks the mark is only called by its name.
+        if std::env::var_os("CARGO_CFG_ASHLAR_BTI").is_some() {
+            println!("cargo:rustc-cdylib-link-arg=-nostartfiles");
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-z,force-bti");
+        }
     }
 }

@@ -17,6 +17,12 @@ fn main() {
         for library in ["-Wl,--as-needed", "-lpthread", "-ldl", "-lc"] {
             println!("cargo:rustc-cdylib-link-arg={library}");
         }
+        // The C compiler's start files may lack landing pads, and a library needs nothing of them.
+        // What else lacks the mark is only called by its name.
+        if std::env::var_os("CARGO_CFG_ASHLAR_BTI").is_some() {
+            println!("cargo:rustc-cdylib-link-arg=-nostartfiles");
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-z,force-bti");
+        }
     }
     let script = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("layout.ld");
     let Some(script) = script.to_str() else { return };

@@ -125,6 +125,7 @@ pub unsafe extern "C" fn dlopen(name: *const c_char, flags: c_int) -> *mut c_voi
     // x0: name. w1: flags. x0, w1: what `prepare` returns. x16: the real function.
     naked_asm!(
         ".cfi_startproc",
+        ashlar::landing_pad!(),
         "stp x29, x30, [sp, #-32]!",
         ".cfi_def_cfa_offset 32",
         ".cfi_offset x29, -32",

@@ -145,6 +145,7 @@ unsafe extern "C" fn begin(start: *mut Start, out: *mut Start) {
 extern "C" fn entry(_start: *mut c_void) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
+        ashlar::landing_pad!(),
         "stp x29, x30, [sp, #-32]!",
         ".cfi_def_cfa_offset 32",
         ".cfi_offset x29, -32",

@@ -32,6 +32,7 @@ pub unsafe extern "C" fn vfork() -> libc::pid_t {
     // stays in x30.
     naked_asm!(
         ".cfi_startproc",
+        ashlar::landing_pad!(),
         "stp x29, x30, [sp, #-16]!",
         ".cfi_def_cfa_offset 16",
         ".cfi_offset x29, -16",

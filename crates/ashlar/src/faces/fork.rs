@@ -199,6 +199,18 @@ pub fn register() -> bool {
     registered
 }
 
+// The static part of `pthread_atfork` names the library that registers by a variable of the start
+// files, without which libraries for enforced branch targets are linked.
+#[cfg(all(feature = "os", ashlar_bti))]
+core::arch::global_asm!(
+    ".weak __dso_handle",
+    ".hidden __dso_handle",
+    ".pushsection .data.dso_handle, \"aw\", %progbits",
+    ".p2align 3",
+    "__dso_handle: .quad 0",
+    ".popsection"
+);
+
 /// The state that [`before_vfork`] saved for [`after_vfork`].
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use crate::percpu::rseq::Registration;

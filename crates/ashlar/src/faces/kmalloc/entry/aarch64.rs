@@ -30,6 +30,7 @@ pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
     // rseq area, then gate. x14: CPU, then top. x8: rseq area. x9: scratch, then object.
     naked_asm!(
         ".cfi_startproc",
+        crate::landing_pad!(),
         "adrp x9, {limit}",
         "ldr x9, [x9, :lo12:{limit}]",
         "cmp x0, x9",
@@ -82,6 +83,7 @@ pub unsafe extern "C" fn kfree(ptr: *mut u8) {
     // then gate. x14: CPU, then top. x8: rseq area, scratch. x9: scratch, page.
     naked_asm!(
         ".cfi_startproc",
+        crate::landing_pad!(),
         "adrp x12, {memmap}",
         "add x12, x12, :lo12:{memmap}",
         "ldr x9, [x12, {zone}]",
@@ -139,6 +141,7 @@ unsafe extern "C" fn kfree_on_nodes(ptr: *mut u8) {
     // x13: node of the block. x15: area of CPU 0.
     naked_asm!(
         ".cfi_startproc",
+        crate::landing_pad!(),
         "adrp x12, {memmap}",
         "add x12, x12, :lo12:{memmap}",
         "lsr x13, x9, {block}",
@@ -198,6 +201,7 @@ unsafe extern "C" fn kfree_on_nodes(ptr: *mut u8) {
 unsafe extern "C" fn kfree_sized_on_nodes(ptr: *mut u8) {
     naked_asm!(
         ".cfi_startproc",
+        crate::landing_pad!(),
         "adrp x9, {by_address}",
         "ldr x9, [x9, :lo12:{by_address}]",
         "cbz x9, 8f",
@@ -220,6 +224,7 @@ pub unsafe extern "C" fn kfree_sized(ptr: *mut u8, size: usize) {
     // rseq area, then gate. x14: CPU, then top. x8: rseq area, scratch. x9: scratch, page.
     naked_asm!(
         ".cfi_startproc",
+        crate::landing_pad!(),
         "adrp x9, {limit}",
         "ldr x9, [x9, :lo12:{limit}]",
         "cmp x1, x9",

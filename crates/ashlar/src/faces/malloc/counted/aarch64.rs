@@ -15,6 +15,7 @@ use ashlar_macros::place;
 pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     core::arch::naked_asm!(
         ".cfi_startproc",
+        crate::landing_pad!(),
         "adrp x9, {counted}",
         "ldr x9, [x9, :lo12:{counted}]",
         "cmp x0, x9",
@@ -38,6 +39,7 @@ macro_rules! counting {
             // The registers are those of `malloc_fast_path`. x8: area of the CPU. w12: the count.
             core::arch::naked_asm!(
                 ".cfi_startproc",
+                crate::landing_pad!(),
                 $($first,)*
                 "add x10, x0, {step} - 1",
                 "lsr x10, x10, {steps}",

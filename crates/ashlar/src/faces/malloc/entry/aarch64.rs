@@ -32,6 +32,7 @@ macro_rules! malloc_fast_path {
         core::arch::naked_asm!(
             $($line,)*
             ".cfi_startproc",
+            $crate::landing_pad!(),
             "adrp x9, {limit}",
             "ldr x9, [x9, :lo12:{limit} + {bound}]",
             "cmp x0, x9",
@@ -116,6 +117,7 @@ macro_rules! free_fast_path {
         core::arch::naked_asm!(
             $($line,)*
             ".cfi_startproc",
+            $crate::landing_pad!(),
             "ror x10, x0, {grain}",
             "ubfx x11, x10, {turn}, 16 - {turn}",
             "bfi x11, x10, 16 - {turn}, {turn}",
@@ -176,6 +178,7 @@ pub unsafe extern "C" fn free_on_nodes(ptr: *mut u8) {
     // block.
     core::arch::naked_asm!(
         ".cfi_startproc",
+        crate::landing_pad!(),
         "adrp x12, {objects}",
         "add x12, x12, :lo12:{objects}",
         "ldr x13, [x12, {entries}]",

@@ -23,6 +23,28 @@ use crate::percpu::area::{AREA_SHIFT, GATE, LOCK_OFFSET, NODE_OFFSET, PERCPU, Pe
 /// It is the instruction `brk #0x45e0`.
 pub(crate) const SIGNATURE: u32 = 0xd428_bc00;
 
+/// The first instruction of a function in assembly that may be called by its address. Where branch
+/// targets are enforced (BTI), such a call may arrive nowhere else. Libraries that are not built
+/// for that do without it.
+#[cfg(ashlar_bti)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! landing_pad {
+    () => {
+        "bti c"
+    };
+}
+
+/// Nothing: this library is not built for machines that enforce branch targets.
+#[cfg(not(ashlar_bti))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! landing_pad {
+    () => {
+        ""
+    };
+}
+
 /// Opens a section: puts the address of this thread's rseq area into `$area`, and emits the
 /// section's descriptor and the store that arms it. `$t` is a scratch register; `$off` holds the
 /// offset of the area.
