@@ -40,6 +40,7 @@ emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || skipped
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$emulator -L $sysroot"
 # The build is a part of its own, so that cargo does not build the rest anew.
+host_target=${CARGO_TARGET_DIR:-target}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/aarch64
 release=$CARGO_TARGET_DIR/$target/release
 
@@ -96,6 +97,32 @@ fi
 cargo test --release --target "$target" -p ashlar-alloc --lib --test smoke
 # The sections themselves, on one thread.
 ASHLAR_OPTIONS=percpu=emulate cargo test --release --target "$target" -p ashlar-alloc --test smoke -- --test-threads=1
+
+# The heap profile of a program whose sites are known, and a fault that guard sampling finds.
+look_inside() {
+    local scratch folded bytes
+    scratch=$(mktemp -d)
+    aarch64-linux-gnu-gcc -O1 -g -w -pthread -o "$scratch/profiled" crates/ashlar-tool/tests/c/profiled.c
+    "$emulator" -L "$sysroot" -E LD_PRELOAD="$release/libashlar_malloc.so" -E ASHLAR_OPTIONS=profile=64K \
+        -E ASHLAR_PROFILE="$scratch/profile" "$scratch/profiled" sites
+    folded=$(CARGO_TARGET_DIR=$host_target cargo run --release -q -p ashlar-tool -- profile "$scratch/profile" --folded)
+    bytes=$(awk '/;site_large / { sum += $NF } END { print sum + 0 }' <<<"$folded")
+    # The program keeps 500 objects of 150000 bytes; twelve standard deviations.
+    ((bytes > 60000000 && bytes < 90000000)) ||
+        { echo "aarch64: FAILED: site_large has $bytes bytes by the profile" >&2; return 1; }
+    readelf -n "$release/libashlar_malloc.so" | grep -q 'Arguments: 8@x0 8@x1 8@x2' ||
+        { echo "aarch64: FAILED: no probe otel_memory:alloc" >&2; return 1; }
+    printf '%s\n' '#include <stdlib.h>' '__attribute__((noinline)) void late(volatile char *at) { at[3] = 1; }' \
+        'int main(void) { volatile char *at = malloc(100); free((void *)at); late(at); return 0; }' >"$scratch/late.c"
+    aarch64-linux-gnu-gcc -O1 -w -rdynamic -funwind-tables -o "$scratch/late" "$scratch/late.c"
+    (ulimit -c 0; exec "$emulator" -L "$sysroot" -E LD_PRELOAD="$release/libashlar_malloc.so" \
+        -E ASHLAR_OPTIONS=guard=1 "$scratch/late") 2>"$scratch/said" && return 1
+    { grep -q 'BUG: KFENCE: use-after-free' "$scratch/said" && grep -q ' in late+0x' "$scratch/said"; } ||
+        { cat "$scratch/said" >&2; echo "aarch64: FAILED: the report of a guarded object" >&2; return 1; }
+    rm -r "$scratch"
+    echo "profile, probes and guard sampling work"
+}
+look_inside
 
 # Whether each function that LIBRARY exports begins with a landing pad, or signs its return address,
 # which is one, too.

@@ -18,7 +18,6 @@ global_asm!(
     ".hidden ashlar_apart_code_start, ashlar_apart_code_end, ashlar_apart_tables_start, ashlar_apart_tables_end",
 );
 
-const PAGE: usize = 4096;
 /// The most stretches of pages that are dropped.
 const STRETCHES: usize = 16;
 /// The number of entries that are read at a time.
@@ -71,13 +70,20 @@ fn find_untouched(untouched: &mut Untouched) {
     if code.is_empty() {
         return;
     }
+    // SAFETY: getauxval has no preconditions.
+    let page = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+    if !page.is_power_of_two() {
+        return;
+    }
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path is NUL-terminated.
     let map = unsafe { syscall!(Sysno::openat, libc::AT_FDCWD, c"/proc/self/pagemap".as_ptr(), flags, 0) };
     let Ok(map) = map else { return };
     for range in [code, tables] {
-        for start in range.clone().step_by(AT_ONCE * PAGE) {
-            look_at(map, start..range.end.min(start + AT_ONCE * PAGE), untouched);
+        // Whole pages of the system, which may be larger than those that the linker aligned to.
+        let range = range.start.next_multiple_of(page)..range.end & !(page - 1);
+        for start in range.clone().step_by(AT_ONCE * page) {
+            look_at(map, page, start..range.end.min(start + AT_ONCE * page), untouched);
         }
     }
     // SAFETY: the descriptor was opened above.
@@ -85,10 +91,10 @@ fn find_untouched(untouched: &mut Untouched) {
 }
 
 /// Does the work of [`find_untouched`] for at most [`AT_ONCE`] pages.
-fn look_at(map: usize, range: Range<usize>, untouched: &mut Untouched) {
+fn look_at(map: usize, page: usize, range: Range<usize>, untouched: &mut Untouched) {
     let mut entries = [0u64; AT_ONCE];
-    let pages = range.len().div_ceil(PAGE);
-    let (bytes, offset) = (pages * size_of::<u64>(), range.start / PAGE * size_of::<u64>());
+    let pages = range.len() / page;
+    let (bytes, offset) = (pages * size_of::<u64>(), range.start / page * size_of::<u64>());
     // SAFETY: the array has room for `bytes` bytes.
     let read = unsafe { syscall!(Sysno::pread64, map, entries.as_mut_ptr(), bytes, offset) };
     if read != Ok(bytes) {
@@ -96,8 +102,8 @@ fn look_at(map: usize, range: Range<usize>, untouched: &mut Untouched) {
     }
     for (number, entry) in entries[..pages].iter().enumerate() {
         if entry & PRESENT == 0 || entry & OF_FILE != 0 {
-            let start = range.start + number * PAGE;
-            untouched.add(start..start + PAGE);
+            let start = range.start + number * page;
+            untouched.add(start..start + page);
         }
     }
 }

@@ -16,7 +16,7 @@
 //!   background thread.
 //! * `process`: the work at load, fork and exit; `vfork`: the C library's, made safe for rseq
 //!   critical sections.
-//! * `apart`: drops the pages of code and tables that only start-up used (x86-64).
+//! * `apart`: drops the pages of code and tables that only start-up used.
 //! * [`mod@profile`]: the heap profile, as `ASHLAR_PROFILE` and C programs ask for it.
 //! * [`figures`]: `mallinfo2`, `malloc_info`, `malloc_stats`.
 //!
@@ -54,7 +54,7 @@ extern crate ashlar_macros;
 #[cfg(all(panic = "abort", not(test)))]
 ashlar::panic_handler!();
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod apart;
 #[cfg(target_arch = "x86_64")]
 pub mod cxx;

@@ -15,7 +15,7 @@ extern "C" fn at_load() {
     ashlar::print_stats_in_any_case();
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     ashlar::set_deepbind_counter(crate::deepbind::dropped);
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     ashlar::malloc::when_up(crate::apart::drop_untouched);
 }
 

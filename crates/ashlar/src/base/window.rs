@@ -115,7 +115,7 @@ pub struct Places {
     pub profile_rate: u64,
     /// When the profile started: a word, milliseconds of the monotonic clock.
     pub profile_started: u64,
-    /// The number of entries in the object map of malloc, a byte for each 16 bytes of the zone: a
+    /// The number of entries in the object map, a byte for each 16 bytes of the zone: a
     /// word. An entry is 0 where no live object starts.
     pub object_entries: u64,
     /// What is added to the place of an entry: a word. The place is the address divided by 16, its

@@ -11,7 +11,7 @@
 #[place(cold)]
 extern "C" fn at_load() {
     // musl never unloads libraries.
-    #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
+    #[cfg(all(target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
     crate::base::os::stay_loaded();
     if crate::cache::settings::wants_backtraces() {
         // For the backtraces of tracks and reports. Later, an allocation could not load it.

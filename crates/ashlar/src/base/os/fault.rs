@@ -18,11 +18,11 @@ use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// What the program did at the address of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     Read,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     Write,
-    /// Where the processor does not say which.
+    /// Where the system does not say which.
     #[cfg(not(target_arch = "x86_64"))]
     Any,
 }
@@ -223,9 +223,70 @@ unsafe fn access_of(context: *const libc::ucontext_t) -> Access {
         let error = unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] };
         if error & WRITE != 0 { Access::Write } else { Access::Read }
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        /// The bytes of registers before the records that the kernel adds, and their alignment.
+        const REGISTERS: usize = (1 + 31 + 3) * 8;
+        const RECORDS: usize = REGISTERS.next_multiple_of(16);
+        const RECORDS_BYTES: usize = 4096;
+        /// The record of the exception's syndrome, which has the bit of a write.
+        const SYNDROME: u32 = 0x4553_5201;
+        const WRITE: u64 = 1 << 6;
+        // SAFETY: the caller keeps the contract. Records begin at multiples of 16 and have a word
+        // that names them, one with their bytes, and end with one of name 0.
+        unsafe {
+            let records = (&raw const (*context).uc_mcontext).cast::<u8>().add(RECORDS);
+            let mut at = 0;
+            while at + 16 <= RECORDS_BYTES {
+                let record = records.add(at);
+                let (name, bytes) = (record.cast::<u32>().read(), record.add(4).cast::<u32>().read());
+                match name {
+                    SYNDROME if record.add(8).cast::<u64>().read() & WRITE != 0 => return Access::Write,
+                    SYNDROME => return Access::Read,
+                    0 => break,
+                    _ if bytes == 0 => break,
+                    _ => at += bytes as usize,
+                }
+            }
+        }
+        Access::Any
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
         let _ = context;
         Access::Any
+    }
+}
+
+#[cfg(all(test, target_arch = "aarch64"))]
+mod tests {
+    use super::*;
+
+    /// The registers of a fault, with these words from the first record on.
+    fn context(words: &[u64]) -> std::boxed::Box<libc::ucontext_t> {
+        // SAFETY: all its fields are numbers and pointers.
+        let mut context: std::boxed::Box<libc::ucontext_t> = std::boxed::Box::new(unsafe { core::mem::zeroed() });
+        let registers = (&raw mut context.uc_mcontext).cast::<u64>();
+        // SAFETY: the records have 4096 bytes, behind 288 of registers.
+        unsafe { registers.add(36).copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+        context
+    }
+
+    #[test]
+    fn the_syndrome_says_whether_it_was_a_write() {
+        const SYNDROME: u64 = 0x4553_5201 | 16 << 32;
+        const OTHER: u64 = 0x4650_8001 | 32 << 32;
+        for (words, access) in [
+            (&[SYNDROME, 1 << 6][..], Access::Write),
+            (&[SYNDROME, 0x9200_0007], Access::Read),
+            (&[OTHER, 0, 0, 0, SYNDROME, 0x9200_0047], Access::Write),
+            (&[OTHER, 0, 0, 0, 0, 0], Access::Any),
+            // A record without bytes ends the search.
+            (&[0x1234, 0, SYNDROME, 0], Access::Any),
+            (&[], Access::Any),
+        ] {
+            // SAFETY: the context is valid.
+            assert_eq!(unsafe { access_of(&raw const *context(words)) }, access, "{words:x?}");
+        }
     }
 }

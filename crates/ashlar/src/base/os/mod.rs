@@ -20,7 +20,7 @@
 #![allow(unsafe_code, reason = "system calls")]
 
 pub(crate) mod fault;
-#[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
+#[cfg(all(target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod loader;
 pub(crate) mod maps;
 mod mem;
@@ -33,12 +33,12 @@ mod unwind;
 mod weak;
 mod window;
 
-#[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
+#[cfg(all(target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use loader::stay_loaded;
 pub(crate) use mem::{LinuxSource, map_without_access, set_access};
 pub(crate) use table::{map_table, unmap_table};
 pub(crate) use topology::{SYSTEM, read_topology};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use unwind::is_of_c_library;
 pub(crate) use unwind::{
     Extent, after_fork_in_child as forget_other_backtraces, capture, capture_of_program, has_one_thread, has_unwinder,

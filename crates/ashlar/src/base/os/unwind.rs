@@ -5,7 +5,7 @@
 //! without one (glibc from 2.35 on). It may be called again from inside, by an unwinder that
 //! allocates; such a call returns no frames.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 
 use crate::base::sync::{AtomicUsize, Ordering, thread_id};
 
@@ -38,7 +38,7 @@ static UNWINDING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 const NEXT: c_int = 0;
 const STOP: c_int = 4;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 core::arch::global_asm!(
     ".weak dlsym, __libc_single_threaded, _DYNAMIC, __ehdr_start",
     ".hidden _DYNAMIC, __ehdr_start"
@@ -52,7 +52,7 @@ pub(crate) fn has_unwinder() -> bool {
 
 /// Returns whether the C library says that the process has one thread. Where it does not say, the
 /// answer is no.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[place(cold)]
 pub(crate) fn has_one_thread() -> bool {
     let byte = crate::address_of!("__libc_single_threaded").cast::<u8>();
@@ -60,7 +60,7 @@ pub(crate) fn has_one_thread() -> bool {
     // writes it.
     !byte.is_null() && unsafe { byte.read_volatile() } != 0
 }
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[place(cold)]
 pub(crate) fn has_one_thread() -> bool {
     false
@@ -68,7 +68,7 @@ pub(crate) fn has_one_thread() -> bool {
 
 /// Returns whether the code at `address` is of the C library, of the loader, or of this library, or
 /// may be, because the system does not say.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[place(cold)]
 #[inline(never)]
 pub(crate) fn is_of_c_library(address: usize) -> bool {
@@ -97,7 +97,7 @@ pub(crate) fn load() -> bool {
     true
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[place(cold)]
 fn find() -> [usize; 2] {
     let find = crate::address_of!("dlsym");
@@ -106,13 +106,13 @@ fn find() -> [usize; 2] {
     }
     // SAFETY: the two are the functions of POSIX, under their names. The strings end in NUL.
     unsafe {
-        let find: unsafe extern "C" fn(*mut c_void, *const i8) -> *mut c_void = core::mem::transmute(find);
+        let find: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void = core::mem::transmute(find);
         // The C library's, also where this library has a `dlopen` of its own.
         let open = find(libc::RTLD_NEXT, c"dlopen".as_ptr());
         if open.is_null() {
             return [0; 2];
         }
-        let open: unsafe extern "C" fn(*const i8, c_int) -> *mut c_void = core::mem::transmute(open);
+        let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void = core::mem::transmute(open);
         let library = open(c"libgcc_s.so.1".as_ptr(), libc::RTLD_NOW);
         if library.is_null() {
             return [0; 2];
@@ -122,7 +122,7 @@ fn find() -> [usize; 2] {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn find() -> [usize; 2] {
     [0; 2]
 }
@@ -201,7 +201,7 @@ pub(crate) fn capture_of_program(frames: &mut [usize]) -> usize {
 }
 
 /// Returns the addresses of the code of the library that contains this function; none in a program.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[place(cold)]
 fn own_code() -> core::ops::Range<usize> {
     const PAGE: usize = 4096;
@@ -211,7 +211,7 @@ fn own_code() -> core::ops::Range<usize> {
     let program = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
     if end == 0 || program & !(PAGE - 1) == start { 0..0 } else { start..end }
 }
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[place(cold)]
 fn own_code() -> core::ops::Range<usize> {
     0..0

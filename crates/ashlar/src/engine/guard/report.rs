@@ -15,9 +15,9 @@ const RULE: &str = "============================================================
 impl Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Access::Read => "read",
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Access::Write => "write",
             #[cfg(not(target_arch = "x86_64"))]
             Access::Any => "access",

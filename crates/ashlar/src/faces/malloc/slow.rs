@@ -66,7 +66,7 @@ pub(super) extern "C" fn malloc_uncounted(size: usize) -> *mut u8 {
 }
 
 /// As [`malloc_uncounted`], by a call that returns to `caller`, while a profile runs or is awaited.
-#[cfg(all(feature = "os", target_arch = "x86_64"))]
+#[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[place(cold)]
 pub(super) extern "C" fn malloc_called_from(size: usize, caller: usize) -> *mut u8 {
     if profile::is_awaited() {

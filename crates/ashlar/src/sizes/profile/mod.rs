@@ -176,7 +176,7 @@ fn await_call(rate: usize) -> Result<(), &'static str> {
     if !(1..=MOST_RATE).contains(&rate) {
         return Err("expected a rate of 1 to 16777216 bytes");
     }
-    if !(cfg!(target_arch = "x86_64") && LIMIT.is_open() && os::has_one_thread()) {
+    if !(cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) && LIMIT.is_open() && os::has_one_thread()) {
         return Err("no unwinder can be loaded now: start it with ASHLAR_OPTIONS=profile=ready");
     }
     for cpu in percpu::all_cpus() {
@@ -194,7 +194,7 @@ fn await_call(rate: usize) -> Result<(), &'static str> {
 /// program. In a process with several threads, another one might wait for the program's locks and
 /// hold the loader's, so nothing is done. The library's thread starts the profile when it is asked
 /// again.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[place(cold)]
 #[inline(never)]
 pub(crate) fn start_awaited(caller: usize) {

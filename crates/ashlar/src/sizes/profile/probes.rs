@@ -5,15 +5,15 @@
 //! tracer that attaches replaces the `nop`. Without one, a probe costs that instruction, in code
 //! that samples alone reach.
 
-/// A probe: a `nop`, and the note that describes it. Its arguments are in rdi, rsi and rdx.
-#[cfg(target_arch = "x86_64")]
+/// A probe: a `nop`, and the note that describes it and the registers of its arguments.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! probe {
     ($name:literal, $arguments:literal, $($register:tt = $value:expr),*) => {
         // SAFETY: the instruction does nothing, and the rest are notes in the file.
         unsafe {
             core::arch::asm!(
                 "990: nop",
-                ".pushsection .note.stapsdt, \"\", @note",
+                ".pushsection .note.stapsdt, \"\", %note",
                 ".balign 4",
                 ".4byte 992f - 991f, 994f - 993f, 3",
                 "991: .asciz \"stapsdt\"",
@@ -40,7 +40,9 @@ macro_rules! probe {
 pub(super) fn alloc(address: usize, size: usize, weight: u64) {
     #[cfg(target_arch = "x86_64")]
     probe!("alloc", "8@%rdi 8@%rsi 8@%rdx", "rdi" = address, "rsi" = size, "rdx" = weight);
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    probe!("alloc", "8@x0 8@x1 8@x2", "x0" = address, "x1" = size, "x2" = weight);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = (address, size, weight);
 }
 
@@ -50,6 +52,8 @@ pub(super) fn alloc(address: usize, size: usize, weight: u64) {
 pub(super) fn free(address: usize) {
     #[cfg(target_arch = "x86_64")]
     probe!("free", "8@%rdi", "rdi" = address);
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    probe!("free", "8@x0", "x0" = address);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
 }

@@ -4,7 +4,7 @@
 use crate::faces::malloc::entry::parts::{
     AREA_SHIFT, GATE, GRAIN, OBJECTS, PERCPU, RSEQ, SIZE_ENTRIES, SLOTS, STEP, TURN,
 };
-use crate::faces::malloc::slow::malloc_uncounted;
+use crate::faces::malloc::slow::{malloc_called_from, malloc_uncounted};
 use crate::percpu::area::BUDGET_OFFSET;
 use crate::sizes::diversion::BY_CALLS;
 use crate::sizes::malloc::{COUNTED, SLOT_OF_CODE_0};
@@ -29,6 +29,19 @@ pub extern "C" fn malloc_slow(size: usize) -> *mut u8 {
     )
 }
 
+/// Passes on where the call of `malloc` returns to.
+#[unsafe(naked)]
+#[place(cold)]
+extern "C" fn malloc_with_caller(size: usize) -> *mut u8 {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov x1, x30",
+        "b {slow}",
+        ".cfi_endproc",
+        slow = sym malloc_called_from,
+    )
+}
+
 /// Defines a copy of the fast path with a count. `$first` stands before it, and `$count` subtracts
 /// from the count.
 macro_rules! counting {
@@ -39,7 +52,6 @@ macro_rules! counting {
             // The registers are those of `malloc_fast_path`. x8: area of the CPU. w12: the count.
             core::arch::naked_asm!(
                 ".cfi_startproc",
-                crate::landing_pad!(),
                 $($first,)*
                 "add x10, x0, {step} - 1",
                 "lsr x10, x10, {steps}",
@@ -85,7 +97,7 @@ macro_rules! counting {
                 budget = const BUDGET_OFFSET as isize - SLOT_OF_CODE_0 as isize,
                 grain = const GRAIN,
                 turn = const TURN,
-                slow = sym malloc_uncounted,
+                slow = sym malloc_with_caller,
                 $($operand = sym $value,)*
             )
         }
