@@ -85,9 +85,10 @@ mod models;
 mod pages;
 #[cfg(not(ashlar_loom))]
 mod percpu;
-/// Sheaves alone: barns hold them.
+/// Sheaves, which barns hold, and the words that keep sections away.
 #[cfg(ashlar_loom)]
 mod percpu {
+    pub(crate) mod cpu_word;
     pub(crate) mod sheaf;
 }
 #[cfg(not(ashlar_loom))]
@@ -217,6 +218,41 @@ mod api {
     #[place(cold)]
     pub fn metadata_bytes() -> usize {
         crate::pages::meta::META.used()
+    }
+
+    /// Tells the allocator that a CPU does not run any more, with the number that the
+    /// [`Platform`] gives it. Its sheaves are emptied, and its page lists. From then on drains
+    /// empty it without asking it. Any CPU may call this, once the other is in no section and will
+    /// begin none before [`cpu_online`]. Returns false if there is no such CPU.
+    ///
+    /// A dead CPU that calls the allocator all the same is served without sheaves.
+    #[cfg(not(feature = "os"))]
+    pub fn cpu_dead(cpu: u32) -> bool {
+        crate::cache::reaper::cpu_dead(cpu)
+    }
+
+    /// Undoes [`cpu_dead`]. Any CPU may call this, before the other calls the allocator; or that
+    /// one itself. All CPUs count as online at the start, also those that never run. Returns false
+    /// if there is no such CPU.
+    #[cfg(not(feature = "os"))]
+    pub fn cpu_online(cpu: u32) -> bool {
+        crate::cache::reaper::cpu_online(cpu)
+    }
+
+    /// Does what other CPUs asked this one for: drains that could not wait for it. A CPU that
+    /// allocates or frees does this by itself; an idle one does it here. Kernels without
+    /// [`Platform::fence`] call it before a CPU idles.
+    ///
+    /// With a [clock](Platform::clock_ms), the first call of any CPU in each quarter of a second
+    /// also looks for free memory: pages that have been free for the decay time go back to the
+    /// [`PageSource`], and stocks that were not used to their slabs. A kernel calls this from a
+    /// thread that wakes up now and then; ticks that were missed are made up for.
+    ///
+    /// May be called wherever memory may be freed, but with interrupts off it keeps them off for
+    /// long, and drains are not complete then.
+    #[cfg(not(feature = "os"))]
+    pub fn poll() {
+        crate::cache::reaper::poll();
     }
 
     /// Brings every cached object back to its slab and gives all free memory back to the system, at

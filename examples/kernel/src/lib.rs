@@ -41,7 +41,7 @@ unsafe impl ashlar::Platform for Machine {
     fn this_thread(&self) -> usize {
         here().thread.get()
     }
-    fn enter(&self) {
+    fn enter(&self) -> u32 {
         let flags: usize;
         // SAFETY: reads the flags, and turns interrupts off.
         unsafe { asm!("pushfq", "pop {}", "cli", out(reg) flags) };
@@ -49,13 +49,14 @@ unsafe impl ashlar::Platform for Machine {
         if cpu.depth.replace(cpu.depth.get() + 1) == 0 {
             cpu.were_on.set(flags & 1 << 9 != 0);
         }
+        cpu.number
     }
     unsafe fn leave(&self) {
         let cpu = here();
         cpu.depth.set(cpu.depth.get() - 1);
         if cpu.depth.get() == 0 && cpu.were_on.get() {
             // SAFETY: they were on before.
-            unsafe { asm!("sti") };
+            unsafe { asm!("sti", options(nostack)) };
         }
     }
 }

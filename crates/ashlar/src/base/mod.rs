@@ -15,9 +15,13 @@
 
 #[cfg(all(feature = "os", not(ashlar_loom)))]
 pub(crate) mod background;
-/// Without an operating system there is neither thread nor clock, so programs call [`crate::reap`].
+/// Without an operating system there is no thread, so programs call [`crate::reap`], or
+/// `crate::poll`.
 #[cfg(not(any(feature = "os", ashlar_loom)))]
 pub(crate) mod background {
+    /// Milliseconds between two ticks.
+    pub(crate) const TICK_MS: u32 = 250;
+
     pub(crate) fn wake() {}
     pub(crate) fn settle() {}
     pub(crate) fn settle_letter() {}

@@ -180,7 +180,9 @@ fn lay_out(
     PERCPU.init(layout.percpu, cpus, node_of);
     META.init(layout.supply, layout.meta.clone(), |bytes| ZONE.lend(bytes));
     ZONE.init(&layout, nodes as usize);
-    percpu::start(options.percpu, options.irq);
+    if !percpu::start(options.percpu, options.irq) {
+        return false;
+    }
     #[cfg(feature = "os")]
     crate::engine::guard::start(options.guard);
     if options.engine.has_sheaves() {
@@ -197,6 +199,8 @@ fn lay_out(
 fn connect() -> bool {
     ZONE.set_before_growth(reaper::before_growth);
     crate::engine::history::slab_queues::set_walk(reaper::visit);
+    #[cfg(not(feature = "os"))]
+    percpu::remote::set_serve(reaper::serve);
     #[cfg(feature = "os")]
     if settings::options().reaper != settings::Reaper::Nothing && percpu::mode() != percpu::Mode::Emulate {
         crate::base::background::enable(&JOB);

@@ -176,7 +176,7 @@ fn secret(key: &mut u64, serial: u32) -> u64 {
         #[cfg(feature = "os")]
         let random = crate::base::os::random_u64();
         #[cfg(not(feature = "os"))]
-        let random = (&raw const REGISTRY as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let random = crate::base::sync::section::random_or((&raw const REGISTRY).addr());
         *key = random | 1;
     }
     let mut z = key.wrapping_add(u64::from(serial).wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -264,6 +264,24 @@ pub(crate) fn try_for_each(mut each: impl FnMut(&'static RawCache)) -> bool {
         true
     }
     one_for_all(&mut each)
+}
+
+/// Calls `each` for every cache, under the registry lock, which is free in between: under a kernel,
+/// interrupts are off while it is held. Returns false, and stops, if another thread holds the lock
+/// and `wait` is false.
+#[cfg(not(feature = "os"))]
+pub(crate) fn for_each_alone(wait: bool, mut each: impl FnMut(&'static RawCache)) -> bool {
+    for index in 0.. {
+        let registry = if wait { Some(REGISTRY.lock()) } else { REGISTRY.try_lock() };
+        let Some(registry) = registry else { return false };
+        let Some(&place) = registry.caches[..registry.count].get(index) else { break };
+        // SAFETY: entries below `count` point to caches that are never unmapped.
+        let cache = unsafe { &*place };
+        if cache.serial.load(Ordering::Relaxed) != 0 {
+            each(cache);
+        }
+    }
+    true
 }
 
 /// Returns the cache that owns an address, if it lies in a slab.

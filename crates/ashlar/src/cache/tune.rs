@@ -44,6 +44,7 @@ pub(crate) fn tunable(raw: &'static RawCache, which: Tunable) -> Option<usize> {
 /// See [`TuneError`]: nothing has changed then.
 #[place(cold)]
 pub(crate) fn set_tunable(raw: &'static RawCache, which: Tunable, value: usize) -> Result<(), TuneError> {
+    let _away = crate::percpu::before_drains();
     registry::with_lock(|| set_tunable_locked(raw, which, value))?;
     crate::base::background::settle();
     Ok(())

@@ -37,7 +37,7 @@ pub(crate) fn process_secret() -> u64 {
     #[cfg(feature = "os")]
     let random = crate::base::os::random_u64();
     #[cfg(not(feature = "os"))]
-    let random = (&raw const SECRET as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let random = crate::base::sync::section::random_or((&raw const SECRET).addr());
     // The first to store wins: all use the same.
     match SECRET.compare_exchange(0, random | 1, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => random | 1,

@@ -8,7 +8,11 @@
 use super::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Usage, Wish};
 use crate::base::error::CreateError;
 use crate::base::sync::Ordering;
+#[cfg(not(feature = "os"))]
+use crate::base::units::CpuId;
 use crate::base::units::{LARGEST_CLASS, NodeId, PageIndex};
+#[cfg(not(feature = "os"))]
+use crate::percpu::remote::Cause;
 use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
 use crate::slab::geometry::Geometry;
@@ -75,6 +79,10 @@ pub(crate) trait Strategy: Copy {
     fn drain_cpus(_cache: &'static RawCache) -> bool {
         true
     }
+
+    /// Returns to slabs what one CPU has: this one, for what it was asked for, or one that is dead.
+    #[cfg(not(feature = "os"))]
+    fn drain_cpu(_cache: &'static RawCache, _cpu: CpuId, _cause: Cause) {}
 
     /// Returns to slabs what the stocks of nodes held without need since the last call. True if the
     /// cache was in use since then.

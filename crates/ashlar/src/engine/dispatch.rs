@@ -11,7 +11,11 @@ use super::sheaves::barn::BarnStats;
 use super::{CacheSpec, Counts, Engine, EngineState, Object, Objects, RawCache, Strategy, Usage, Wish, debug, sheaves};
 use crate::base::error::CreateError;
 use crate::base::sync::Visit;
+#[cfg(not(feature = "os"))]
+use crate::base::units::CpuId;
 use crate::base::units::{NodeId, PageIndex};
+#[cfg(not(feature = "os"))]
+use crate::percpu::remote::Cause;
 use crate::slab::OrderRule;
 use crate::slab::counters::SlowPathStats;
 use crate::slab::geometry::Geometry;
@@ -238,6 +242,12 @@ pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
         hardened::drain(cache);
     }
     of_cache!(cache, drain_cpus(cache))
+}
+
+/// See [`Strategy::drain_cpu`].
+#[cfg(not(feature = "os"))]
+pub(crate) fn drain_cpu(cache: &'static RawCache, cpu: CpuId, cause: Cause) {
+    of_cache!(cache, drain_cpu(cache, cpu, cause));
 }
 
 /// See [`Strategy::usage`]. Objects that options hold back are not in use.

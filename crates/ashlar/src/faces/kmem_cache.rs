@@ -42,28 +42,38 @@ pub struct KmemCache {
 /// The constants that the critical sections of one cache need.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
-    not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))),
-    expect(dead_code, reason = "for rseq")
+    all(feature = "os", not(any(target_arch = "x86_64", target_arch = "aarch64"))),
+    expect(dead_code, reason = "for sections")
 )]
 struct Hot {
-    /// Address of CPU 0's slot. It is slot 0, which is always empty, in a hardened process.
+    /// Address of CPU 0's slot, or in a kernel its offset. It is slot 0, which is always empty, in
+    /// a hardened process.
     slot: usize,
     /// The same for frees. It is slot 0, which is always full, if frees must examine the node
-    /// first.
+    /// first. In a kernel, the section examines it.
     free_slot: usize,
     /// Offset of the rseq area from the thread pointer.
+    #[cfg(feature = "os")]
     rseq_offset: isize,
+}
+
+/// Returns what the sections of this file take: the address of CPU 0's slot at an offset. In a
+/// kernel, the offset.
+#[inline]
+fn slot_at(offset: u16) -> usize {
+    if cfg!(feature = "os") { percpu::slot0(offset) } else { usize::from(offset) }
 }
 
 impl Hot {
     fn of(raw: &RawCache) -> Hot {
         debug_assert!(!percpu::area::is_sided(raw.slot), "the sections of this file know main and spare in order");
-        let free_slot = if ZONE.nodes() == 1 { raw.slabs.class_slot } else { 0 };
+        let free_slot = if ZONE.nodes() == 1 || cfg!(not(feature = "os")) { raw.slabs.class_slot } else { 0 };
         // Slot 0 is also always empty.
         let slot = if raw.route == Route::Hardened { 0 } else { raw.slot };
         Hot {
-            slot: percpu::slot0(slot),
-            free_slot: percpu::slot0(free_slot),
+            slot: slot_at(slot),
+            free_slot: slot_at(free_slot),
+            #[cfg(feature = "os")]
             rseq_offset: percpu::area::PERCPU.rseq_offset.load(crate::base::sync::Ordering::Relaxed),
         }
     }
@@ -75,8 +85,8 @@ impl Hot {
 pub struct CacheRef<'a> {
     cache: &'a KmemCache,
     #[cfg_attr(
-        not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))),
-        expect(dead_code, reason = "for rseq")
+        all(feature = "os", not(any(target_arch = "x86_64", target_arch = "aarch64"))),
+        expect(dead_code, reason = "for sections")
     )]
     hot: Hot,
 }
@@ -87,6 +97,12 @@ impl CacheRef<'_> {
     pub fn alloc(&self) -> Option<NonNull<u8>> {
         #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
         if let Some(object) = NonNull::new(percpu::sections::pop(self.hot.slot, self.hot.rseq_offset) as *mut u8) {
+            return Some(object);
+        }
+        #[cfg(not(feature = "os"))]
+        if let Some(object) =
+            NonNull::new(core::ptr::with_exposed_provenance_mut(percpu::plain::pop(self.hot.slot as u16)))
+        {
             return Some(object);
         }
         self.cache.alloc_slow()
@@ -102,6 +118,14 @@ impl CacheRef<'_> {
         #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
         if percpu::sections::push_trusted(self.hot.free_slot, self.hot.rseq_offset, object.as_ptr() as usize) {
             return;
+        }
+        #[cfg(not(feature = "os"))]
+        {
+            let address = object.as_ptr() as usize;
+            let is_local = |cpu| super::kmalloc::entry::plain::has_local(address, cpu);
+            if percpu::plain::push(self.hot.free_slot as u16, address, is_local) {
+                return;
+            }
         }
         // SAFETY: the caller's promise.
         unsafe { self.cache.free_slow(object) };
@@ -408,6 +432,7 @@ impl KmemCache {
             return Err((self, DestroyError::BuiltIn));
         }
         let mut drained = false;
+        let _away = percpu::before_drains();
         let gone = registry::unregister_if(self.raw, self.alias, || {
             drained = engine::drain_cpus(self.raw);
             engine::trim(self.raw) == 0 && engine::guarded(self.raw) == 0
@@ -445,7 +470,7 @@ impl KmemCache {
         self.again().destroy().map_err(|(_, error)| error)?;
         self.is_gone = true;
         // Slot 0 is empty and full, so no fast path serves the handle.
-        self.hot = Hot { slot: percpu::slot0(0), free_slot: percpu::slot0(0), ..self.hot };
+        (self.hot.slot, self.hot.free_slot) = (slot_at(0), slot_at(0));
         Ok(())
     }
 

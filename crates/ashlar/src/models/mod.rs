@@ -29,6 +29,7 @@
 //! * [`life`]: the background thread, started and ended by threads that come and go.
 //! * [`mailbox`]: letters of tools, taken by one thread and whole.
 //! * [`bias`]: the biased CPU lock, in the abstract.
+//! * [`section`]: drains of sections that are plain code, with the real word of a CPU.
 //! * [`stop`]: the stop protocol of a drain, in the abstract.
 
 mod barn;
@@ -45,6 +46,7 @@ mod mailbox;
 mod partly;
 mod quarantine;
 mod queues;
+mod section;
 mod shrink;
 mod sparse;
 mod stop;

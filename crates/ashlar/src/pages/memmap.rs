@@ -68,6 +68,12 @@ impl ClassWord {
         }
     }
 
+    /// Returns the offset of the slot whose sheaves the fast path of a free may put objects on.
+    #[cfg(not(any(feature = "os", ashlar_loom)))]
+    pub(crate) const fn slot(self) -> u16 {
+        self.0 as u16
+    }
+
     pub(crate) const fn back(self) -> u32 {
         self.0 >> 16 & 0x1ff
     }
@@ -92,7 +98,7 @@ pub(crate) struct MemMap {
     /// The number of blocks whose objects the fast path of a free may take if they are of the
     /// CPU's node: all, or 0.
     pub(crate) checked_blocks: AtomicUsize,
-    /// The node of each block, a byte each. 0 on machines with one node.
+    /// The address of the node of each block, a byte each, which is 0 on machines with one node.
     pub(crate) block_nodes: AtomicUsize,
     /// The value of [`FastFrees`].
     fast_frees: AtomicU32,
@@ -181,6 +187,23 @@ impl MemMap {
     #[inline]
     pub(crate) fn address_of(&self, page: PageIndex) -> usize {
         self.zone_base.load(Ordering::Relaxed) + ((page.0 as usize) << PAGE_SHIFT)
+    }
+
+    /// Returns whether any CPU may have any object on its sheaves, because there is one node.
+    #[cfg(not(any(feature = "os", ashlar_loom)))]
+    #[inline]
+    pub(crate) fn has_one_node(&self) -> bool {
+        self.fast_frees.load(Ordering::Relaxed) == FastFrees::All as u32
+    }
+
+    /// Returns the number of the node of a page's block.
+    #[cfg(not(any(feature = "os", ashlar_loom)))]
+    #[inline]
+    pub(crate) fn node_of_block(&self, page: PageIndex) -> u8 {
+        let table = core::ptr::with_exposed_provenance::<u8>(self.block_nodes.load(Ordering::Relaxed));
+        // SAFETY: `publish` stored the start of an array of bytes, one for each block, before there
+        // were pages. A page that was found by its address lies in a block that has a node.
+        unsafe { table.add(page.0 as usize / BLOCK_PAGES).read() }
     }
 
     #[inline]

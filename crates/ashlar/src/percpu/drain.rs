@@ -10,6 +10,8 @@
 //! to each CPU in turn by the affinity mask and empties the slot by an ordinary section. If that is
 //! refused too, the drain returns false and its callers leave the cache as it is.
 //!
+//! In a kernel, see [`remote`](super::remote).
+//!
 //! Lock: the *drain lock*, taken before CPU, node and zone locks.
 #![allow(unsafe_code, reason = "takes over raw per-CPU slots")]
 
@@ -27,6 +29,14 @@ static DRAIN: SpinLock<()> = SpinLock::new(());
 #[place(background)]
 pub(crate) fn drain(offsets: &[u16], mut take: impl FnMut(CpuId, u16, Sheaf)) -> bool {
     drain_words(offsets, no_sheaves(), |cpu, offset, tops| take_each(cpu, offset, tops, &mut take))
+}
+
+/// As [`drain`], of one CPU and slot, for a cause.
+#[cfg(not(feature = "os"))]
+pub(crate) fn drain_for(cause: super::remote::Cause, cpu: CpuId, offset: u16, mut take: impl FnMut(CpuId, u16, Sheaf)) {
+    super::remote::drain_for(cause, cpu, offset, no_sheaves(), |cpu, offset, tops| {
+        take_each(cpu, offset, tops, &mut take);
+    });
 }
 
 /// Closes a slot: takes its sheaves from every CPU, passes each to `take`, and leaves the slot so
@@ -93,20 +103,37 @@ pub(crate) fn drain_locked(offsets: &[u16], empty: [usize; 2], mut take: impl Fn
 
 fn take_by_lock(offsets: &[u16], empty: [usize; 2], take: &mut impl FnMut(CpuId, u16, [usize; 2])) {
     for cpu in 0..PERCPU.cpus.load(Ordering::Relaxed) {
-        let here = lock::CpuGuard::take(CpuId(cpu));
-        for &offset in offsets {
-            take_slot(here.cpu(), offset, empty, take);
-        }
+        take_of_cpu(CpuId(cpu), offsets, empty, take);
+    }
+}
+
+/// Empties slots of one CPU that are only accessed under its lock, and runs `take` under it.
+pub(crate) fn take_of_cpu(
+    cpu: CpuId,
+    offsets: &[u16],
+    empty: [usize; 2],
+    take: &mut impl FnMut(CpuId, u16, [usize; 2]),
+) {
+    let here = lock::CpuGuard::take(cpu);
+    for &offset in offsets {
+        take_slot(here.cpu(), offset, empty, take);
     }
 }
 
 /// Replaces the two words of the given slots by `empty` on every CPU, and passes the old words to
 /// `take`, which may run under the CPU's lock. Returns false if some CPU could not be reached.
 pub(crate) fn drain_words(offsets: &[u16], empty: [usize; 2], mut take: impl FnMut(CpuId, u16, [usize; 2])) -> bool {
+    #[cfg(not(feature = "os"))]
+    if mode() == Mode::Section {
+        return super::remote::drain_words(offsets, empty, &mut take);
+    }
     let _one_at_a_time = DRAIN.lock();
     let cpus = PERCPU.cpus.load(Ordering::Relaxed);
     match mode() {
         Mode::Down => true,
+        // Done above, without the lock.
+        #[cfg(not(feature = "os"))]
+        Mode::Section => false,
         Mode::Lock | Mode::Emulate => {
             take_by_lock(offsets, empty, &mut take);
             true

@@ -6,6 +6,7 @@
 //! * `sections`: the critical sections by rseq, for x86-64 and aarch64.
 //! * `rseq`: finds or makes a thread's rseq registration.
 //! * [`lock`]: the portable section, a try-lock for each CPU.
+//! * `plain`: sections as plain code, in a kernel; [`cpu_word`] and `remote` drain them.
 //! * `bias`: the same lock, taken on its own CPU by a plain store.
 //! * [`drain`]: takes the sheaves of all CPUs from one thread.
 //! * [`pages`]: per-CPU lists of free page runs, in front of the zone.
@@ -15,6 +16,7 @@
 //! | mode | what protects a slot | when |
 //! |---|---|---|
 //! | rseq | the kernel aborts interrupted sections | x86-64 and aarch64 Linux with rseq and membarrier |
+//! | section | the kernel below lets nothing else run on the CPU | with a [`Platform`](crate::Platform) |
 //! | lock | a try-lock for each CPU | everywhere else, or `percpu=lock` |
 //! | emulate | nothing: one thread only | `percpu=emulate`, to count instructions without rseq |
 //!
@@ -27,12 +29,18 @@
 pub(crate) mod area;
 mod bias;
 mod cpu;
+#[cfg(not(feature = "os"))]
+pub(crate) mod cpu_word;
 pub(crate) mod drain;
 mod fence;
 pub(crate) mod lock;
 mod mode;
 #[cfg(not(ashlar_loom))]
 pub(crate) mod pages;
+#[cfg(not(feature = "os"))]
+pub(crate) mod plain;
+#[cfg(not(feature = "os"))]
+pub(crate) mod remote;
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod rseq;
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -61,9 +69,14 @@ pub(crate) enum Wanted {
     Emulate,
 }
 
-/// Chooses the mode and opens the gate. Called once, after the areas are mapped.
-pub(crate) fn start(wanted: Wanted, irq: Irq) {
+/// Chooses the mode and opens the gate. Called once, after the areas are mapped. Returns false
+/// without memory for what the mode needs.
+pub(crate) fn start(wanted: Wanted, irq: Irq) -> bool {
     let mode = choose(wanted);
+    #[cfg(not(feature = "os"))]
+    if mode == Mode::Section && !remote::start() {
+        return false;
+    }
     mode::set(mode);
     bias::choose(irq);
     if mode != Mode::Lock {
@@ -71,6 +84,7 @@ pub(crate) fn start(wanted: Wanted, irq: Irq) {
         PERCPU.gate_open.store(cpus, Ordering::Relaxed);
         PERCPU.gate.store(cpus, Ordering::Release);
     }
+    true
 }
 
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -93,7 +107,12 @@ fn choose(wanted: Wanted) -> Mode {
     }
 }
 #[cfg(not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-fn choose(_wanted: Wanted) -> Mode {
+fn choose(wanted: Wanted) -> Mode {
+    let _ = wanted;
+    #[cfg(not(feature = "os"))]
+    if crate::base::sync::section::platform().is_some() {
+        return Mode::Section;
+    }
     Mode::Lock
 }
 
@@ -230,12 +249,37 @@ pub(crate) fn push_batch(offset: u16, objects: &[usize]) -> usize {
     .unwrap_or(0)
 }
 
+/// Runs `f` on this CPU's slot at `offset`, in a section of the kernel below, or under the portable
+/// lock; `None` if the slot is unavailable.
+#[inline]
+pub(crate) fn with_slot<R>(offset: u16, f: impl FnOnce(CpuId, &mut [usize; 2]) -> R) -> Option<R> {
+    #[cfg(not(feature = "os"))]
+    if mode() == Mode::Section {
+        return plain::with_slot(offset, f);
+    }
+    let cpu = lock::this_cpu();
+    lock::with_slot(cpu, offset, |slot| f(cpu, slot))
+}
+
+/// Whether critical sections in assembly protect the slots.
+#[inline]
+pub(crate) fn by_assembly() -> bool {
+    cfg!(feature = "os") && mode() != Mode::Lock
+}
+
+/// Keeps other CPUs' sections away from here on, so that drains under the returned value do not
+/// have to wait for them with a lock held. Only the mode `section` needs that.
+#[inline]
+pub(crate) fn before_drains() -> impl Sized {
+    #[cfg(not(feature = "os"))]
+    return remote::stop_all();
+}
+
 /// Runs `f` on the main sheaf under the portable lock. The null sheaf is both empty and full, so it
 /// may be passed to `f`.
 #[inline]
 fn with_main<R>(offset: u16, f: impl FnOnce(&mut Sheaf) -> R) -> Option<R> {
-    let cpu = lock::this_cpu();
-    lock::with_slot(cpu, offset, |slot| {
+    with_slot(offset, |cpu, slot| {
         let [main, spare] = area::side_order(cpu, offset, *slot);
         #[expect(unsafe_code, reason = "owns the slot's sheaf while it holds the lock")]
         // SAFETY: the slot's main word is the top of a sheaf that the slot owns. The CPU lock makes
@@ -261,8 +305,7 @@ pub(crate) fn read_any(offset: u16) -> Option<View> {
         let (cpu, words) = sections::read(slot0(offset))?;
         return Some(View::of(CpuId(cpu), offset, words));
     }
-    let cpu = lock::this_cpu();
-    lock::with_slot(cpu, offset, |slot| View::of(cpu, offset, *slot))
+    with_slot(offset, |cpu, slot| View::of(cpu, offset, *slot))
 }
 
 /// Makes `main` and `spare` this CPU's sheaves if the slot still matches `view` and the thread
@@ -276,6 +319,17 @@ pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> b
     if mode() != Mode::Lock {
         return sections::exchange(slot0(offset), view.cpu.0, old, new);
     }
+    #[cfg(not(feature = "os"))]
+    if mode() == Mode::Section {
+        let exchanged = plain::with_slot(offset, |cpu, slot| {
+            let same = cpu == view.cpu && *slot == old;
+            if same {
+                *slot = new;
+            }
+            same
+        });
+        return exchanged.unwrap_or(false);
+    }
     lock::with_slot(view.cpu, offset, |slot| {
         if *slot != old {
             return false;
@@ -286,13 +340,18 @@ pub(crate) fn exchange(offset: u16, view: &View, main: usize, spare: usize) -> b
     .unwrap_or(false)
 }
 
-/// Registers the thread with rseq if the allocator registers threads itself. Called on slow paths.
+/// Registers the thread with rseq if the allocator registers threads itself; in a kernel, does what
+/// other CPUs asked this one for. Called on slow paths, without a lock.
 /// Returns true if it registered the thread just now, so the caller may retry the fast path.
 #[inline]
 pub(crate) fn adopt_thread() -> bool {
     #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if mode() == Mode::Rseq {
         return rseq::register_thread();
+    }
+    #[cfg(not(feature = "os"))]
+    if mode() == Mode::Section {
+        remote::serve();
     }
     false
 }

@@ -16,6 +16,10 @@ pub enum Mode {
     Lock,
     /// No protection, for one thread only: for tools that count instructions.
     Emulate,
+    /// Plain code in sections that nothing else on the CPU interrupts: see
+    /// [`Platform`](crate::Platform).
+    #[cfg(not(feature = "os"))]
+    Section,
 }
 
 #[place(cold)]
@@ -26,6 +30,8 @@ impl fmt::Display for Mode {
             Mode::Rseq => "rseq",
             Mode::Lock => "lock",
             Mode::Emulate => "emulate",
+            #[cfg(not(feature = "os"))]
+            Mode::Section => "section",
         })
     }
 }
@@ -39,6 +45,8 @@ pub(super) fn set(mode: Mode) {
         Mode::Rseq => 1,
         Mode::Lock => 2,
         Mode::Emulate => 3,
+        #[cfg(not(feature = "os"))]
+        Mode::Section => 4,
     };
     MODE.store(number, Ordering::Relaxed);
 }
@@ -50,6 +58,8 @@ pub(crate) fn mode() -> Mode {
         1 => Mode::Rseq,
         2 => Mode::Lock,
         3 => Mode::Emulate,
+        #[cfg(not(feature = "os"))]
+        4 => Mode::Section,
         _ => Mode::Down,
     }
 }

@@ -226,6 +226,23 @@ pub(crate) fn drain() -> bool {
 fn drain_all() -> bool {
     let mut any = false;
     for lists in entries() {
+        any |= drain_lists(lists);
+    }
+    any
+}
+
+/// Returns the runs of one CPU to the zone.
+#[cfg(not(feature = "os"))]
+pub(crate) fn drain_cpu(cpu: CpuId) {
+    if let Some(lists) = entries().get(cpu.0 as usize) {
+        drain_lists(lists);
+    }
+}
+
+#[place(cold)]
+fn drain_lists(lists: &PageLists) -> bool {
+    let mut any = false;
+    {
         for order in 0..ORDERS as u8 {
             loop {
                 let mut runs = [NO_RUN; BATCH_PAGES];

@@ -76,6 +76,26 @@ const fn slot_of(class: usize) -> u16 {
     (CLASS_SLOTS + class * SLOT_BYTES) as u16
 }
 
+/// The slot offset of the cache for each size up to 8 KiB, in steps of 8 rounded up, for fast paths
+/// in a kernel. Size 0 has the slot that is always empty.
+#[cfg(not(feature = "os"))]
+static SMALL_SLOT: [u16; KMALLOC_MAX_CACHE_SIZE / 8 + 1] = {
+    let mut table = [0; KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+    let mut step = 1;
+    while step < table.len() {
+        table[step] = slot_of(SMALL_CLASS[step] as usize);
+        step += 1;
+    }
+    table
+};
+
+/// Returns the slot offset for a size of at most [`KMALLOC_MAX_CACHE_SIZE`].
+#[cfg(not(feature = "os"))]
+#[inline]
+pub(crate) fn small_slot(size: usize) -> u16 {
+    SMALL_SLOT[(size + 7) >> 3]
+}
+
 /// The class of each size up to 8 KiB, in steps of 8 rounded up. Engines whose calls all take the
 /// slow path use it.
 static SMALL_CLASS: [u8; KMALLOC_MAX_CACHE_SIZE / 8 + 1] = {

@@ -14,6 +14,11 @@ pub(crate) fn decode(at: u64) -> Instruction {
 /// Counts the instructions that `operation` executes between the start of the function at `start`
 /// and its return, with those of the functions it calls.
 pub(crate) fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize {
+    each_executed(start, &mut |_| {}, operation)
+}
+
+/// As [`executed_with_calls`], and calls `each` for every instruction.
+pub(crate) fn each_executed(start: u64, each: &mut dyn FnMut(&Instruction), operation: impl FnOnce()) -> usize {
     let (mut count, mut depth) = (0, 0);
     stepped(
         &mut |trap| {
@@ -24,6 +29,7 @@ pub(crate) fn executed_with_calls(start: u64, operation: impl FnOnce()) -> usize
                 return;
             }
             count += 1;
+            each(&decode(trap.rip()));
             match decode(trap.rip()).flow_control() {
                 FlowControl::Call | FlowControl::IndirectCall => depth += 1,
                 FlowControl::Return => depth -= 1,

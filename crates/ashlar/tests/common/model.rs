@@ -37,13 +37,15 @@ pub(crate) enum Op {
 }
 
 fn size() -> impl Strategy<Value = usize> {
+    // Without an operating system none above 32 MiB.
+    let largest = if cfg!(feature = "os") { (30usize << 20)..(40 << 20) } else { (20 << 20)..(30 << 20) };
     prop_oneof![
         20 => 1usize..300,
         10 => 1usize..5000,
         4 => 4000usize..9000,
         3 => 8193usize..200_000,
         1 => (2usize << 20)..(6 << 20),
-        1 => (30usize << 20)..(40 << 20),
+        1 => largest,
     ]
 }
 

@@ -71,6 +71,7 @@ pub(crate) fn stepped<R>(hook: Hook<'_>, operation: impl FnOnce() -> R) -> R {
 }
 
 /// The kernel's descriptor of a critical section (`struct rseq_cs`).
+#[cfg(feature = "os")]
 #[repr(C, align(32))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section {
@@ -82,6 +83,7 @@ pub(crate) struct Section {
 }
 
 /// Returns the armed critical section if the next instruction is inside it.
+#[cfg(feature = "os")]
 pub(crate) fn armed(rip: u64) -> Option<Section> {
     // SAFETY: the word is this thread's `rseq_cs`.
     let descriptor = unsafe { ashlar::testing::rseq_cs().read_volatile() } as *const Section;
@@ -96,6 +98,7 @@ pub(crate) fn armed(rip: u64) -> Option<Section> {
 
 /// Does what the kernel does to a thread that runs again after others ran on its CPU: moves it to
 /// the abort handler if it was inside a section, and disarms it. `others` runs in between.
+#[cfg(feature = "os")]
 pub(crate) fn preempt(trap: &mut Trap<'_>, others: impl FnOnce()) {
     let section = armed(trap.rip());
     // SAFETY: this thread's `rseq_cs`; the kernel clears it in the same way.
@@ -112,4 +115,5 @@ pub(crate) fn preempt(trap: &mut Trap<'_>, others: impl FnOnce()) {
 }
 
 /// The signature before every abort handler, which glibc registers.
+#[cfg(feature = "os")]
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;

@@ -26,7 +26,7 @@ pub(crate) fn platform() -> Option<&'static dyn Platform> {
 #[inline]
 pub(crate) fn enter() {
     if let Some(platform) = platform() {
-        platform.enter();
+        let _ = platform.enter();
     }
 }
 
@@ -38,4 +38,16 @@ pub(crate) fn leave() {
         // on their CPU in between.
         unsafe { platform.leave() };
     }
+}
+
+/// Returns a random number of the platform; without one, a number made from an address, which
+/// address space layout randomisation may make different in each run.
+pub(crate) fn random_or(address: usize) -> u64 {
+    let random = platform().and_then(Platform::random);
+    random.unwrap_or_else(|| (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// Returns the time of the platform's clock, as a number of milliseconds that wraps around.
+pub(crate) fn now_ms() -> Option<u32> {
+    platform().and_then(Platform::clock_ms).map(|now| now as u32)
 }

@@ -85,6 +85,7 @@ pub(super) fn held_bytes() -> usize {
 #[place(cold)]
 fn empty_all() -> bool {
     let mut cached = 0;
+    let _away = crate::percpu::before_drains();
     // Another thread may hold the registry lock for a moment, or the calling thread may hold it.
     sync::wait_while(|| !registry::try_for_each(|cache| cached += empty(cache)));
     cached > 0

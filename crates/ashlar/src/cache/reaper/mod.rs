@@ -1,8 +1,9 @@
 //! The reaper: the work of each tick, and of [`crate::reap`].
 //!
 //! Ticks come from the background thread, or without it from the program's calls (see
-//! [`crate::base::background`]). A program without the thread that frees much and then sleeps makes
-//! no more calls, so [`trim`] bounds its free resident memory at any time.
+//! [`crate::base::background`]), and in a kernel from `crate::poll`. A program without the thread
+//! that frees much and then sleeps makes no more calls, so [`trim`] bounds its free resident memory
+//! at any time.
 //!
 //! Barns return to slabs the sheaves that they did not need since the last visit. If no barn of any
 //! cache was used, the program is idle. Then the sheaves of all CPUs are drained, too, and all free
@@ -11,19 +12,21 @@
 //!
 //! [`before_growth`] also empties barns. The zone calls it before it takes fresh memory.
 
+#[cfg(not(feature = "os"))]
+mod cpus;
 mod growth;
 #[cfg(feature = "os")]
 mod trim;
 
+#[cfg(not(feature = "os"))]
+pub(crate) use cpus::{cpu_dead, cpu_online, poll, serve};
 use growth::empty;
 pub(crate) use growth::{after_fork_in_child, before_growth};
 #[cfg(feature = "os")]
 pub(crate) use trim::trim;
 
 use super::registry;
-#[cfg(feature = "os")]
 use crate::base::background::TICK_MS;
-#[cfg(feature = "os")]
 use crate::base::sync::{AtomicU32, Ordering};
 use crate::base::units::PAGE_SIZE;
 use crate::engine;
@@ -31,28 +34,31 @@ use crate::pages::zone::{Purge, ZONE};
 use crate::percpu::pages;
 
 /// The ticks between two visits of barns: half a second.
-#[cfg(feature = "os")]
 const BARN_TICKS: u32 = 2;
 
 /// Whether any barn was in use at the last visit. Ticks between two visits use it.
-#[cfg(feature = "os")]
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 /// Whether an idle program has been drained already.
-#[cfg(feature = "os")]
 static DRAINED: AtomicU32 = AtomicU32::new(0);
 /// The number of consecutive ticks that returned no memory.
-#[cfg(feature = "os")]
 static FRUITLESS: AtomicU32 = AtomicU32::new(0);
 
 /// Does the work of one tick. Returns true if more is left.
 #[cfg(feature = "os")]
 #[place(background)]
 pub(crate) fn tick() -> bool {
-    let now = ZONE.tick.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    advance(1)
+}
+
+/// Does the work of a tick, with which the clock moves by `ticks`.
+#[place(background)]
+fn advance(ticks: u32) -> bool {
+    let before = ZONE.tick.fetch_add(ticks, Ordering::Relaxed);
+    let now = before.wrapping_add(ticks);
     let mut given = 0;
-    if now.is_multiple_of(BARN_TICKS) {
+    if before / BARN_TICKS != now / BARN_TICKS {
         let mut in_use = false;
-        registry::for_each(|cache| in_use |= engine::reap(cache));
+        for_each(|cache| in_use |= engine::reap(cache));
         IN_USE.store(u32::from(in_use), Ordering::Relaxed);
         if in_use {
             DRAINED.store(0, Ordering::Relaxed);
@@ -74,6 +80,15 @@ pub(crate) fn tick() -> bool {
     more
 }
 
+/// Calls `each` for every cache. Interrupts of a kernel are off for one cache at a time.
+#[place(background)]
+fn for_each(each: impl FnMut(&'static engine::RawCache)) {
+    #[cfg(feature = "os")]
+    registry::for_each(each);
+    #[cfg(not(feature = "os"))]
+    registry::for_each_alone(true, each);
+}
+
 /// Calls `each` for every cache, if no thread holds the registry lock. Engines use it on slow
 /// paths.
 #[ashlar_macros::place(cold)]
@@ -86,7 +101,8 @@ pub(crate) fn visit(each: fn(&'static engine::RawCache)) {
 #[place(background)]
 fn drain_everything() -> usize {
     let mut given = 0;
-    registry::for_each(|cache| {
+    let _away = crate::percpu::before_drains();
+    for_each(|cache| {
         empty(cache);
         given += engine::evict_free_pages(cache);
     });

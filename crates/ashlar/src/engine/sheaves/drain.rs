@@ -7,8 +7,12 @@ use super::barn::Barn;
 use super::exchange::return_sheaf;
 use super::here::{barns_of, objects_in_barns};
 use crate::base::sync::Ordering;
+#[cfg(not(feature = "os"))]
+use crate::base::units::CpuId;
 use crate::engine::{RawCache, tunable};
 use crate::percpu;
+#[cfg(not(feature = "os"))]
+use crate::percpu::remote::Cause;
 use crate::percpu::sheaf::retire_sheaf;
 use ashlar_macros::place;
 
@@ -18,6 +22,18 @@ pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
     let all = percpu::drain::drain(&[cache.sheaf_slot()], |_, _, sheaf| return_sheaf(cache, sheaf));
     release_held(cache);
     all
+}
+
+/// See [`crate::engine::drain_cpu`]. A dead CPU loses its barns, too.
+#[cfg(not(feature = "os"))]
+pub(crate) fn drain_cpu(cache: &'static RawCache, cpu: CpuId, cause: Cause) {
+    percpu::drain::drain_for(cause, cpu, cache.sheaf_slot(), |_, _, sheaf| return_sheaf(cache, sheaf));
+    if cause == Cause::Dead {
+        for node in cache.state.sheaf_nodes {
+            return_sheaves(cache, node.barn(cpu), usize::MAX);
+            retire_empty(node.barn(cpu));
+        }
+    }
 }
 
 /// Returns the objects of up to `count` full sheaves of a barn to their slabs.

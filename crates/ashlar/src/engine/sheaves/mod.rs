@@ -60,6 +60,8 @@ use crate::base::sync::Ordering;
 use crate::base::units::{CpuId, NodeId, PageIndex};
 use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage};
 use crate::percpu::area::{PERCPU, null_top};
+#[cfg(not(feature = "os"))]
+use crate::percpu::remote::Cause;
 use crate::percpu::sheaf::Sheaf;
 use crate::slab::geometry::Geometry;
 use ashlar_macros::place;
@@ -148,6 +150,11 @@ impl Strategy for Sheaves {
     #[place(background)]
     fn drain_cpus(cache: &'static RawCache) -> bool {
         drain::drain_cpus(cache)
+    }
+
+    #[cfg(not(feature = "os"))]
+    fn drain_cpu(cache: &'static RawCache, cpu: CpuId, cause: Cause) {
+        drain::drain_cpu(cache, cpu, cause);
     }
 
     #[place(background)]

@@ -29,6 +29,7 @@ pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
 
 /// `kmalloc` when the fast path found no object. Engines without sheaves take this path on every
 /// call, so their look-up comes first. They pay only two more instructions, in the entry point.
+#[cfg_attr(not(feature = "os"), inline(never))]
 pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
     if is_direct(size) {
         return engine::alloc(direct_cache(size));
@@ -59,6 +60,7 @@ fn alloc_large(size: usize, align: usize, fill: Fill) -> *mut u8 {
 ///
 /// # Safety
 /// As for [`kfree`].
+#[cfg_attr(not(feature = "os"), inline(never))]
 pub(crate) unsafe extern "C" fn kfree_slow(ptr: *mut u8) {
     let ptr = untagged(ptr);
     // Engines without sheaves take this path on every call. Objects of tracked caches are excluded,

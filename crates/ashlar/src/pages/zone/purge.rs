@@ -23,7 +23,6 @@ pub(crate) enum Purge {
     /// All dirty pages.
     All,
     /// In blocks with a stamp below this tick, the pages that were dirty at the last visit already.
-    #[cfg_attr(not(feature = "os"), expect(dead_code, reason = "ticks need a clock"))]
     Before(u32),
 }
 

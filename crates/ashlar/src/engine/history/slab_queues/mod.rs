@@ -62,12 +62,14 @@ use crate::base::error::CreateError;
 use crate::base::report;
 use crate::base::sync::{Ordering, bump};
 use crate::base::units::PAGE_SIZE;
-use crate::base::units::{LARGEST_CLASS, NodeId, PageIndex};
+use crate::base::units::{CpuId, LARGEST_CLASS, NodeId, PageIndex};
 use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage, Wish};
 use crate::pages::memmap::{MEMMAP, PageKind};
 use crate::percpu;
 use crate::percpu::all_cpus;
 use crate::percpu::area::PERCPU;
+#[cfg(not(feature = "os"))]
+use crate::percpu::remote::Cause;
 use crate::percpu::this_cpu_quick;
 use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
@@ -297,6 +299,19 @@ fn drain_nodes(cache: &'static RawCache) {
     }
 }
 
+/// Returns the objects of a CPU's array to their slabs.
+#[place(cold)]
+fn drain_array(cache: &'static RawCache, cpu: CpuId) {
+    let mut after = After::NOTHING;
+    let here = Here::of(cpu);
+    if let Some(array) = here.array(cache) {
+        let own = queues(cache).node(PERCPU.node_of(cpu));
+        own.lists.lock().drain(&cache.slabs, array, usize::MAX, &mut after);
+    }
+    drop(here);
+    after.settle(&cache.slabs);
+}
+
 /// The kernel whose SLAB it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edition {
@@ -337,18 +352,14 @@ impl Strategy for SlabQueues {
 
     /// Arrays of CPUs, alien caches, and shared arrays.
     fn drain_cpus(cache: &'static RawCache) -> bool {
-        for cpu in all_cpus() {
-            let mut after = After::NOTHING;
-            let here = Here::of(cpu);
-            if let Some(array) = here.array(cache) {
-                let own = queues(cache).node(PERCPU.node_of(cpu));
-                own.lists.lock().drain(&cache.slabs, array, usize::MAX, &mut after);
-            }
-            drop(here);
-            after.settle(&cache.slabs);
-        }
+        all_cpus().for_each(|cpu| drain_array(cache, cpu));
         drain_nodes(cache);
         true
+    }
+
+    #[cfg(not(feature = "os"))]
+    fn drain_cpu(cache: &'static RawCache, cpu: CpuId, _cause: Cause) {
+        drain_array(cache, cpu);
     }
 
     /// Free slabs go, however few there are.

@@ -4,8 +4,7 @@
 //! background thread checks every half second while it runs. Slow paths check the clock once in
 //! [`ENTRIES`] entries and run the round of their own CPU if it is due. So a program busy in one
 //! cache reaps its idle caches without a thread of ours, and a sleeping program has the thread.
-//! Without an operating system there is no clock, and every [`ENTRIES`] entries of slow paths are a
-//! round.
+//! In a kernel without a clock, every [`ENTRIES`] entries of slow paths are a round.
 //!
 //! A round does for each cache what the kernel's does:
 //!
@@ -53,10 +52,11 @@ static NEXT: [AtomicU32; TIMES] = [const { AtomicU32::new(0) }; TIMES];
 fn now() -> u32 {
     crate::base::os::now_ms() as u32
 }
-/// A clock that advances by rounds only.
+/// The platform's clock, or one that advances by rounds only.
 #[cfg(not(feature = "os"))]
 fn now() -> u32 {
-    (SEEN.load(Ordering::Relaxed) / ENTRIES).wrapping_mul(CPU_MS)
+    crate::base::sync::section::now_ms()
+        .unwrap_or_else(|| (SEEN.load(Ordering::Relaxed) / ENTRIES).wrapping_mul(CPU_MS))
 }
 
 /// Returns the due time after `next`, if `next` has come; 0 is always due.

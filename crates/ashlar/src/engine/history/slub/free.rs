@@ -66,7 +66,7 @@ fn free_rest(cache: &'static RawCache, freed: FreedObject) {
             return;
         }
         // A critical section was tried before; a thread that was not registered then tries again.
-        Fast::Rseq if percpu::mode() != percpu::Mode::Lock && !percpu::adopt_thread() => {}
+        Fast::Rseq if percpu::by_assembly() && !percpu::adopt_thread() => {}
         // SAFETY: as in `free_in`.
         fast if unsafe { local::push(cache, fast, freed) } => return,
         Fast::Rseq | Fast::Emulated => {}

@@ -255,7 +255,7 @@ pub(super) fn pop_by_lock(cache: &'static RawCache, fast: Fast) -> usize {
     match fast {
         Fast::Lock => pop_of(cache, CpuGuard::take(cache).words(place)),
         Fast::Emulated => pop_emulated(cache, place),
-        Fast::Rseq => lock::with_slot(lock::this_cpu(), place, |words| pop_of(cache, words)).unwrap_or(0),
+        Fast::Rseq => percpu::with_slot(place, |_, words| pop_of(cache, words)).unwrap_or(0),
     }
 }
 
@@ -362,10 +362,10 @@ unsafe fn push_by_lock(cache: &RawCache, fast: Fast, freed: FreedObject) -> bool
         // SAFETY: passed on.
         Fast::Emulated => unsafe { push_emulated(cache, place, freed) },
         // In any other mode the critical section was tried already.
-        Fast::Rseq if percpu::mode() != percpu::Mode::Lock => false,
+        Fast::Rseq if percpu::by_assembly() => false,
         Fast::Rseq => {
             // SAFETY: passed on.
-            lock::with_slot(lock::this_cpu(), place, |words| unsafe { push_of(cache, words, freed) }).unwrap_or(false)
+            percpu::with_slot(place, |_, words| unsafe { push_of(cache, words, freed) }).unwrap_or(false)
         }
     }
 }

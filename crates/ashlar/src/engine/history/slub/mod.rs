@@ -45,8 +45,12 @@ pub(crate) mod stage;
 pub(crate) mod words;
 
 use crate::base::error::CreateError;
+#[cfg(not(feature = "os"))]
+use crate::base::units::CpuId;
 use crate::base::units::{NodeId, PageIndex};
 use crate::engine::{CacheSpec, Counts, EngineState, Object, Objects, RawCache, Strategy, Usage};
+#[cfg(not(feature = "os"))]
+use crate::percpu::remote::{self, Cause};
 use crate::percpu::{self, drain};
 use crate::slab::OrderRule;
 use crate::slab::geometry::Geometry;
@@ -172,6 +176,25 @@ impl Strategy for Slub {
             });
         }
         all
+    }
+
+    #[cfg(not(feature = "os"))]
+    fn drain_cpu(cache: &'static RawCache, cpu: CpuId, cause: Cause) {
+        let (switches, places) = (switches(cache), cache.state.places);
+        if switches.fast != Fast::Rseq {
+            drain::take_of_cpu(cpu, &[places.slab], NO_SLAB, &mut |_, _, words| {
+                give_up::give_up(cache, switches, words, false);
+            });
+            return;
+        }
+        remote::drain_for(cause, cpu, places.slab, NO_SLAB, |_, _, words| {
+            give_up::give_up(cache, switches, words, true);
+        });
+        if switches.cpu_partial {
+            remote::drain_for(cause, cpu, places.partial, NO_PARTIAL, |_, _, words| {
+                give_up::give_up_partial(cache, words);
+            });
+        }
     }
 
     fn usage(cache: &'static RawCache) -> Usage {

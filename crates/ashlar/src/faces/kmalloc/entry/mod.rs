@@ -30,36 +30,10 @@ pub(crate) mod parts {
 
 #[cfg(all(feature = "os", target_arch = "aarch64"))]
 mod aarch64;
+#[cfg(not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+pub(crate) mod plain;
 #[cfg(all(feature = "os", target_arch = "x86_64"))]
 mod x86_64;
-#[cfg(not(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-mod plain {
-    use super::super::{kfree_slow, kmalloc_slow};
-
-    /// Memory of at least `size` bytes; see `x86_64`.
-    pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
-        kmalloc_slow(size)
-    }
-
-    /// Gives an object back; see `x86_64`.
-    ///
-    /// # Safety
-    /// `ptr` was allocated here, was not freed since, and no thread uses it any more.
-    pub unsafe extern "C" fn kfree(ptr: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { kfree_slow(ptr) };
-    }
-
-    /// As [`kfree`], told the size.
-    ///
-    /// # Safety
-    /// As for [`kfree`]; `size` is what [`kmalloc`] was given for this object.
-    pub unsafe extern "C" fn kfree_sized(ptr: *mut u8, size: usize) {
-        let _ = size;
-        // SAFETY: the caller's promise.
-        unsafe { kfree_slow(ptr) };
-    }
-}
 
 #[cfg(all(feature = "os", target_arch = "aarch64"))]
 pub use aarch64::{kfree, kfree_sized, kmalloc};
