@@ -7,7 +7,7 @@ cargo build -p ashlar-alloc --no-default-features
 # The allocator in an arena, without the operating system under it, and with what it assumes of
 # itself checked. (Without any optimisation the tests take a minute more.)
 cargo test -p ashlar-alloc --config 'profile.dev.package.ashlar-alloc.opt-level=1' --no-default-features \
-    --test arena --test no_os --test platform --test platform_steps
+    --test arena --test no_os --test platform --test platform_steps --test templates
 # The instructions of the fast paths in a kernel.
 cargo test --release -p ashlar-alloc --no-default-features --test section
 # The libraries without optimisation, where what they assume of themselves is checked.

@@ -286,4 +286,8 @@ fn the_kernel_of_the_document_is_the_example() {
     let text = read(&root().join("docs/kernel.md"));
     let block = text.split("```rust,ignore\n").nth(1).and_then(|rest| rest.split("```").next());
     assert_eq!(block.expect("the document has the code"), read(&root().join("examples/kernel/src/lib.rs")));
+    for template in ["asterinas.rs", "hermit.rs"] {
+        let code = read(&root().join("crates/ashlar/tests/templates").join(template));
+        assert!(text.contains(&format!("```rust,ignore\n{code}```\n")), "the document has another {template}");
+    }
 }
