@@ -2,22 +2,26 @@
 # The peers of `ashlar bench programs` as shared libraries, from the sources that the lab's crates
 # carry.
 #
-#   lab/peers/build.sh [NAME...]       NAME: mimalloc jemalloc snmalloc rpmalloc; default all
+#   lab/peers/build.sh [NAME...]       NAME: mimalloc jemalloc snmalloc rpmalloc; default these four
+#                                      scudo hardened_malloc: for ci/defects.sh, only by name
 #
 # They go to target/peers (or $CARGO_TARGET_DIR/peers), each with a file NAME.version, and are built
 # as their makers say for a library that replaces malloc: release mode, initial-exec thread-local
 # storage. Needs cargo (for the sources), cc, c++, make and cmake. Exit code: 0 done, 1 a build
 # failed, 2 a name that is none.
 #
+# scudo is copied from clang's library (Debian's package libclang-rt-19-dev). hardened_malloc comes
+# from a crate that the lab does not depend on, which cargo fetches.
+#
 # tcmalloc is missing: Google's is made to be linked into programs, not to be preloaded; gperftools'
 # is Debian's package libtcmalloc-minimal4, which `ashlar bench programs` finds by itself.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 all=(mimalloc jemalloc snmalloc rpmalloc)
-known=("${all[@]}")
+known=("${all[@]}" scudo hardened_malloc)
 for name in "$@"; do
-    if [[ " ${all[*]} " != *" $name "* ]]; then
-        echo "lab/peers/build.sh: $name: expected one of ${all[*]}" >&2
+    if [[ " ${known[*]} " != *" $name "* ]]; then
+        echo "lab/peers/build.sh: $name: expected one of ${known[*]}" >&2
         exit 2
     fi
 done
@@ -88,6 +92,36 @@ build_rpmalloc() {
     cc -O3 -fPIC -shared -D_GNU_SOURCE -DNDEBUG -DENABLE_PRELOAD=1 -DENABLE_OVERRIDE=1 -ftls-model=initial-exec \
         -fno-builtin-malloc -w "$dir/rpmalloc/rpmalloc/rpmalloc.c" -o "$work/librpmalloc.so" -lpthread -ldl
     echo "rpmalloc (rpmalloc-sys $(crate_version "$dir" rpmalloc-sys))" >"$work/rpmalloc.version"
+}
+
+build_scudo() {
+    local library
+    library=$(find /usr/lib -path "*clang*libclang_rt.scudo_standalone-$(uname -m).so" 2>/dev/null | sort -V | tail -n 1)
+    if [[ -z $library ]]; then
+        echo "lab/peers/build.sh: no libclang_rt.scudo_standalone: Debian has it in libclang-rt-19-dev" >&2
+        return 1
+    fi
+    cp "$library" "$work/libscudo.so"
+    echo "scudo (LLVM $(sed -n 's|.*/llvm-\([0-9]*\)/.*|\1|p' <<<"$library"))" >"$work/scudo.version"
+}
+
+build_hardened_malloc() {
+    local version=16.0.2026071503 dir source defines
+    mkdir -p "$work/fetch"
+    printf '[package]\nname = "fetch"\n[lib]\npath = "lib.rs"\n[workspace]\n[dependencies]\n%s\n' \
+        "hardened-malloc-sys = { version = \"=$version\", default-features = false }" >"$work/fetch/Cargo.toml"
+    touch "$work/fetch/lib.rs"
+    dir=$(cargo metadata --quiet --manifest-path "$work/fetch/Cargo.toml" --format-version 1 | tr ',' '\n' |
+        sed -n 's/^"manifest_path":"\(.*hardened-malloc-sys-.*\)\/Cargo.toml"}*$/\1/p')
+    source=$dir/vendor/hardened-malloc
+    # Its makers' defaults, in a file of the crate. The headers stand in for words that C has since
+    # C23, which older compilers do not know.
+    mapfile -t defines < <(sed -n 's/^\([A-Z].*\)/-D\1/p' "$dir/config-default.conf")
+    cc -std=gnu2x -include stdalign.h -include stdbool.h -include assert.h -include threads.h -O3 -fPIC -shared \
+        -fvisibility=hidden -ftls-model=initial-exec -D_GNU_SOURCE "${defines[@]}" \
+        -I"$source" -I"$source/include" -I"$source/third_party" \
+        "$source"/{chacha,h_malloc,memory,pages,random,util}.c -o "$work/libhardened_malloc.so" -lpthread
+    echo "hardened_malloc (hardened-malloc-sys $version)" >"$work/hardened_malloc.version"
 }
 
 failed=0
