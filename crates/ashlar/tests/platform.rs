@@ -27,10 +27,10 @@ mod kernel;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use ashlar::{ArenaSource, CacheArgs, Engine, KmemCache, NodeId, PageSource};
+use ashlar::{ArenaSource, CacheArgs, DestroyError, Engine, KmemCache, NodeId, PageSource, Tunable};
 use common::{Rng, child, is_parent, tell};
 use kernel::{
-    CHANCE, DEATHS, FENCES, HANDLER, Handler, INTERRUPTS, MOVES, Machine, PASSED, REFUSED, cache, free, start,
+    CHANCE, CPU, DEATHS, FENCES, HANDLER, Handler, INTERRUPTS, MOVES, Machine, PASSED, REFUSED, cache, free, start,
 };
 
 const ARENA: usize = 256 << 20;
@@ -292,4 +292,101 @@ fn free_pages_wait_for_their_decay_time() {
         assert!(RETURNED.load(Ordering::Relaxed) >= 15 << 20);
     });
     with.into_iter().chain(without).for_each(|outcome| _ = outcome.succeeded());
+}
+
+/// What lets another CPU's objects go back to their slabs.
+#[derive(Clone, Copy, Debug)]
+enum Release {
+    /// The drain waits for the CPU.
+    Fence,
+    /// The CPU, which was asked, calls `poll`.
+    Poll,
+    /// It frees an object of another cache.
+    Free,
+    /// It allocates one.
+    Alloc,
+    /// It dies.
+    Death,
+}
+
+/// A cache whose objects another CPU holds can be destroyed once that CPU has given them back.
+fn destroys_after(release: Release, engine: &str) {
+    ashlar::configure(&format!("engine={engine}")).expect("before the start");
+    let machine = Machine::new(&[0, 1], 1, matches!(release, Release::Fence));
+    start(machine, 64 << 20);
+    let run_on = |cpu| CPU.set(cpu);
+    run_on(0);
+    let cache = KmemCache::create("held", 72, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
+    let (object, of_kmalloc) = (cache.alloc().expect("memory"), ashlar::kmalloc(100));
+    // SAFETY: live, freed once.
+    unsafe { cache.free(object) };
+    run_on(1);
+    let destroyed = cache.destroy().map_err(|(cache, error)| {
+        assert_eq!(error, DestroyError::CannotDrain);
+        cache
+    });
+    let Err(cache) = destroyed else {
+        assert!(matches!(release, Release::Fence), "it was destroyed without a fence");
+        return;
+    };
+    run_on(0);
+    match release {
+        Release::Fence => panic!("a fence is enough"),
+        Release::Poll => ashlar::poll(),
+        // SAFETY: live, freed once.
+        Release::Free => unsafe { ashlar::kfree(of_kmalloc) },
+        Release::Alloc => _ = ashlar::kmalloc(100),
+        Release::Death => {
+            run_on(1);
+            assert!(ashlar::cpu_dead(0) && !ashlar::cpu_dead(2));
+        }
+    }
+    run_on(1);
+    cache.destroy().map_err(|(_, error)| error).expect("the other CPU gave its objects back");
+}
+
+#[test]
+fn a_cache_is_destroyed_once_every_cpu_has_given_its_objects_back() {
+    let test = "a_cache_is_destroyed_once_every_cpu_has_given_its_objects_back";
+    for engine in ["ashlar", "slub+", "slub-bulk"] {
+        for release in [Release::Fence, Release::Poll, Release::Free, Release::Alloc, Release::Death] {
+            let role = format!("{engine}, {release:?}");
+            let Some(outcome) = child(test, &role, &[], || destroys_after(release, engine)) else { continue };
+            assert!(outcome.status.success(), "{role}: {outcome:?}");
+            outcome.succeeded();
+        }
+    }
+}
+
+/// No drain of a thread with interrupts on holds a lock while it waits for other CPUs: a fence with
+/// a lock held is refused, because interrupts are off then.
+#[test]
+fn drains_wait_without_a_lock() {
+    let outcome = child("drains_wait_without_a_lock", "drains", &[], || {
+        let machine = Machine::new(&[0, 1], 1, true);
+        start(machine, 64 << 20);
+        let cache = KmemCache::create("drained", 72, &CacheArgs::DEFAULT.no_merge(true)).expect("a cache");
+        let drains: [(&str, &dyn Fn()); 3] = [
+            ("shrink", &|| _ = cache.shrink()),
+            ("reap", &|| _ = ashlar::reap()),
+            ("sheaf_capacity", &|| cache.set_tunable(Tunable::SheafCapacity, 20).expect("in range")),
+        ];
+        for (name, drain) in drains {
+            let before = FENCES.load(Ordering::Relaxed);
+            let object = cache.alloc().expect("memory");
+            // SAFETY: live, freed once.
+            unsafe { cache.free(object) };
+            drain();
+            assert!(FENCES.load(Ordering::Relaxed) > before, "{name} waits for nothing");
+        }
+        cache.destroy().map_err(|(_, error)| error).expect("empty");
+        // The last attempt of a request that fails.
+        let before = FENCES.load(Ordering::Relaxed);
+        while !ashlar::kmalloc(1 << 20).is_null() {}
+        assert!(FENCES.load(Ordering::Relaxed) > before, "a request fails before other CPUs are drained");
+        assert_eq!(REFUSED.load(Ordering::Relaxed), 0, "a drain waits with a lock held");
+    });
+    if let Some(outcome) = outcome {
+        outcome.succeeded();
+    }
 }

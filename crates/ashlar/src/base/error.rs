@@ -57,7 +57,7 @@ pub enum DestroyError {
     /// This number of objects is still allocated.
     LiveObjects(usize),
     /// The sheaves of other CPUs cannot be drained: there is no membarrier, and affinity is
-    /// refused.
+    /// refused. In a kernel, they were only asked to do it; another attempt may succeed later.
     CannotDrain,
     /// The cache is a built-in size class.
     BuiltIn,

@@ -55,6 +55,9 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
 #[place(cold)]
 fn free_rest(cache: &'static RawCache, freed: FreedObject) {
     let switches = switches(cache);
+    // In a kernel, a CPU that only frees does what it was asked for here.
+    #[cfg(not(feature = "os"))]
+    percpu::adopt_thread();
     match switches.fast {
         // The first stage: fast and slow path under one hold of the CPU lock.
         Fast::Lock => {
