@@ -34,6 +34,9 @@ _ashlar__lab() {
             ashlar__lab,simulate)
                 cmd="ashlar__lab__subcmd__simulate"
                 ;;
+            ashlar__lab,soak)
+                cmd="ashlar__lab__subcmd__soak"
+                ;;
             ashlar__lab__subcmd__bench,bulk)
                 cmd="ashlar__lab__subcmd__bench__subcmd__bulk"
                 ;;
@@ -88,6 +91,9 @@ _ashlar__lab() {
             ashlar__lab__subcmd__help,simulate)
                 cmd="ashlar__lab__subcmd__help__subcmd__simulate"
                 ;;
+            ashlar__lab__subcmd__help,soak)
+                cmd="ashlar__lab__subcmd__help__subcmd__soak"
+                ;;
             ashlar__lab__subcmd__help__subcmd__bench,bulk)
                 cmd="ashlar__lab__subcmd__help__subcmd__bench__subcmd__bulk"
                 ;;
@@ -110,7 +116,7 @@ _ashlar__lab() {
 
     case "${cmd}" in
         ashlar__lab)
-            opts="-h -V --help --version bench forward hackbench simulate reproduce help"
+            opts="-h -V --help --version bench forward hackbench simulate reproduce soak help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -638,7 +644,7 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__help)
-            opts="bench forward hackbench simulate reproduce help"
+            opts="bench forward hackbench simulate reproduce soak help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -805,6 +811,20 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__lab__subcmd__help__subcmd__soak)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__lab__subcmd__reproduce)
             opts="-h --json --html --markdown --quick --runs --from --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -883,6 +903,36 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__lab__subcmd__soak)
+            opts="-h --minutes --seed --threads --round --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --minutes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --round)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -31,6 +31,7 @@ complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "forward" -d '
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "soak" -d 'Use everything at once, with options drawn at random, and check that no object is lost or overwritten'
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand bench; and not __fish_seen_subcommand_from programs worst bulk memory checks help" -l systems -d 'Systems, separated by commas, or `all`' -r -f -a "all\t''
 ashlar\t''
@@ -486,12 +487,18 @@ simulate-far\t''"
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l from -d 'Do not measure: take what an earlier run wrote by `--json`, or a directory with a file NAME.json for each measurement' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l quick -d 'Measure a little of everything, to see that all of it works: the figures are worth nothing'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -s h -l help -d 'Print help'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -l minutes -d 'Minutes, such as 30 or 0.5' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -l seed -d 'The number from which the options of each round are drawn, and what its threads do; a run prints it [default: another one each time]' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -l threads -d 'Threads that allocate and free' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -l round -d 'Seconds of a round' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "soak" -d 'Use everything at once, with options drawn at random, and check that no object is lost or overwritten'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'

@@ -70,6 +70,9 @@ _ashlar() {
             ashlar,simulate)
                 cmd="ashlar__subcmd__simulate"
                 ;;
+            ashlar,soak)
+                cmd="ashlar__subcmd__soak"
+                ;;
             ashlar,top)
                 cmd="ashlar__subcmd__top"
                 ;;
@@ -169,6 +172,9 @@ _ashlar() {
             ashlar__subcmd__help,simulate)
                 cmd="ashlar__subcmd__help__subcmd__simulate"
                 ;;
+            ashlar__subcmd__help,soak)
+                cmd="ashlar__subcmd__help__subcmd__soak"
+                ;;
             ashlar__subcmd__help,top)
                 cmd="ashlar__subcmd__help__subcmd__top"
                 ;;
@@ -200,7 +206,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate reproduce help"
+            opts="-h -V --help --version run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate reproduce soak help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -816,7 +822,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate reproduce help"
+            opts="run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate reproduce soak help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1151,6 +1157,20 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__soak)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help__subcmd__top)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1471,6 +1491,36 @@ _ashlar() {
                     return 0
                     ;;
                 --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__soak)
+            opts="-h --minutes --seed --threads --round --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --minutes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --round)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -147,6 +147,30 @@ fn options_make_columns_of_their_own() {
 }
 
 #[test]
+fn a_soak_loses_nothing_and_its_seed_says_what_it_does() {
+    let run = || {
+        let out = ashlar(&["soak", "--minutes", "0.01", "--seed", "5", "--threads", "3"]);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        text(&out.stdout)
+    };
+    let said = run();
+    assert!(said.starts_with("Soak with seed 5\n") && said.contains("\nNothing was lost: "), "{said}");
+    assert!(said.contains("\n1 rounds: ") && said.contains(" forks, "), "{said}");
+    let options =
+        |text: &str| text.lines().nth(2).and_then(|line| line.find("ASHLAR_").map(|at| line[at..].to_owned()));
+    assert!(options(&said).is_some() && options(&said) == options(&run()), "{said}");
+    refused(
+        &["soak"],
+        &[
+            (&["--minutes", "0"], "--minutes: \"0\": expected 0.01 to 10000 minutes"),
+            (&["--seed", "x"], "--seed: \"x\" is not a number"),
+            (&["--threads", "65"], "--threads: \"65\" is out of range"),
+            (&["--round", "0"], "--round: \"0\" is out of range"),
+        ],
+    );
+}
+
+#[test]
 fn hackbench_runs_on_every_system() {
     let args = ["hackbench", "--systems", "all", "-g", "2", "-l", "10", "-f", "3", "-s", "100,1460", "--rounds", "1"];
     let (out, run) = run("hackbench", &[&args[..], &["--boot", "0.02"]].concat());

@@ -20,4 +20,5 @@ pub(crate) mod memory;
 pub(crate) mod programs;
 pub(crate) mod reproduce;
 pub(crate) mod simulate;
+pub(crate) mod soak;
 pub(crate) mod worst;

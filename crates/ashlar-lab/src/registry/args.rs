@@ -12,6 +12,7 @@ use crate::experiments::memory::args::MemoryArgs;
 use crate::experiments::programs::args::ProgramsArgs;
 use crate::experiments::reproduce::args::ReproduceArgs;
 use crate::experiments::simulate::args::SimulateArgs;
+use crate::experiments::soak::args::SoakArgs;
 use crate::experiments::worst::args::WorstArgs;
 
 #[derive(Debug, Parser)]
@@ -65,6 +66,13 @@ pub(crate) enum Command {
         Exit code: 0 done, whatever the verdicts; 1 a measurement failed; 2 bad input."
     )]
     Reproduce(ReproduceArgs),
+    /// Use everything at once, with options drawn at random, and check that no object is lost or
+    /// overwritten
+    #[command(after_help = "Exit code: 0 nothing was lost; 1 a round failed, whose options are printed; 2 bad input.")]
+    Soak(SoakArgs),
+    /// One process of `soak`, which starts these itself
+    #[command(hide = true)]
+    SoakChild { plan: String },
     /// One measured process of `simulate`, which starts these itself
     #[command(hide = true)]
     SimulateChild { plan: String },

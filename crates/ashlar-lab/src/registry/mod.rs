@@ -11,7 +11,7 @@ mod bodies;
 use args::{BenchCommand, Cli, Command};
 
 use crate::experiments::{
-    bulk, checks, forward, hackbench, kernel_tests, memory, programs, reproduce, simulate, worst,
+    bulk, checks, forward, hackbench, kernel_tests, memory, programs, reproduce, simulate, soak, worst,
 };
 use crate::kit::error::LabError;
 
@@ -30,6 +30,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<(), LabError> {
         Command::Hackbench(args) => hackbench::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Soak(args) => soak::run(&args),
+        Command::SoakChild { plan } => soak::child::main(&plan),
         Command::SimulateChild { plan } => simulate::child::main(&plan),
         Command::BenchWorstChild { system, plan } => (bodies::of(&system)?.worst)(&plan),
         Command::BenchChild { system } => (bodies::of(&system)?.bench)(),
