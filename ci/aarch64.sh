@@ -6,8 +6,10 @@
 #                            and with the critical sections on one thread (percpu=emulate)
 #   ci/aarch64.sh kernel     also boots Debian's arm64 kernel in qemu-system with 2 and 4 CPUs, and
 #                            runs there the suites that need rseq, and programs on the drop-in
-#                            malloc; about half an hour. Needs apt-get and the architecture arm64
-#                            (dpkg --add-architecture arm64)
+#                            malloc; an hour and more. Needs apt-get and the architecture arm64
+#                            (dpkg --add-architecture arm64). CPUS="2 4", TESTS="modes engines
+#                            stress drain litmus" and PROGRAMS="*" say how many CPUs, and what to
+#                            run; PAGES=16k takes Debian's kernel with pages of 16 KiB
 #   ci/aarch64.sh protection builds the libraries for machines that enforce branch targets (BTI)
 #                            and runs programs on one; with `kernel`, the programs in that kernel
 #                            run on these libraries, too
@@ -218,17 +220,22 @@ for tool in qemu-system-aarch64 cpio dpkg-deb apt-get; do
 done
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-image=$(apt-cache depends linux-image-arm64:arm64 2>/dev/null | awk '/Depends: linux-image/ { print $2; exit }')
+case ${PAGES:-4k} in
+4k) image=$(apt-cache depends linux-image-arm64:arm64 2>/dev/null | awk '/Depends: linux-image/ { print $2; exit }') ;;
+16k) image=$(apt-cache search --names-only '^linux-image-[0-9].*-arm64-16k$' | awk '{ print $1 ":arm64" }' | sort -V | tail -n 1) ;;
+*) echo "ci/aarch64.sh: PAGES=$PAGES: expected 4k or 16k" >&2; exit 2 ;;
+esac
 (cd "$scratch" && apt-get download -qq "${image:-none}" busybox-static:arm64 2>/dev/null) ||
-    skipped "kernel: no package of an arm64 kernel (dpkg --add-architecture arm64; apt-get update)"
+    skipped "kernel: no package of an arm64 kernel with pages of ${PAGES:-4k} (dpkg --add-architecture arm64; apt-get update)"
 for package in "$scratch"/*.deb; do dpkg-deb -x "$package" "$scratch/system"; done
 
-cargo test --release --target "$target" -p ashlar-alloc --no-run --test modes --test engines --test stress --test drain
+read -ra tests <<<"${TESTS-modes engines stress drain litmus}"
+cargo test --release --target "$target" -p ashlar-alloc --no-run "${tests[@]/#/--test=}"
 mkdir -p "$scratch/guest"/{bin,lib,proc,sys,dev,tmp,usr/bin,tests,programs}
 cp "$scratch/system/bin/busybox" "$scratch/guest/bin"
 for command in sh mount poweroff timeout cat tail; do ln -s busybox "$scratch/guest/bin/$command"; done
 cp "$sysroot"/lib/{ld-linux-aarch64.so.1,libc.so.6,libm.so.6,libpthread.so.0,libdl.so.2,libgcc_s.so.1} "$scratch/guest/lib"
-for test in modes engines stress drain; do
+for test in "${tests[@]}"; do
     cp "$(find "$release/deps" -name "$test-*" ! -name '*.d' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2)" \
         "$scratch/guest/tests/$test"
 done
@@ -244,6 +251,8 @@ for source in tests/behaviour/*.c; do
     dlopen_* | *_unloaded | *_library | join_large_tls | limit_as_later | credentials | addresses_beside | exit_order | \
         limit_data_threads | limit_memlock) continue ;;
     esac
+    # shellcheck disable=SC2053 # A pattern.
+    [[ $name == ${PROGRAMS-*} ]] || continue
     aarch64-linux-gnu-gcc -O1 -w -pthread -rdynamic -o "$scratch/guest/programs/$name" "$source" -ldl -lm
 done
 cat >"$scratch/guest/init" <<'INIT'
@@ -251,8 +260,9 @@ cat >"$scratch/guest/init" <<'INIT'
 export PATH=/bin LD_LIBRARY_PATH=/lib HOME=/tmp BEHAVIOUR_SECONDS=400
 mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev; mount -t tmpfs none /tmp
 cd /tmp
-for test in /tests/*; do $test --test-threads=1; done
+for test in /tests/*; do [ ! -e $test ] || $test --test-threads=1; done
 for program in /programs/*; do
+    [ -e $program ] || continue
     LD_PRELOAD=/lib/libashlar_malloc.so $program >/tmp/out 2>&1
     status=$?
     case $status in
@@ -266,8 +276,8 @@ INIT
 chmod +x "$scratch/guest/init"
 (cd "$scratch/guest" && find . | cpio -o -H newc --quiet | gzip -1) >"$scratch/guest.gz"
 failed=0
-for cpus in 2 4; do
-    echo "Debian's arm64 kernel, $cpus CPUs:"
+for cpus in ${CPUS:-2 4}; do
+    echo "Debian's arm64 kernel ($image), $cpus CPUs:"
     timeout 5400 qemu-system-aarch64 -M virt -cpu max -smp "$cpus" -m 3072 -nographic -no-reboot \
         -kernel "$scratch"/system/boot/vmlinuz-* -initrd "$scratch/guest.gz" \
         -append "console=ttyAMA0 quiet panic=-1 transparent_hugepage=madvise" </dev/null | tee "$scratch/log"
