@@ -52,10 +52,13 @@ for target in aarch64-unknown-none x86_64-unknown-none riscv64gc-unknown-none-el
         echo "SKIPPED: check for $target: its core library is not installed (rustup target add $target)"
     fi
 done
-# The kernel of docs/kernel.md, which tests/docs.rs compares with the document.
+# The kernel of docs/kernel.md, whose code tests/docs.rs compares with the document. ci/lab-smoke.sh
+# boots it.
 target=x86_64-unknown-none
 if installed "$target"; then
-    cargo build --release --manifest-path examples/kernel/Cargo.toml --target "$target" --target-dir target/kernel
+    kernel=(--release --locked --manifest-path examples/kernel/Cargo.toml --target "$target" --target-dir target/kernel)
+    cargo build "${kernel[@]}"
+    cargo clippy "${kernel[@]}" -- -D warnings -D clippy::undocumented_unsafe_blocks
 else
     echo "SKIPPED: examples/kernel: the core library of $target is not installed (rustup target add $target)"
 fi

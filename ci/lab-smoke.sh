@@ -24,6 +24,15 @@ fi
 "${lab[@]}" reproduce --quick --runs tests,slob --json "$out/report.json" --html "$out/report.html" | grep -q QUICK
 "${lab[@]}" reproduce --from "$out/report.json" | grep -q '[0-9] claims: [0-9]* reproduced'
 grep -q '<svg class="chart"' "$out/report.html"
+# The kernel boots, on several CPUs and nodes, and nothing is lost.
+if ! command -v qemu-system-x86_64 >/dev/null; then
+    echo "SKIPPED: booting examples/kernel needs QEMU (apt-get install qemu-system-x86)"
+elif [[ ! -d "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-none" ]]; then
+    echo "SKIPPED: booting examples/kernel: rustup target add x86_64-unknown-none"
+else
+    "${lab[@]}" kernel --cpus 4 --nodes 2 --sizes 64 --objects 200 --seconds 0 --json "$out/kernel.json"
+    grep -q '"kernel-F"' "$out/kernel.json"
+fi
 # Bad input is named and ends with code 2.
 code=0
 "${lab[@]}" bench --sizes 0 2>"$out/err" || code=$?

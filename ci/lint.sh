@@ -61,6 +61,7 @@ if git grep --untracked -nwE "($words)" -- '*.md' ':!CHANGELOG.md'; then
 fi
 
 cargo fmt --all -- --check || fail "format: run cargo fmt --all"
+cargo fmt --manifest-path examples/kernel/Cargo.toml -- --check || fail "format: run cargo fmt in examples/kernel"
 if [[ ${1:-} != --fast ]]; then
     # The release profile shares the peers' C and C++ with the tests.
     cargo clippy --workspace --all-targets --release -- -D warnings || fail "clippy"

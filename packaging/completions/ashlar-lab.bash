@@ -28,6 +28,9 @@ _ashlar__lab() {
             ashlar__lab,help)
                 cmd="ashlar__lab__subcmd__help"
                 ;;
+            ashlar__lab,kernel)
+                cmd="ashlar__lab__subcmd__kernel"
+                ;;
             ashlar__lab,reproduce)
                 cmd="ashlar__lab__subcmd__reproduce"
                 ;;
@@ -85,6 +88,9 @@ _ashlar__lab() {
             ashlar__lab__subcmd__help,help)
                 cmd="ashlar__lab__subcmd__help__subcmd__help"
                 ;;
+            ashlar__lab__subcmd__help,kernel)
+                cmd="ashlar__lab__subcmd__help__subcmd__kernel"
+                ;;
             ashlar__lab__subcmd__help,reproduce)
                 cmd="ashlar__lab__subcmd__help__subcmd__reproduce"
                 ;;
@@ -116,7 +122,7 @@ _ashlar__lab() {
 
     case "${cmd}" in
         ashlar__lab)
-            opts="-h -V --help --version bench forward hackbench simulate reproduce soak help"
+            opts="-h -V --help --version bench forward hackbench simulate kernel reproduce soak help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -644,7 +650,7 @@ _ashlar__lab() {
             return 0
             ;;
         ashlar__lab__subcmd__help)
-            opts="bench forward hackbench simulate reproduce soak help"
+            opts="bench forward hackbench simulate kernel reproduce soak help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -783,6 +789,20 @@ _ashlar__lab() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__lab__subcmd__help__subcmd__kernel)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__lab__subcmd__help__subcmd__reproduce)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -818,6 +838,48 @@ _ashlar__lab() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__lab__subcmd__kernel)
+            opts="-h --cpus --nodes --sizes --objects --seconds --seed --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --objects)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -30,6 +30,7 @@ complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "bench" -d 'Ru
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "kernel" -d 'Boot a small kernel on ashlar in an emulated machine, run the kernel\'s slab tests in ring 0, on ashlar and on allocators behind a spin lock, and print the table'
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "soak" -d 'Use everything at once, with options drawn at random, and check that no object is lost or overwritten'
 complete -c ashlar-lab -n "__fish_ashlar_lab_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -465,6 +466,14 @@ complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l seed 
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l json -d 'Write machine, records, measured inputs and errors as JSON' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -l from -d 'Do not measure: predict from the inputs of an earlier run\'s JSON file' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand simulate" -s h -l help -d 'Print help'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l cpus -d 'CPUs of the machine' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l nodes -d 'NUMA nodes of the machine, which share its CPUs' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l sizes -d 'Object sizes in bytes, separated by commas; LOW..HIGH stands for the powers of two from LOW to HIGH' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l objects -d 'Objects that each CPU allocates in a pass' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l seconds -d 'Seconds that all CPUs work at random on each system, interrupted, after the tests; for each of two boots' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l seed -d 'What random numbers begin with' -r
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -s h -l help -d 'Print help'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l json -d 'Write claims, verdicts and everything that was measured as JSON' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l html -d 'Write a page with charts, which needs nothing else' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l markdown -d 'Write the verdicts and tables into a Markdown document. If it is there, only the parts between the lines `<!-- reproduce NAME -->` and `<!-- end -->` change' -r -F
@@ -492,13 +501,14 @@ complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -l seed -d '
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -l threads -d 'Threads that allocate and free' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -l round -d 'Seconds of a round' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand soak" -s h -l help -d 'Print help'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "soak" -d 'Use everything at once, with options drawn at random, and check that no object is lost or overwritten'
-complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate reproduce soak help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate kernel reproduce soak help" -f -a "bench" -d 'Run the kernel\'s slab tests A to F on ashlar and its peers (other mallocs), and print the table'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate kernel reproduce soak help" -f -a "forward" -d 'Forward IPv4 packets with heads from ashlar and other mallocs, freed one by one and in bulk, and print the differences'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate kernel reproduce soak help" -f -a "hackbench" -d 'Send messages between groups of senders and receivers, and print what hackbench prints'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate kernel reproduce soak help" -f -a "simulate" -d 'Predict the kernel\'s slab tests D and F for machines with more CPUs and nodes, from what is measured here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate kernel reproduce soak help" -f -a "kernel" -d 'Boot a small kernel on ashlar in an emulated machine, run the kernel\'s slab tests in ring 0, on ashlar and on allocators behind a spin lock, and print the table'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate kernel reproduce soak help" -f -a "reproduce" -d 'Go through every claim of five mails on slab allocators, and say with figures whether it holds here'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate kernel reproduce soak help" -f -a "soak" -d 'Use everything at once, with options drawn at random, and check that no object is lost or overwritten'
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and not __fish_seen_subcommand_from bench forward hackbench simulate kernel reproduce soak help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "programs" -d 'Run whole programs on ashlar and its peers, by preloading each library'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worst" -d 'Time each call by itself on heaps made to be bad, and print the worst'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "bulk" -d 'Time calls for many objects at once against loops of single calls, and against DPDK\'s mempool'

@@ -43,6 +43,9 @@ _ashlar() {
             ashlar,info)
                 cmd="ashlar__subcmd__info"
                 ;;
+            ashlar,kernel)
+                cmd="ashlar__subcmd__kernel"
+                ;;
             ashlar,pins)
                 cmd="ashlar__subcmd__pins"
                 ;;
@@ -145,6 +148,9 @@ _ashlar() {
             ashlar__subcmd__help,info)
                 cmd="ashlar__subcmd__help__subcmd__info"
                 ;;
+            ashlar__subcmd__help,kernel)
+                cmd="ashlar__subcmd__help__subcmd__kernel"
+                ;;
             ashlar__subcmd__help,pins)
                 cmd="ashlar__subcmd__help__subcmd__pins"
                 ;;
@@ -206,7 +212,7 @@ _ashlar() {
 
     case "${cmd}" in
         ashlar)
-            opts="-h -V --help --version run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate reproduce soak help"
+            opts="-h -V --help --version run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate kernel reproduce soak help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -822,7 +828,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__help)
-            opts="run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate reproduce soak help"
+            opts="run compare ps info diff top export doctor tune shrink reap validate profile pins report bench forward hackbench simulate kernel reproduce soak help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1031,6 +1037,20 @@ _ashlar() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ashlar__subcmd__help__subcmd__kernel)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ashlar__subcmd__help__subcmd__pins)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1221,6 +1241,48 @@ _ashlar() {
             fi
             case "${prev}" in
                 --save)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ashlar__subcmd__kernel)
+            opts="-h --cpus --nodes --sizes --objects --seconds --seed --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --objects)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

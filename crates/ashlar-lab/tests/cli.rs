@@ -61,6 +61,31 @@ fn bad_input_is_named_and_exits_with_2() {
 }
 
 #[test]
+fn bad_input_of_kernel_is_named_and_exits_with_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--cpus", "0"], "--cpus"),
+        (&["--cpus", "65"], "--cpus"),
+        (&["--nodes", "9"], "--nodes"),
+        (&["--cpus", "2"], "--nodes: 4 nodes: expected at most as many as --cpus, 2"),
+        (&["--sizes", "4"], "--sizes: size 4: expected 8 to 65536 bytes"),
+        (&["--objects", "0"], "--objects"),
+        (&["--objects", "100000"], "--objects: those of all CPUs take 3125 MiB: expected at most 256"),
+        (&["--seconds", "x"], "--seconds"),
+        (&["--json", "/no/such/directory/out.json"], "--json: cannot write"),
+    ];
+    refused(&["kernel"], cases);
+}
+
+/// Without QEMU in the path nothing is built, and the package is named.
+#[test]
+fn a_kernel_without_qemu_names_the_package() {
+    let out = command(ASHLAR).arg("kernel").env("PATH", "/no/such/directory").output().expect("the tool runs");
+    let message = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{message}");
+    assert_eq!(message, "ashlar-lab: qemu-system-x86_64 is missing: apt-get install qemu-system-x86\n");
+}
+
+#[test]
 fn bad_input_of_simulate_is_named_and_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
         (&["--systems", "glibc"], "--systems: `glibc` is no engine of ashlar; expected `all` or some of ashlar, slub"),

@@ -14,11 +14,12 @@ use crate::{library, program};
 const LAB: &str = "ashlar-lab";
 
 /// The lab's commands, each with what the help of the tool says about it.
-pub(crate) const COMMANDS: [(&str, &str); 6] = [
+pub(crate) const COMMANDS: [(&str, &str); 7] = [
     ("bench", "Run the kernel's slab tests on ashlar and its peers (the lab)"),
     ("forward", "Forward packets with heads from ashlar and its peers (the lab)"),
     ("hackbench", "Send messages between groups of senders and receivers (the lab)"),
     ("simulate", "Predict the kernel's slab tests for larger machines (the lab)"),
+    ("kernel", "Boot a small kernel on ashlar and run the slab tests in ring 0 (the lab)"),
     ("reproduce", "Check the claims of the mails that ashlar starts from (the lab)"),
     ("soak", "Use everything at once and check that nothing is lost (the lab)"),
 ];

@@ -64,7 +64,7 @@ fn the_lab_is_found_and_gets_the_arguments_untouched() {
 #[test]
 fn a_lab_that_is_missing_is_told_with_the_command_that_builds_it() {
     let tree = tree("no-lab");
-    for name in ["bench", "forward", "hackbench", "simulate", "reproduce", "soak"] {
+    for name in ["bench", "forward", "hackbench", "simulate", "kernel", "reproduce", "soak"] {
         let out = tool(&tree).args([name, "--quick"]).output().unwrap();
         assert_eq!(out.status.code(), Some(2));
         let message = text(&out.stderr);

@@ -1,26 +1,26 @@
-//! ashlar as the allocator of a kernel for x86-64 with up to eight CPUs; see docs/kernel.md.
+//! ashlar as the allocator of a kernel for x86-64; see docs/kernel.md.
 #![no_std]
 
 use core::arch::asm;
 use core::cell::Cell;
-use core::mem::MaybeUninit;
-use core::ptr::NonNull;
 
 #[global_allocator]
 static HEAP: ashlar::Ashlar = ashlar::Ashlar;
 
 /// What the kernel keeps for each CPU. Its GS base points here.
 #[repr(C)]
-struct PerCpu {
-    this: *const PerCpu,
-    number: u32,
+pub struct PerCpu {
+    pub this: *const PerCpu,
+    pub number: u32,
     /// How deep sections nest, and whether interrupts were on before the first.
-    depth: Cell<u32>,
-    were_on: Cell<bool>,
-    thread: Cell<usize>,
+    pub depth: Cell<u32>,
+    pub were_on: Cell<bool>,
+    /// Even, not 0, and another number for each thread.
+    pub thread: Cell<usize>,
 }
 
-fn here() -> &'static PerCpu {
+/// Returns the block of this CPU.
+pub fn here() -> &'static PerCpu {
     let this: *const PerCpu;
     // SAFETY: GS points to the block of this CPU, whose first word is its own address.
     unsafe { asm!("mov {}, gs:[0]", out(reg) this, options(nostack, preserves_flags)) };
@@ -28,12 +28,18 @@ fn here() -> &'static PerCpu {
     unsafe { &*this }
 }
 
-struct Machine;
+/// The machine as its firmware describes it.
+pub struct Machine {
+    pub cpus: u32,
+    pub nodes: u32,
+    pub node_of_cpu: [u32; 64],
+    pub print: fn(&str),
+}
 
 // SAFETY: interrupts are off in a section, so nothing else runs on this CPU.
 unsafe impl ashlar::Platform for Machine {
     fn cpus(&self) -> u32 {
-        8
+        self.cpus
     }
     fn this_cpu(&self) -> u32 {
         here().number
@@ -59,21 +65,18 @@ unsafe impl ashlar::Platform for Machine {
             unsafe { asm!("sti", options(nostack)) };
         }
     }
-}
-
-/// Called once, by the boot CPU before the others run, with free memory of zeros.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn start_heap(memory: NonNull<u8>, bytes: usize) -> bool {
-    static mut SOURCE: MaybeUninit<ashlar::ArenaSource> = MaybeUninit::uninit();
-    // SAFETY: no other CPU runs yet, and the memory is zeroed, writable and the caller's.
-    let source = unsafe { (*&raw mut SOURCE).write(ashlar::ArenaSource::new(memory, bytes)) };
-    ashlar::start_on_cpus(source, &Machine) == Ok(true)
-}
-
-#[cfg(not(test))]
-#[panic_handler]
-fn stops(_: &core::panic::PanicInfo) -> ! {
-    loop {
-        core::hint::spin_loop();
+    fn nodes(&self) -> u32 {
+        self.nodes
     }
+    fn node_of_cpu(&self, cpu: u32) -> u32 {
+        self.node_of_cpu[cpu as usize]
+    }
+    fn print(&self, line: &str) {
+        (self.print)(line);
+    }
+}
+
+/// Called once, by the boot CPU before the others run. `memory` may be an [`ashlar::ArenaSource`].
+pub fn start_heap(memory: &'static dyn ashlar::PageSource, machine: &'static Machine) -> bool {
+    ashlar::start_on_cpus(memory, machine) == Ok(true)
 }

@@ -15,6 +15,7 @@ pub(crate) mod bulk;
 pub(crate) mod checks;
 pub(crate) mod forward;
 pub(crate) mod hackbench;
+pub(crate) mod kernel;
 pub(crate) mod kernel_tests;
 pub(crate) mod memory;
 pub(crate) mod programs;

@@ -6,6 +6,7 @@ pub(crate) mod counts;
 pub(crate) mod csv;
 pub(crate) mod error;
 pub(crate) mod interval;
+pub(crate) mod limited;
 pub(crate) mod machine;
 pub(crate) mod measure;
 pub(crate) mod memory;

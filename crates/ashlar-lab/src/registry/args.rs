@@ -7,6 +7,7 @@ use crate::experiments::bulk::args::BulkArgs;
 use crate::experiments::checks::args::ChecksArgs;
 use crate::experiments::forward::args::ForwardArgs;
 use crate::experiments::hackbench::args::HackbenchArgs;
+use crate::experiments::kernel::args::KernelArgs;
 use crate::experiments::kernel_tests::args::KernelTestsArgs;
 use crate::experiments::memory::args::MemoryArgs;
 use crate::experiments::programs::args::ProgramsArgs;
@@ -58,6 +59,13 @@ pub(crate) enum Command {
         after_help = "Test D is kmalloc on all CPUs; in test F CPU 0 frees what the others allocated.\nExit code: 0 done, 1 the run failed, 2 bad input."
     )]
     Simulate(SimulateArgs),
+    /// Boot a small kernel on ashlar in an emulated machine, run the kernel's slab tests in ring 0,
+    /// on ashlar and on allocators behind a spin lock, and print the table
+    #[command(
+        after_help = "Needs QEMU (Debian's package qemu-system-x86) and the target x86_64-unknown-none of rustup. Takes a minute.\n\
+        Exit code: 0 done, 1 the run failed or an object was damaged or lost, 2 bad input, or something is not installed."
+    )]
+    Kernel(KernelArgs),
     /// Go through every claim of five mails on slab allocators, and say with figures whether it
     /// holds here
     #[command(

@@ -11,7 +11,7 @@ mod bodies;
 use args::{BenchCommand, Cli, Command};
 
 use crate::experiments::{
-    bulk, checks, forward, hackbench, kernel_tests, memory, programs, reproduce, simulate, soak, worst,
+    bulk, checks, forward, hackbench, kernel, kernel_tests, memory, programs, reproduce, simulate, soak, worst,
 };
 use crate::kit::error::LabError;
 
@@ -29,6 +29,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<(), LabError> {
         Command::Forward(args) => forward::run(&args),
         Command::Hackbench(args) => hackbench::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Kernel(args) => kernel::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::SoakChild { plan } => soak::child::main(&plan),

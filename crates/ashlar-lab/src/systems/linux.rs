@@ -9,9 +9,9 @@
 
 use core::time::Duration;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::process::Command;
+
+use crate::kit::limited;
 
 /// What a user runs when a kernel is not there.
 const BUILD: &str = "lab/linux/build.sh";
@@ -99,29 +99,6 @@ fn memory(objects: usize, sizes: &[usize]) -> usize {
 /// No boot takes longer than this; the slowest seen took a tenth of it.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Runs a command to its end, or for `longest` at most.
-fn run(mut command: Command, longest: Duration) -> Result<Output, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().map_err(|error| format!("cannot start: {error}"))?;
-    let pid = child.id().cast_signed();
-    let (done, ended) = mpsc::channel::<()>();
-    let watch = thread::spawn(move || {
-        let late = ended.recv_timeout(longest) == Err(RecvTimeoutError::Timeout);
-        if late {
-            // SAFETY: takes numbers only. The child's is its own until it was waited for, and then
-            // `done` is dropped.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
-        late
-    });
-    let output = child.wait_with_output().map_err(|error| error.to_string());
-    drop(done);
-    match watch.join() {
-        Ok(true) => Err(format!("did not end in {} s and was killed", longest.as_secs())),
-        _ => output,
-    }
-}
-
 /// Boots the kernel of a system and waits for its end.
 pub(crate) fn boot(id: &str, job: &Job) -> Result<Boot, String> {
     let path = file(id).ok_or("cannot find the directory of the tool")?;
@@ -134,7 +111,7 @@ pub(crate) fn boot(id: &str, job: &Job) -> Result<Boot, String> {
         .arg(format!("ashlar_bench.objects={}", job.objects))
         .arg(format!("ashlar_bench.rounds={}", job.rounds))
         .arg(format!("ashlar_bench.sizes={}", sizes.join(",")));
-    let output = run(command, LONGEST).map_err(|error| format!("{}: {error}", path.display()))?;
+    let output = limited::run(command, LONGEST).map_err(|error| format!("{}: {error}", path.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     parse(&text, id, job).map_err(|error| {
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -198,17 +175,6 @@ mod tests {
 
     fn job() -> Job {
         Job { objects: 10_000, rounds: 2, sizes: vec![64, 1024] }
-    }
-
-    #[test]
-    fn a_kernel_that_hangs_is_killed() {
-        let sleep = |seconds: &str| {
-            let mut command = Command::new("sleep");
-            command.arg(seconds);
-            run(command, Duration::from_secs(2))
-        };
-        assert!(sleep("0").expect("ends by itself").status.success());
-        assert_eq!(sleep("100").expect_err("killed"), "did not end in 2 s and was killed");
     }
 
     #[test]
