@@ -4,12 +4,13 @@
 #
 #   ci/aarch64.sh            unit tests and smoke tests by qemu-user, which has no rseq: with locks,
 #                            and with the critical sections on one thread (percpu=emulate)
+#   ci/aarch64.sh aborts     also aborts each section at each of its instructions; five minutes
 #   ci/aarch64.sh kernel     also boots Debian's arm64 kernel in qemu-system with 2 and 4 CPUs, and
 #                            runs there the suites that need rseq, and programs on the drop-in
 #                            malloc; an hour and more. Needs apt-get and the architecture arm64
-#                            (dpkg --add-architecture arm64). CPUS="2 4", TESTS="modes engines
-#                            stress drain litmus" and PROGRAMS="*" say how many CPUs, and what to
-#                            run; PAGES=16k takes Debian's kernel with pages of 16 KiB
+#                            (dpkg --add-architecture arm64). What is run is said by CPUS="2 4",
+#                            TESTS="modes engines stress drain litmus aborts" and PROGRAMS="*".
+#                            PAGES=16k takes Debian's kernel with pages of 16 KiB
 #   ci/aarch64.sh protection builds the libraries for machines that enforce branch targets (BTI)
 #                            and runs programs on one; with `kernel`, the programs in that kernel
 #                            run on these libraries, too
@@ -17,13 +18,14 @@
 #                            beside Debian's C library, and runs programs on them by qemu-user
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kernel=no packages=no protection=no
+kernel=no packages=no protection=no aborts=no
 for argument; do
     case $argument in
     kernel) kernel=yes ;;
     packages) packages=yes ;;
     protection) protection=yes ;;
-    *) echo "ci/aarch64.sh: $argument: expected kernel, packages or protection" >&2; exit 2 ;;
+    aborts) aborts=yes ;;
+    *) echo "ci/aarch64.sh: $argument: expected aborts, kernel, packages or protection" >&2; exit 2 ;;
     esac
 done
 
@@ -97,8 +99,13 @@ elif ! diff "$golden" - <<<"$found"; then
 fi
 
 cargo test --release --target "$target" -p ashlar-alloc --lib --test smoke
-# The sections themselves, on one thread.
+# The sections themselves, on one thread. ASHLAR_TEST_RUNNER has tests start their children by the
+# emulator, too.
+export ASHLAR_TEST_RUNNER=$CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER
 ASHLAR_OPTIONS=percpu=emulate cargo test --release --target "$target" -p ashlar-alloc --test smoke -- --test-threads=1
+if [[ $aborts == yes ]]; then
+    cargo test --release --target "$target" -p ashlar-alloc --test aborts -- --nocapture
+fi
 
 # The heap profile of a program whose sites are known, and a fault that guard sampling finds.
 look_inside() {
@@ -229,7 +236,7 @@ esac
     skipped "kernel: no package of an arm64 kernel with pages of ${PAGES:-4k} (dpkg --add-architecture arm64; apt-get update)"
 for package in "$scratch"/*.deb; do dpkg-deb -x "$package" "$scratch/system"; done
 
-read -ra tests <<<"${TESTS-modes engines stress drain litmus}"
+read -ra tests <<<"${TESTS-modes engines stress drain litmus aborts}"
 ((${#tests[@]} == 0)) || cargo test --release --target "$target" -p ashlar-alloc --no-run "${tests[@]/#/--test=}"
 mkdir -p "$scratch/guest"/{bin,lib,proc,sys,dev,tmp,usr/bin,tests,programs}
 cp "$scratch/system/bin/busybox" "$scratch/guest/bin"

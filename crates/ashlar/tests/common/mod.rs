@@ -5,7 +5,7 @@ pub(crate) mod conformance;
 pub(crate) mod machine;
 pub(crate) mod model;
 pub(crate) mod process;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", feature = "os")))]
 pub(crate) mod step;
 pub(crate) mod stress;
 

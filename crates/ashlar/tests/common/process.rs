@@ -50,6 +50,18 @@ pub(crate) fn tell(key: &str, value: impl core::fmt::Display) {
     println!("\n{key}: {value}");
 }
 
+/// Returns a command that runs this binary. `ASHLAR_TEST_RUNNER` holds the words before it, such as
+/// an emulator and its options.
+fn this_program() -> Command {
+    let path = std::env::current_exe().expect("the test binary has a path");
+    let runner = std::env::var("ASHLAR_TEST_RUNNER").unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    let Some(first) = words.next() else { return Command::new(path) };
+    let mut command = Command::new(first);
+    command.args(words).arg(path);
+    command
+}
+
 /// Runs a test in a child process.
 ///
 /// In the parent: runs the test `test` of this binary again, alone, with the given environment, and
@@ -65,7 +77,7 @@ pub(crate) fn child(test: &str, role: &str, env: &[(&str, &str)], body: impl FnO
         Ok(_) => return None,
         Err(_) => {}
     }
-    let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
+    let mut command = this_program();
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command.env_remove("ASHLAR_OPTIONS").env_remove("GLIBC_TUNABLES").env(ROLE, role);
     command.envs(env.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

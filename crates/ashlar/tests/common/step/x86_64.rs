@@ -1,8 +1,9 @@
-//! Single steps: runs an operation one machine instruction at a time, by the processor's trap flag,
-//! and calls a hook before each instruction. For the test's thread only.
+//! Single steps on x86-64, by the processor's trap flag.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+
+use super::Hook;
 
 /// The trap flag in RFLAGS.
 const TRAP_FLAG: i64 = 0x100;
@@ -28,8 +29,6 @@ impl Trap<'_> {
         self.registers[libc::REG_EFL as usize] &= !TRAP_FLAG;
     }
 }
-
-type Hook<'a> = &'a mut dyn FnMut(&mut Trap<'_>);
 
 struct Current(UnsafeCell<Option<Hook<'static>>>);
 // SAFETY: only the thread that single-steps, and the handler that runs on it, access the hook.
@@ -69,51 +68,3 @@ pub(crate) fn stepped<R>(hook: Hook<'_>, operation: impl FnOnce() -> R) -> R {
     unsafe { *CURRENT.0.get() = None };
     result
 }
-
-/// The kernel's descriptor of a critical section (`struct rseq_cs`).
-#[cfg(feature = "os")]
-#[repr(C, align(32))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Section {
-    pub(crate) version: u32,
-    pub(crate) flags: u32,
-    pub(crate) start: u64,
-    pub(crate) length: u64,
-    pub(crate) abort: u64,
-}
-
-/// Returns the armed critical section if the next instruction is inside it.
-#[cfg(feature = "os")]
-pub(crate) fn armed(rip: u64) -> Option<Section> {
-    // SAFETY: the word is this thread's `rseq_cs`.
-    let descriptor = unsafe { ashlar::testing::rseq_cs().read_volatile() } as *const Section;
-    if descriptor.is_null() {
-        return None;
-    }
-    // SAFETY: a value other than null was stored by a critical section and points to its
-    // descriptor.
-    let section = unsafe { *descriptor };
-    (rip.wrapping_sub(section.start) < section.length).then_some(section)
-}
-
-/// Does what the kernel does to a thread that runs again after others ran on its CPU: moves it to
-/// the abort handler if it was inside a section, and disarms it. `others` runs in between.
-#[cfg(feature = "os")]
-pub(crate) fn preempt(trap: &mut Trap<'_>, others: impl FnOnce()) {
-    let section = armed(trap.rip());
-    // SAFETY: this thread's `rseq_cs`; the kernel clears it in the same way.
-    unsafe { ashlar::testing::rseq_cs().write_volatile(0) };
-    others();
-    // SAFETY: as above. Disarms the sections of `others`.
-    unsafe { ashlar::testing::rseq_cs().write_volatile(0) };
-    if let Some(section) = section {
-        // SAFETY: the four bytes before an abort handler are code.
-        let signature = unsafe { ((section.abort - 4) as *const u32).read_unaligned() };
-        assert_eq!(signature, SIGNATURE, "the kernel would kill the program here");
-        trap.jump(section.abort);
-    }
-}
-
-/// The signature before every abort handler, which glibc registers.
-#[cfg(feature = "os")]
-pub(crate) const SIGNATURE: u32 = 0x5305_3053;
