@@ -168,6 +168,34 @@ fn cpus_take_memory_of_their_node() {
     }
 }
 
+/// Nodes that grow in turn share the addresses of a small arena, and one that grows alone may have
+/// nearly all of them.
+#[test]
+fn a_small_arena_is_divided_among_its_nodes() {
+    const OBJECT: usize = 4096;
+    for arena in [16 << 20, 64 << 20, 320 << 20] {
+        for alone in [false, true] {
+            let name = format!("{} MiB, {}", arena >> 20, if alone { "one node" } else { "four nodes" });
+            let outcome = child("a_small_arena_is_divided_among_its_nodes", &name, &[], || {
+                start(Machine::new(&[2], 4, true), arena);
+                assert_eq!(ashlar::nodes(), 4);
+                let nodes: &[u8] = if alone { &[2] } else { &[0, 1, 2, 3] };
+                let each = arena / 4 * 3 / OBJECT / nodes.len();
+                for number in 0..each {
+                    for &node in nodes {
+                        let object = ashlar::kmalloc_on(OBJECT, NodeId(node));
+                        assert!(!object.is_null(), "{number} of {each} for node {node}");
+                        assert_eq!(ashlar::node_of(object), Some(NodeId(node)), "{number} of {each}");
+                    }
+                }
+            });
+            if let Some(outcome) = outcome {
+                outcome.succeeded();
+            }
+        }
+    }
+}
+
 /// What is wrong is reported by the platform, and ends the program.
 #[test]
 fn reports_go_to_the_platform() {

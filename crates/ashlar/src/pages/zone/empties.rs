@@ -1,9 +1,9 @@
 //! The table of empty blocks: one bit for each block, set if all its pages are free.
 //!
 //! A search for several whole blocks reads 64 of them at a time, so it is cheap in a zone of many
-//! GiB. The bits of one word belong to blocks of one node, because nodes get block numbers in
-//! multiples of
-//! 64. The zone lock of that node guards them, so plain loads and stores suffice.
+//! GiB. The zone lock of a block's node guards its bit. In a small zone the blocks of one word may
+//! belong to several nodes, so words are changed by atomic operations; a search skips the bits
+//! outside of its stretch.
 
 use super::extents::Stretch;
 use super::{Table, Zone};
@@ -21,8 +21,11 @@ impl Zone {
     pub(super) fn note_empty(&self, number: u32, empty: bool) {
         let word = self.empties(number);
         let bit = 1 << (number % 64);
-        let bits = word.load(Ordering::Relaxed);
-        word.store(if empty { bits | bit } else { bits & !bit }, Ordering::Relaxed);
+        if empty {
+            word.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
     }
 
     /// Returns the runs of empty blocks in a stretch, in ascending order. The caller holds the zone

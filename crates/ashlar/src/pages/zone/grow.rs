@@ -12,8 +12,11 @@ use crate::pages::layout::{Layout, Supply};
 
 /// The most blocks that a node commits at once beyond a request's need.
 const MAX_COMMIT_BLOCKS: u32 = 32;
-/// With several nodes, block numbers are set aside in multiples of this; see [`super::empties`].
+/// The most block numbers that a node sets aside at once, of several nodes, while it is small.
 const NUMBERS_AT_ONCE: u32 = 64;
+/// A node of a small zone sets aside a share of it at once that each node can have this many times.
+/// Nodes then get numbers as they need them, and none takes those of the others in advance.
+const SHARES: u32 = 8;
 /// The number of steps past a mapping in the way of the zone or of its tables, each longer, before
 /// growth fails.
 const DETOURS: u32 = 24;
@@ -66,6 +69,9 @@ impl Zone {
         // overcommit.
         let want = u32::try_from(want).ok()?;
         let step = want.max((seen / 8).min(MAX_COMMIT_BLOCKS));
+        // What is set aside is used up first: numbers that are left over would have no memory.
+        let aside = frontier.set_aside[usize::from(node.0)].len();
+        let step = if aside < want { step } else { step.min(aside) };
         let more = self.commit(&mut frontier, supply, node, step);
         let more = more.or_else(|| self.commit(&mut frontier, supply, node, want))?;
         let mut blocks = lock.lock();
@@ -134,28 +140,33 @@ impl Zone {
         if aside.len() >= count {
             return Some(aside.start);
         }
-        // Large nodes set more aside, so that stretches stay few. The rest of the old stretch stays
-        // addresses without memory.
+        // Large nodes set more aside, so that stretches stay few.
         let seen = self.node[usize::from(node.0)].lock().extents.blocks();
-        let wanted = count.max(seen / 8).checked_next_multiple_of(NUMBERS_AT_ONCE)?;
+        let share = (frontier.limit / (SHARES * self.nodes() as u32)).clamp(1, NUMBERS_AT_ONCE);
         let supply = self.supply.get()?;
         let mut detour = NUMBERS_AT_ONCE;
         for _ in 0..DETOURS {
+            // Fresh numbers continue the old stretch, unless another node took those between. The
+            // rest of the old stretch then stays addresses without memory.
+            let kept = if aside.end == frontier.next { aside.len() } else { 0 };
+            let missing = count - kept;
+            let wanted = missing.max(seen / 8).checked_next_multiple_of(share)?;
             let fresh = wanted.min(frontier.limit - frontier.next);
-            if fresh < count {
+            if fresh < missing {
                 return None;
             }
-            let aside = Stretch { start: frontier.next, end: frontier.next + fresh };
-            match self.commit_tables(frontier, supply, aside) {
+            let more = Stretch { start: frontier.next, end: frontier.next + fresh };
+            match self.commit_tables(frontier, supply, more) {
                 Ok(()) => {
-                    for number in aside.numbers() {
+                    for number in more.numbers() {
                         self.owner(number).store(node.0, Ordering::Relaxed);
                     }
+                    let aside = Stretch { start: more.start - kept, end: more.end };
                     frontier.set_aside[usize::from(node.0)] = aside;
                     frontier.next = aside.end;
                     return Some(aside.start);
                 }
-                Err(Refusal::Taken) => frontier.next = aside.start.saturating_add(detour).min(frontier.limit),
+                Err(Refusal::Taken) => frontier.next = more.start.saturating_add(detour).min(frontier.limit),
                 Err(Refusal::NoMemory) => return None,
             }
             detour = (detour * 2).min(FURTHEST);
