@@ -25,7 +25,7 @@ use core::fmt::Write;
 use core::hint::black_box;
 use core::ptr::NonNull;
 
-use ashlar::{ArenaSource, CacheArgs, KmemCache, Platform};
+use ashlar::{ArenaSource, CacheArgs, KmemCache, NodeId, Platform};
 use common::{child, tell};
 use count::{about_as_golden, each_executed};
 use iced_x86::{Mnemonic, OpKind};
@@ -159,6 +159,25 @@ fn measure() {
     let mut object = None;
     count("cache alloc", alloc as *const () as u64, &mut || object = alloc(black_box(&cache)));
     let object = object.expect("memory");
+    if ashlar::nodes() > 1 {
+        // The first of each is freed to a new far sheaf.
+        let far: Vec<_> = (0..4).map(|_| (cache.alloc_on(NodeId(1)), ashlar::kmalloc_on(64, NodeId(1)))).collect();
+        for (round, (of_cache, at)) in far.into_iter().enumerate() {
+            let of_cache = of_cache.expect("memory");
+            assert!([at, of_cache.as_ptr()].iter().all(|&at| ashlar::node_of(at) == Some(NodeId(1))));
+            if round < 3 {
+                // SAFETY: live, each freed once.
+                unsafe {
+                    cache.free(of_cache);
+                    ashlar::kfree(at);
+                }
+                continue;
+            }
+            // SAFETY: live, freed once.
+            count("far kfree", ashlar::kfree as *const () as u64, &mut || unsafe { ashlar::kfree(at) });
+            count("far cache free", free as *const () as u64, &mut || free(black_box(&cache), of_cache));
+        }
+    }
     count("cache free", free as *const () as u64, &mut || free(black_box(&cache), object));
 }
 
@@ -185,13 +204,21 @@ fn fast_paths_in_a_kernel_are_as_long_as_the_golden_file_says() {
         let Some(outcome) = outcome.map(common::Child::succeeded) else { continue };
         let told = |name| outcome.told(name).parse::<usize>().expect("a number");
         writeln!(text, "{nodes} node(s)").expect("a string");
+        let mut far = Vec::new();
+        if nodes > 1 {
+            far.push(("kfree of another node", told("far kfree")));
+            far.push(("KmemCache::free of another node", told("far cache free")));
+        }
         for (name, instructions) in [
             ("kmalloc", told("kmalloc")),
             ("kfree", told("kfree")),
             ("kfree_sized", told("kfree_sized")),
             ("pair: kmalloc, kfree", told("kmalloc") + told("kfree")),
             ("pair: KmemCache::alloc, free", told("cache alloc") + told("cache free")),
-        ] {
+        ]
+        .into_iter()
+        .chain(far)
+        {
             writeln!(text, "{instructions:3} {name}").expect("a string");
             let most = pair_on_linux("slub+");
             assert!(instructions <= most, "{name}: {instructions}, and slub+ on Linux has {most}\n{text}");

@@ -143,6 +143,19 @@ impl RawCache {
         self.sheaf_slot.load(Ordering::Relaxed)
     }
 
+    /// Returns the offsets of all slots that have sheaves of the cache.
+    #[cfg(feature = "os")]
+    #[inline]
+    pub(crate) fn sheaf_slots(&self) -> [u16; 1] {
+        [self.sheaf_slot()]
+    }
+
+    /// Returns the offsets of all slots that have sheaves of the cache.
+    #[cfg(not(feature = "os"))]
+    pub(crate) fn sheaf_slots(&self) -> [u16; 2] {
+        [self.sheaf_slot(), crate::percpu::area::far_slot(self.sheaf_slot())]
+    }
+
     /// Has another slot hold the cache's sheaves.
     #[cfg(feature = "os")]
     pub(crate) fn set_sheaf_slot(&self, slot: u16) {

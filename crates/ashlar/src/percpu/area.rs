@@ -20,6 +20,7 @@
 //! | next | the slots of size classes |
 //! | next | the table of object map entries by size |
 //! | the rest | the slots of all other caches |
+//! | in a kernel, the second half | the far slot of each slot in the first, for objects of other nodes |
 //!
 //! The null sheaf is empty *and* full, so every fast path that meets it falls through to its slow
 //! path. So is the second null sheaf, to which both words of a *closed* slot point. The exchange of
@@ -81,9 +82,14 @@ pub(crate) const SIZE_ENTRIES: usize = CLASS_SLOTS + CLASS_CACHES * SLOT_BYTES;
 /// Bytes of that table: one for each multiple of 16 up to 28 KiB.
 pub(crate) const SIZE_ENTRIES_BYTES: usize = 1793;
 const _: () = assert!(SIZE_ENTRIES + SIZE_ENTRIES_BYTES <= crate::base::units::PAGE_SIZE);
+/// The end of the slots of caches. In a kernel, a far slot for each lies behind it.
+const SLOTS_END: usize = if cfg!(feature = "os") { AREA_BYTES } else { AREA_BYTES / 2 };
+/// The offset of the far slot of a cache, counted from its slot.
+#[cfg(not(feature = "os"))]
+const FAR: u16 = SLOTS_END as u16;
 const FIRST_FREE_SLOT: usize = crate::base::units::align_up(SIZE_ENTRIES + SIZE_ENTRIES_BYTES, SLOT_BYTES);
 /// Most caches that can exist at once, including those whose slots are sided and the size classes.
-pub const MAX_CACHES: usize = (AREA_BYTES - FIRST_FREE_SLOT) / SLOT_BYTES + SIDED_CACHES + CLASS_CACHES;
+pub const MAX_CACHES: usize = (SLOTS_END - FIRST_FREE_SLOT) / SLOT_BYTES + SIDED_CACHES + CLASS_CACHES;
 /// CPU numbers that the node map covers; higher ones are on node 0.
 const MAPPED_CPUS: usize = 8192;
 
@@ -122,6 +128,14 @@ pub(crate) fn no_sheaves() -> [usize; 2] {
 #[inline]
 pub(crate) fn is_sided(offset: u16) -> bool {
     (SIDED_SLOTS..CLASS_SLOTS).contains(&usize::from(offset))
+}
+
+/// Returns the offset of the far slot of the slot at `offset`: its main sheaf has objects of other
+/// nodes than the CPU's, which the CPU freed.
+#[cfg(not(feature = "os"))]
+#[inline(always)]
+pub(crate) fn far_slot(offset: u16) -> u16 {
+    offset | FAR
 }
 
 /// Converts main and spare to the two words of the slot of `cpu` at `offset`, and back.
@@ -271,6 +285,11 @@ impl PerCpu {
             // SAFETY: the slot lies in the committed areas. No live cache has this offset, so no
             // critical section accesses it.
             unsafe { slot.write_volatile(side_order(CpuId(cpu), offset, no_sheaves())) };
+            #[cfg(not(feature = "os"))]
+            // SAFETY: as above; no cache has the far slot but the one with the slot.
+            unsafe {
+                self.slot(CpuId(cpu), far_slot(offset)).cast::<[usize; 2]>().write_volatile(no_sheaves());
+            }
         }
     }
 
@@ -283,7 +302,7 @@ impl PerCpu {
             offset
         } else {
             let next = NEXT_SLOT.load(Ordering::Relaxed);
-            if next as usize >= AREA_BYTES {
+            if next as usize >= SLOTS_END {
                 return None;
             }
             NEXT_SLOT.store(next + SLOT_BYTES as u32, Ordering::Relaxed);

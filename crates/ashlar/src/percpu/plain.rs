@@ -5,7 +5,7 @@
 //! see [`CpuWord`].
 #![allow(unsafe_code, reason = "raw per-CPU memory")]
 
-use super::area::{AREA_SHIFT, NODE_OFFSET, PERCPU, STOPS_OFFSET, side_order};
+use super::area::{AREA_SHIFT, NODE_OFFSET, PERCPU, STOPS_OFFSET, far_slot, side_order};
 use super::cpu_word::CpuWord;
 use super::sheaf::FULL_BIT;
 use crate::base::sync::{Ordering, section};
@@ -84,28 +84,51 @@ pub(crate) fn pop(offset: u16) -> usize {
     .unwrap_or(0)
 }
 
-/// Puts an object on the main sheaf of this CPU's slot at `offset`, which is not sided. Returns
+/// Puts an object on the main sheaf of this CPU's slot at `offset`, which is not sided, or of the
+/// far slot of that one if `is_local` says that the object is of another node than the CPU. Returns
 /// false if the sheaf is full, has the object on top, or is unavailable.
-/// `is_local` says whether a CPU may have the object.
 #[inline(always)]
 pub(crate) fn push(offset: u16, object: usize, is_local: impl FnOnce(CpuId) -> bool) -> bool {
     in_section(|cpu| {
-        if !is_local(cpu) {
-            return false;
-        }
-        let main = PERCPU.slot(cpu, offset);
-        // SAFETY: the section has the slot for itself. The word before a top belongs to the sheaf:
-        // it is a free place, or the info word of a full sheaf.
-        unsafe {
-            let top = main.read();
-            let place = with_exposed_provenance_mut::<usize>(top - size_of::<usize>());
-            if place.read() & FULL_BIT != 0 || place.add(1).read() == object {
-                return false;
-            }
-            place.write(object);
-            main.write(place.addr());
-            true
+        if is_local(cpu) {
+            // SAFETY: this is a section on the CPU.
+            unsafe { push_here(cpu, offset, object) }
+        } else {
+            // SAFETY: as above.
+            unsafe { push_far(cpu, offset, object) }
         }
     })
     .unwrap_or(false)
+}
+
+/// As [`push_here`], on the far slot.
+///
+/// # Safety
+/// As for [`push_here`].
+#[inline(never)]
+unsafe fn push_far(cpu: CpuId, offset: u16, object: usize) -> bool {
+    // SAFETY: the caller keeps the same contract.
+    unsafe { push_here(cpu, far_slot(offset), object) }
+}
+
+/// Puts an object on the main sheaf of the slot of `cpu` at `offset`, unless it is full or has the
+/// object on top.
+///
+/// # Safety
+/// A section runs on this CPU, and its slots are open.
+#[inline(always)]
+unsafe fn push_here(cpu: CpuId, offset: u16, object: usize) -> bool {
+    let main = PERCPU.slot(cpu, offset);
+    // SAFETY: the section has the slot for itself. The word before a top belongs to the sheaf: it
+    // is a free place, or the info word of a full sheaf.
+    unsafe {
+        let top = main.read();
+        let place = with_exposed_provenance_mut::<usize>(top - size_of::<usize>());
+        if place.read() & FULL_BIT != 0 || place.add(1).read() == object {
+            return false;
+        }
+        place.write(object);
+        main.write(place.addr());
+        true
+    }
 }

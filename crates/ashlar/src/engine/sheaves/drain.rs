@@ -19,7 +19,7 @@ use ashlar_macros::place;
 /// See [`crate::engine::drain_cpus`].
 #[place(background)]
 pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
-    let all = percpu::drain::drain(&[cache.sheaf_slot()], |_, _, sheaf| return_sheaf(cache, sheaf));
+    let all = percpu::drain::drain(&cache.sheaf_slots(), |_, _, sheaf| return_sheaf(cache, sheaf));
     release_held(cache);
     all
 }
@@ -27,7 +27,9 @@ pub(crate) fn drain_cpus(cache: &'static RawCache) -> bool {
 /// See [`crate::engine::drain_cpu`]. A dead CPU loses its barns, too.
 #[cfg(not(feature = "os"))]
 pub(crate) fn drain_cpu(cache: &'static RawCache, cpu: CpuId, cause: Cause) {
-    percpu::drain::drain_for(cause, cpu, cache.sheaf_slot(), |_, _, sheaf| return_sheaf(cache, sheaf));
+    for slot in cache.sheaf_slots() {
+        percpu::drain::drain_for(cause, cpu, slot, |_, _, sheaf| return_sheaf(cache, sheaf));
+    }
     if cause == Cause::Dead {
         for node in cache.state.sheaf_nodes {
             return_sheaves(cache, node.barn(cpu), usize::MAX);

@@ -3,7 +3,7 @@
 //! Targets in order of cost: the main sheaf, the spare, an empty sheaf
 //! ([`exchange`](super::exchange)), and the object's slab. Objects allocated on a CPU of the other
 //! side go to the spare ([`remote_free`](super::remote_free)). Objects of another node are returned
-//! to their slab.
+//! to their slab, in a kernel by way of a far sheaf (`far`).
 #![allow(unsafe_code, reason = "takes ownership of sheaves out of slots")]
 
 use super::drain::check_capacity;
@@ -70,10 +70,14 @@ pub(crate) fn free_in(freed: Object, slab: PageIndex) {
     if is_far(slab) { free_far(freed, slab) } else { free(freed) }
 }
 
-/// Frees an object of another node to its slab. Objects of other nodes go on no sheaf.
+/// Frees an object of another node to its slab; in a kernel, to the far sheaf if there is one.
 #[place(background)]
 #[inline(never)]
 fn free_far(freed: Object, slab: PageIndex) {
+    #[cfg(not(feature = "os"))]
+    if super::far::put(&freed, slab) {
+        return crate::base::background::settle();
+    }
     freed.cache.slabs.count_remote_frees(1);
     // Work for the reaper comes with a slab that goes back. To ask in every such free would cost
     // more than the free does.

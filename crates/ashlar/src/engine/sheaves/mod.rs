@@ -24,7 +24,8 @@
 //! with the whole sheaf ([`remote_free`]). Where objects share cache lines, allocation skips a
 //! spare that is less than half full while there is other memory.
 //!
-//! Objects of another NUMA node bypass sheaves and are returned to their slab.
+//! Objects of another NUMA node bypass sheaves and are returned to their slab. In a kernel they
+//! gather on a far sheaf first, which goes to a barn of their node (`far`).
 //!
 //! Invariant: a sheaf has one owner at any time, which is a CPU's slot, a barn, the pool, or the
 //! thread that holds the [`Sheaf`]. Exchanging a slot's words moves ownership; a [`Sheaf`] cannot
@@ -37,6 +38,8 @@ mod bulk;
 mod drain;
 mod evicted;
 mod exchange;
+#[cfg(not(feature = "os"))]
+mod far;
 mod free;
 mod here;
 mod inspect;
@@ -142,8 +145,8 @@ impl Strategy for Sheaves {
     fn usage(cache: &'static RawCache) -> Usage {
         let evicted: usize = cache.state.sheaf_nodes.iter().map(|node| node.evicted.objects()).sum();
         let in_barns = objects_in_barns(cache);
-        let on_cpus: usize =
-            (0..PERCPU.cpus.load(Ordering::Relaxed)).map(|cpu| cached_on(CpuId(cpu), cache.sheaf_slot())).sum();
+        let on_cpu = |cpu| cache.sheaf_slots().into_iter().map(|slot| cached_on(CpuId(cpu), slot)).sum::<usize>();
+        let on_cpus: usize = (0..PERCPU.cpus.load(Ordering::Relaxed)).map(on_cpu).sum();
         Usage::of_slabs(&cache.slabs, evicted + in_barns + on_cpus)
     }
 
