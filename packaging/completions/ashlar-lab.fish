@@ -473,6 +473,7 @@ complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l objects
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l seconds -d 'Seconds that all CPUs work at random on each system, interrupted, after the tests; for each of two boots' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l seed -d 'What random numbers begin with' -r
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l json -d 'Write host and records as JSON' -r -F
+complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -l check-targets -d 'Judge the target: an operation on all CPUs takes at most 1.5 times the instructions of one on one CPU; exit code 1 if it is missed'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand kernel" -s h -l help -d 'Print help'
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l json -d 'Write claims, verdicts and everything that was measured as JSON' -r -F
 complete -c ashlar-lab -n "__fish_ashlar_lab_using_subcommand reproduce" -l html -d 'Write a page with charts, which needs nothing else' -r -F

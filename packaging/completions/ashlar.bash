@@ -1252,7 +1252,7 @@ _ashlar() {
             return 0
             ;;
         ashlar__subcmd__kernel)
-            opts="-h --cpus --nodes --sizes --objects --seconds --seed --json --help"
+            opts="-h --cpus --nodes --sizes --objects --seconds --seed --json --check-targets --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

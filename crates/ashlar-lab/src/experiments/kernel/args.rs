@@ -38,4 +38,9 @@ pub(crate) struct KernelArgs {
     /// Write host and records as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+
+    /// Judge the target: an operation on all CPUs takes at most 1.5 times the instructions of one
+    /// on one CPU; exit code 1 if it is missed
+    #[arg(long)]
+    pub(crate) check_targets: bool,
 }

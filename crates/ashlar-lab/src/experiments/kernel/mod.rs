@@ -20,6 +20,7 @@ mod targets;
 
 use crate::experiments::kernel::args::KernelArgs;
 use crate::experiments::kernel::plan::{Boot, Clock, Plan};
+use crate::experiments::kernel::targets::Verdict;
 use crate::kit::error::LabError;
 use crate::kit::output::{self, create};
 use crate::kit::progress;
@@ -42,5 +43,10 @@ pub(crate) fn run(args: &KernelArgs) -> Result<(), LabError> {
     }
     let verdict = targets::check(&report, &boots);
     output::print(&(table::render(&report, &plan, &boots) + &verdict.text))?;
-    if verdict.passed { Ok(()) } else { Err(LabError::Failed("objects were damaged or lost".to_owned())) }
+    let failed = |why: &str| Err(LabError::Failed(why.to_owned()));
+    match verdict {
+        Verdict { sound: false, .. } => failed("objects were damaged or lost"),
+        Verdict { reached: false, .. } if args.check_targets => failed("a target was missed"),
+        Verdict { .. } => Ok(()),
+    }
 }

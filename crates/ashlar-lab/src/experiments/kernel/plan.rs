@@ -275,6 +275,7 @@ pub(crate) mod tests {
             seconds: 1,
             seed: 1,
             json: None,
+            check_targets: false,
         }
     }
 
