@@ -22,7 +22,7 @@ use super::inspect;
 use super::node::SheafNode;
 use super::remote_free::{FreedFor, sheaf_capacity};
 use crate::base::report;
-use crate::base::units::{CpuId, NodeId, PageIndex};
+use crate::base::units::{BLOCK_SIZE, CpuId, NodeId, PageIndex};
 use crate::engine::{Object, RawCache, tunable};
 use crate::pages::memmap::MEMMAP;
 use crate::percpu;
@@ -93,8 +93,17 @@ fn store(cache: &'static RawCache, cpu: CpuId, full: Sheaf) {
 
 /// Returns the node that all objects of a sheaf are of; `None` if they are of several.
 fn node_of_all(full: &Sheaf) -> Option<NodeId> {
-    let node_of = |&object: &usize| MEMMAP.page_of(object).map(|page| MEMMAP.node_of_block(page));
-    let mut nodes = full.objects().iter().map(node_of);
-    let first = nodes.next()??;
-    nodes.all(|node| node == Some(first)).then_some(NodeId(first))
+    // Objects in a row are mostly of one block.
+    let (mut block, mut first) = (usize::MAX, None);
+    for &object in full.objects() {
+        if object / BLOCK_SIZE == block {
+            continue;
+        }
+        block = object / BLOCK_SIZE;
+        let node = MEMMAP.node_of_block(MEMMAP.page_of(object)?);
+        if *first.get_or_insert(node) != node {
+            return None;
+        }
+    }
+    first.map(NodeId)
 }
