@@ -403,7 +403,7 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= random_kmalloc= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -445,7 +445,7 @@ _ashlar__lab() {
                     return 0
                     ;;
                 --option)
-                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engine= percpu= irq= nodes= hugepages= prefault= zone= decay= reaper= min_order= max_order= min_objects= sheaf_capacity= barn= min_partial= cpu_partial= remote_node_defrag_ratio= limit= batchcount= shared= merge= noaliencache= on_error= init_on_alloc= init_on_free= quarantine= random= random_kmalloc= guard= checks= backtrace= deepbind= control= window= profile=" -- "${cur}"))
                     return 0
                     ;;
                 --json)

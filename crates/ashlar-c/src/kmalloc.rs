@@ -31,6 +31,7 @@ pub const ARCH_SLAB_MINALIGN: usize = 8;
 
 const _: () = assert!(KMALLOC_MAX_CACHE_SIZE == core_api::KMALLOC_MAX_CACHE_SIZE);
 const _: () = assert!(KMALLOC_MAX_SIZE == core_api::KMALLOC_MAX_SIZE);
+const _: () = assert!(PLAIN == core_api::PLAIN_FLAGS);
 
 /// Allocates memory in which all bytes that `ksize` counts are zero.
 fn zeroed(size: usize) -> *mut u8 {
@@ -43,29 +44,81 @@ fn kmalloc_slow(function: &str, size: usize, flags: gfp_t) -> *mut c_void {
     allocate(function, flags, |zero| if zero { zeroed(size) } else { core_api::kmalloc(size) })
 }
 
+/// `kmalloc` where the option `random_kmalloc` wants the address that the call returns to.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+#[inline(never)]
+extern "C" fn kmalloc_called_from(size: usize, flags: gfp_t, caller: usize) -> *mut c_void {
+    allocate("kmalloc", flags, |zero| match zero {
+        true => core_api::kzalloc_called_from(core_api::kmalloc_size_roundup(size), caller),
+        false => core_api::kmalloc_called_from(size, caller),
+    })
+}
+
+/// The same for `kzalloc`.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+#[inline(never)]
+extern "C" fn kzalloc_called_from(size: usize, flags: gfp_t, caller: usize) -> *mut c_void {
+    allocate("kzalloc", flags | __GFP_ZERO, |_| {
+        core_api::kzalloc_called_from(core_api::kmalloc_size_roundup(size), caller)
+    })
+}
+
+extern "C" fn kmalloc_plain(size: usize, flags: gfp_t) -> *mut c_void {
+    let got = core_api::kmalloc(size);
+    if got.is_null() { kmalloc_slow("kmalloc", size, flags) } else { got.cast() }
+}
+
+extern "C" fn kzalloc_plain(size: usize, flags: gfp_t) -> *mut c_void {
+    let got = zeroed(size);
+    if got.is_null() { kmalloc_slow("kzalloc", size, flags | __GFP_ZERO) } else { got.cast() }
+}
+
+/// The body of an entry point: calls `$plain` if no flag asks for more, and otherwise `$from`, with
+/// the address that the call returns to.
+#[cfg(target_arch = "x86_64")]
+macro_rules! by_flags {
+    ($size:ident, $flags:ident, $plain:ident, $from:ident, $name:literal) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "test [rip + {slow}], esi",
+            "jz {plain}",
+            "mov rdx, [rsp]",
+            "jmp {from}",
+            ".cfi_endproc",
+            slow = sym core_api::SLOW_FLAGS,
+            plain = sym $plain,
+            from = sym $from,
+        )
+    };
+}
+
+/// The same where no entry point passes the address on.
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! by_flags {
+    ($size:ident, $flags:ident, $plain:ident, $from:ident, $name:literal) => {
+        if $flags & !PLAIN == 0 {
+            $plain($size, $flags)
+        } else {
+            kmalloc_slow($name, $size, if $name == "kzalloc" { $flags | __GFP_ZERO } else { $flags })
+        }
+    };
+}
+
 /// Allocates at least `size` bytes. Sizes up to 64 KiB come from caches, one for each class
 /// (`kmalloc-64`). Larger ones are runs of pages, and those above 32 MiB have a mapping each.
 #[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "x86_64", unsafe(naked))]
 pub extern "C" fn kmalloc(size: usize, flags: gfp_t) -> *mut c_void {
-    if flags & !PLAIN == 0 {
-        let got = core_api::kmalloc(size);
-        if !got.is_null() {
-            return got.cast();
-        }
-    }
-    kmalloc_slow("kmalloc", size, flags)
+    by_flags!(size, flags, kmalloc_plain, kmalloc_called_from, "kmalloc")
 }
 
 /// As kmalloc, with all bytes zero.
 #[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "x86_64", unsafe(naked))]
 pub extern "C" fn kzalloc(size: usize, flags: gfp_t) -> *mut c_void {
-    if flags & !PLAIN == 0 {
-        let got = zeroed(size);
-        if !got.is_null() {
-            return got.cast();
-        }
-    }
-    kmalloc_slow("kzalloc", size, flags | __GFP_ZERO)
+    by_flags!(size, flags, kzalloc_plain, kzalloc_called_from, "kzalloc")
 }
 
 /// Allocates memory for `n` elements of `size` bytes. Returns NULL with errno ENOMEM if the product

@@ -37,6 +37,22 @@ fn a_reserve_lasts_when_memory_has_ended() {
 }
 
 #[test]
+fn call_sites_choose_the_caches_of_kmalloc() {
+    for link in [Link::Shared, Link::Static] {
+        let path = build("c99", "crates/ashlar-c/tests/c/sites.c", link);
+        for (options, fewest) in [("random_kmalloc=on", 60), ("", 0)] {
+            let out = program(&path, options).output().expect("it runs");
+            let (told, errors) = (common::text(&out.stdout), common::text(&out.stderr));
+            assert!(out.status.success(), "{options}: {told}\n{errors}");
+            let apart: usize = told.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+            // Of 120 pairs, one in 16 shares a copy by chance: 7.
+            let known = cfg!(target_arch = "x86_64");
+            assert!(if known && fewest > 0 { apart >= fewest } else { apart <= 60 }, "{options}: {told}");
+        }
+    }
+}
+
+#[test]
 fn threads_allocate_while_the_program_forks() {
     let path = build("gnu99", "crates/ashlar-c/tests/c/fork.c", Link::Shared);
     for options in ["", "percpu=lock"] {

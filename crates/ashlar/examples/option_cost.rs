@@ -29,7 +29,7 @@ const BYTES: usize = 100;
 const COLUMNS: [&str; 3] = ["malloc", "kmalloc", "cache"];
 
 /// The rows: names, values of `ASHLAR_OPTIONS`, and of `ASHLAR_DEBUG` if there is one.
-const ROWS: [(&str, &str, Option<&str>); 15] = [
+const ROWS: [(&str, &str, Option<&str>); 16] = [
     ("default", "", None),
     ("guard=100ms", "guard=100ms", None),
     ("the same, all", "guard=100ms,cache.*.guard=on", None),
@@ -40,6 +40,7 @@ const ROWS: [(&str, &str, Option<&str>); 15] = [
     ("init_on_free", "init_on_free=on", None),
     ("quarantine=64", "quarantine=64", None),
     ("random", "random=on", None),
+    ("random_kmalloc", "random_kmalloc=on", None),
     ("F", "", Some("F")),
     ("Z", "", Some("Z")),
     ("P", "", Some("P")),

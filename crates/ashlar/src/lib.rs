@@ -153,6 +153,10 @@ mod api {
         KMALLOC_MAX_CACHE_SIZE, KMALLOC_MAX_SIZE, ZERO_SIZE_PTR, kcalloc, kfree, kfree_bulk, kfree_sized, kmalloc,
         kmalloc_aligned, kmalloc_array, kmalloc_size_roundup, krealloc, ksize, kvmalloc, kzalloc,
     };
+    // For ashlar-c, whose functions pass on where they return to.
+    #[cfg(feature = "os")]
+    #[doc(hidden)]
+    pub use crate::faces::kmalloc::{PLAIN_FLAGS, SLOW_FLAGS, kmalloc_called_from, kzalloc_called_from};
     pub use crate::faces::kmem_cache::{CacheRef, KmemCache};
     pub use crate::faces::malloc;
     pub use crate::faces::numa::{kmalloc_on, node_of, nodes};

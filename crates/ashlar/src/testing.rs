@@ -33,6 +33,14 @@ pub fn describe_system(root: &'static str) {
     *crate::base::os::SYSTEM.lock() = root;
 }
 
+/// Fixes which call sites share a copy of a cache of kmalloc. For a process with the option
+/// `random_kmalloc`.
+#[cfg(feature = "os")]
+pub fn set_kmalloc_seed(seed: u64) {
+    crate::boot::ensure();
+    crate::sizes::call_site::set_seed(seed);
+}
+
 /// Pops an object off this CPU's main sheaf; null when there is none. Never a slow path.
 pub fn cpu_pop(cache: &KmemCache) -> *mut u8 {
     percpu::pop(cache.raw_cache().slot) as *mut u8

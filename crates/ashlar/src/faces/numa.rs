@@ -52,13 +52,18 @@ impl KmemCache {
 }
 
 /// As [`kmalloc`], from `node` if it has memory (`kmalloc_node`). A node that does not exist is
-/// ignored. Above 32 MiB, the system chooses the node.
+/// ignored. Above 32 MiB, the system chooses the node. With the option `random_kmalloc` all calls
+/// count as one call site.
 pub fn kmalloc_on(size: usize, node: NodeId) -> *mut u8 {
     if size == 0 || !boot::ensure() || is_here(node) {
         return kmalloc(size);
     }
     match class_cache(size) {
-        Some(cache) => counted(engine::alloc_on(cache, node), size),
+        Some(cache) => {
+            #[cfg(feature = "os")]
+            let cache = crate::sizes::call_site::cache_of_caller(cache, size, kmalloc_on as *const () as usize);
+            counted(engine::alloc_on(cache, node), size)
+        }
         None => {
             let large = large::alloc_on(node, size, natural_align(size), Fill::Any);
             counted(large.map_or(core::ptr::null_mut(), NonNull::as_ptr), size)

@@ -15,6 +15,7 @@ use super::kmalloc;
 use super::malloc;
 use super::malloc::classes::{MALLOC_MAX_CACHE_SIZE, STEP, class_of};
 use crate::base::background;
+use crate::engine::RawCache;
 use crate::engine::guard::{self, MOST_BYTES};
 use ashlar_macros::place;
 
@@ -77,27 +78,27 @@ pub(crate) fn in_place_of_malloc(size: usize) -> Option<NonNull<u8>> {
     guard::alloc(cache, size, STEP)
 }
 
-/// The same for kmalloc.
+/// The same for kmalloc, and the cache that would serve the request.
 #[place(cold)]
 #[inline(never)]
-pub(crate) fn in_place_of_kmalloc(size: usize) -> Option<NonNull<u8>> {
+pub(crate) fn in_place_of_kmalloc(size: usize, cache: Option<&'static RawCache>) -> Option<NonNull<u8>> {
     // The kernel promises the largest power of two that divides the size. An object at the end of
     // its page has it, and one at the start, too.
     const ALIGN: usize = 8;
     if guard::is_timed() {
-        return behind_gate(size, ALIGN, kmalloc::class_cache(size));
+        return behind_gate(size, ALIGN, cache);
     }
     if size > MOST_BYTES || !guard::is_on() {
         return None;
     }
-    let cache = kmalloc::class_cache(size).filter(|cache| cache.guarded && guard::is_due())?;
+    let cache = cache.filter(|cache| cache.guarded && guard::is_due())?;
     guard::alloc(cache, size, ALIGN)
 }
 
 /// Returns a guarded object of a cache if the gate is open, and shuts it. The call that opens it is
 /// not the one that goes through: slow paths are too few to stand for all calls.
 #[place(cold)]
-fn behind_gate(size: usize, align: usize, cache: Option<&'static crate::engine::RawCache>) -> Option<NonNull<u8>> {
+fn behind_gate(size: usize, align: usize, cache: Option<&'static RawCache>) -> Option<NonNull<u8>> {
     let object = match cache.filter(|cache| cache.guarded && size <= MOST_BYTES) {
         Some(cache) if guard::is_due() => guard::alloc(cache, size, align),
         Some(_) => None,

@@ -5,8 +5,12 @@
 #![allow(unsafe_code, reason = "caches are found by their address")]
 
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+#[cfg(feature = "os")]
+use crate::base::sync::{AtomicU32, AtomicU64};
 use crate::base::units::{BLOCK_SIZE, LARGEST_CLASS, PAGE_SIZE, checked_align_up};
 use crate::cache::{CacheArgs, create_raw};
+#[cfg(feature = "os")]
+use crate::engine::process_secret;
 use crate::engine::route::is_hardened;
 use crate::engine::{Engine, Policy, RawCache};
 use crate::pages::zone::ZONE;
@@ -16,15 +20,25 @@ use crate::percpu::area::{CLASS_CACHES, CLASS_SLOTS, SLOT_BYTES};
 /// pages). It is at most the largest class, which pages of 64 KiB exceed.
 pub const KMALLOC_MAX_CACHE_SIZE: usize = if 2 * PAGE_SIZE < LARGEST_CLASS { 2 * PAGE_SIZE } else { LARGEST_CLASS };
 /// Sizes below this take the fast path of `kmalloc`. It is 0 until the caches exist, when no
-/// section may run (see [`PERCPU`]), and stays 0 where kmalloc's engine has no sheaves and in a
-/// hardened process. For frees by address
+/// section may run (see [`PERCPU`]). It stays 0 where kmalloc has no sheaves, in a hardened
+/// process, and where call sites choose the cache (`call_site`). For frees by address
 /// [`MemMap::fast_pages`](crate::pages::memmap::MemMap) is the same.
 pub(crate) static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// Sized frees of less than this many bytes take the fast path; 0 if frees must examine the page.
 pub(crate) static SIZED_FREE_LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// Whether sized frees beyond that limit are frees by address: not 0 if kmalloc's engine has
-/// sheaves, and either there are several nodes or a profile has run.
+/// sheaves, and there are several nodes, a profile has run, or call sites choose the cache.
 pub(crate) static SIZED_FREES_BY_ADDRESS: AtomicUsize = AtomicUsize::new(0);
+
+/// What the choice of a cache by call site depends on beside the site; 0 without the option.
+#[cfg(feature = "os")]
+pub(super) static SEED: AtomicU64 = AtomicU64::new(0);
+/// The `gfp_t` bits with which C's `kmalloc` takes its fast path.
+#[cfg(feature = "os")]
+pub const PLAIN_FLAGS: u32 = 0x7f_7cf9;
+/// The bits with which it does not: all where its slow path is to pass on the call site.
+#[cfg(feature = "os")]
+pub static SLOW_FLAGS: AtomicU32 = AtomicU32::new(!PLAIN_FLAGS);
 
 /// The size classes: the kernel's, and three more for whole pages, which the kernel leaves to the
 /// per-CPU lists of its page allocator.
@@ -50,9 +64,9 @@ const CLASSES: [(usize, &str); CLASS_CACHES] = [
 static KMALLOC: Policy = Policy { family: 1, by_address: true, ..Policy::GENEROUS };
 /// The largest size that has a cache, which depends on the engine; 0 until the caches exist.
 static MAX_CACHE: AtomicUsize = AtomicUsize::new(0);
-/// Sizes up to this need only the look-up of their cache; 0 if kmalloc's engine has sheaves, or
-/// needs the size as well.
-static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
+/// Sizes up to this need only the look-up of their cache; 0 if kmalloc's engine has sheaves or
+/// needs the size as well, and where call sites choose the cache.
+pub(crate) static DIRECT_MAX: AtomicUsize = AtomicUsize::new(0);
 
 static CACHES: [AtomicPtr<RawCache>; CLASSES.len()] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES.len()];
 /// The slot offset of the cache for each size up to 8 KiB. Size 0 has the slot that is always
@@ -129,7 +143,13 @@ fn has_cache(size: usize) -> bool {
 /// Creates the caches. Start-up calls this, again after a failure, and again in the child of a fork
 /// that interrupted it. Then it finds those that exist.
 pub(crate) fn create_caches() -> bool {
-    let engine = crate::cache::settings::options().engine;
+    let options = crate::cache::settings::options();
+    let engine = options.engine;
+    #[cfg(feature = "os")]
+    if options.random_kmalloc && !is_by_call_site() {
+        SEED.store(process_secret() | 1, Ordering::Relaxed);
+        SLOW_FLAGS.store(!0, Ordering::Relaxed);
+    }
     let mut from = 1;
     for (class, (size, name)) in CLASSES.into_iter().enumerate() {
         // The last cache holds the largest size that the engine has caches for, even if that is not
@@ -140,10 +160,7 @@ pub(crate) fn create_caches() -> bool {
         if !engine.has_class(size) {
             continue;
         }
-        // The largest power of two that divides the size, as the kernel promises.
-        let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
-        let args = CacheArgs { align, ..CacheArgs::default() };
-        let Ok(raw) = create_raw(name, size, &args, &KMALLOC, Some(slot_of(class))) else { return false };
+        let Some(raw) = create(name, size, Some(slot_of(class))) else { return false };
         CACHES[class].store(core::ptr::from_ref(raw).cast_mut(), Ordering::Release);
         // Sizes of classes that the engine does without go to the next class.
         for skipped in CACHES[..class].iter().rev().take_while(|cache| cache.load(Ordering::Relaxed).is_null()) {
@@ -154,14 +171,48 @@ pub(crate) fn create_caches() -> bool {
     MAX_CACHE.store(engine.max_class(), Ordering::Release);
     open_allocations(engine);
     if has_fast_paths(engine) {
-        // With several nodes, sized frees must examine the node of the object.
-        if ZONE.nodes() > 1 {
+        // With several nodes, sized frees must examine the node of the object. Where call sites
+        // choose, the size does not lead to the cache.
+        if ZONE.nodes() > 1 || is_by_call_site() {
             close_sized_frees();
         } else {
             SIZED_FREE_LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
         }
     }
     true
+}
+
+/// Creates a cache of a class, at `slot` if it has one of its own.
+fn create(name: &str, size: usize, slot: Option<u16>) -> Option<&'static RawCache> {
+    // The largest power of two that divides the size, as the kernel promises.
+    let align = (1usize << size.trailing_zeros()).min(PAGE_SIZE);
+    let args = CacheArgs { align, ..CacheArgs::default() };
+    create_raw(name, size, &args, &KMALLOC, slot).ok()
+}
+
+/// Creates one more cache like that of a class.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(super) fn create_copy(class: usize, name: &str) -> Option<&'static RawCache> {
+    create(name, CLASSES[class].0, None)
+}
+
+/// Returns the class whose cache is `own`, which serves `size` bytes. Engines leave classes out.
+#[cfg(feature = "os")]
+#[place(cold)]
+pub(super) fn existing_class(size: usize, own: &RawCache) -> usize {
+    let first = class_of(size);
+    let next = (first..CLASSES.len()).take_while(|&class| core::ptr::eq(cache(class), own)).last();
+    next.unwrap_or(first)
+}
+
+/// Whether call sites choose the caches, with the option `random_kmalloc`.
+#[inline]
+pub(crate) fn is_by_call_site() -> bool {
+    #[cfg(feature = "os")]
+    return SEED.load(Ordering::Relaxed) != 0;
+    #[cfg(not(feature = "os"))]
+    false
 }
 
 /// Returns whether the fast paths may take objects from sheaves.
@@ -171,6 +222,9 @@ pub(crate) fn has_fast_paths(engine: Engine) -> bool {
 
 /// Opens the shortest way to an object that kmalloc has with this engine.
 fn open_allocations(engine: Engine) {
+    if is_by_call_site() {
+        return;
+    }
     if has_fast_paths(engine) {
         LIMIT.store(KMALLOC_MAX_CACHE_SIZE + 1, Ordering::Release);
     } else if !engine.wants_size() {
@@ -223,12 +277,13 @@ fn cache(class: usize) -> &'static RawCache {
 }
 
 /// Whether a size needs no more than [`direct_cache`]: see [`DIRECT_MAX`].
+#[cfg(not(all(feature = "os", target_arch = "x86_64")))]
 #[inline(always)]
 pub(crate) fn is_direct(size: usize) -> bool {
     size.wrapping_sub(1) < DIRECT_MAX.load(Ordering::Acquire)
 }
 
-/// Returns the cache for a size for which [`is_direct`] is true.
+/// Returns the cache for a size that needs no more: see [`DIRECT_MAX`].
 #[inline(always)]
 pub(crate) fn direct_cache(size: usize) -> &'static RawCache {
     cache(usize::from(SMALL_CLASS[size.div_ceil(8)]))

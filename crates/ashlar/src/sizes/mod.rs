@@ -3,6 +3,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`kmalloc`] | the size classes of the kernel, their caches, and the bounds of their fast paths |
+//! | `call_site` | copies of kmalloc's caches that call sites choose |
 //! | [`malloc`] | finer size classes for C programs, their caches, and the bound of their fast path |
 //! | [`object_map`] | which live object of [`malloc`]'s caches starts at an address |
 //! | [`large`] | objects too large for any cache: runs of pages |
@@ -15,6 +16,8 @@
 //! This layer does not start the allocator; the faces do, by `boot`.
 
 pub(crate) mod beside_fork;
+#[cfg(feature = "os")]
+pub(crate) mod call_site;
 #[cfg(feature = "os")]
 pub(crate) mod diversion;
 #[cfg(feature = "os")]

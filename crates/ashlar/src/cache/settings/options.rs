@@ -89,6 +89,8 @@ pub(crate) struct Options {
     pub(crate) on_error: OnError,
     /// What is done to memory beside what its engine does.
     pub(crate) hardening: Hardening,
+    /// Whether call sites choose among copies of kmalloc's caches.
+    pub(crate) random_kmalloc: bool,
     /// Which allocations get a guarded object.
     pub(crate) guard: Guarding,
     /// Every cache is debugged of which `ASHLAR_DEBUG` says nothing.
@@ -130,6 +132,7 @@ impl Options {
         noaliencache: false,
         on_error: OnError::Abort,
         hardening: Hardening { init_on_alloc: false, init_on_free: false, quarantine: 0, random: false },
+        random_kmalloc: false,
         guard: Guarding::Off,
         paranoid: false,
         backtrace: false,
@@ -166,7 +169,7 @@ impl core::error::Error for OptionError<'_> {}
 
 const KEYS: &str = "one of the keys engine, percpu, irq, nodes, hugepages, prefault, zone, decay, reaper, min_order, max_order, \
                     min_objects, sheaf_capacity, barn, min_partial, cpu_partial, \
-                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, quarantine, random, guard, checks, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
+                    remote_node_defrag_ratio, limit, batchcount, shared, merge, noaliencache, on_error, init_on_alloc, init_on_free, quarantine, random, random_kmalloc, guard, checks, backtrace, deepbind, control, window, profile; nomerge; or cache.NAME.KEY";
 
 /// The option `guard` that `checks=paranoid` stands for.
 #[cfg(feature = "os")]
@@ -205,6 +208,13 @@ pub(crate) fn parse<'a>(
             part: "cache.NAME.guard",
             expected: "the option guard=N or guard=Nms as well, which says how often",
         });
+    }
+    if options.random_kmalloc && matches!(options.engine, Engine::Slob | Engine::SlobSeg | Engine::SlobCache) {
+        bad(OptionError {
+            part: "random_kmalloc",
+            expected: "an engine whose caches have slabs of their own, not slob, slob-seg or slob-cache",
+        });
+        options.random_kmalloc = false;
     }
     if options.profile != 0 && options.engine != Engine::Sheaves {
         bad(OptionError { part: "profile", expected: "engine=ashlar: other engines have no profile" });
@@ -312,6 +322,10 @@ fn apply(key: &str, value: &str, options: &mut Options) -> Result<(), &'static s
             options.hardening.quarantine = objects as u16;
         }
         "random" => options.hardening.random = switch(value).ok_or("random=on or random=off")?,
+        #[cfg(feature = "os")]
+        "random_kmalloc" => {
+            options.random_kmalloc = switch(value).ok_or("random_kmalloc=on or random_kmalloc=off")?;
+        }
         #[cfg(feature = "os")]
         "guard" => {
             const EXPECTED: &str = "guard=0 to guard=16777216 (allocations), or guard=1ms to guard=3600000ms";

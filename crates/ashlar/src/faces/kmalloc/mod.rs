@@ -17,8 +17,12 @@ use crate::cache::registry;
 use crate::engine::{self, Object, Objects, RawCache};
 use crate::pages::direct::{self, Fill};
 use crate::pages::zone::DIRECT_BYTES;
+#[cfg(feature = "os")]
+use crate::sizes::call_site;
 pub use crate::sizes::kmalloc::{KMALLOC_MAX_CACHE_SIZE, kmalloc_size_roundup};
-use crate::sizes::kmalloc::{class_cache, direct_cache, is_direct, natural_align};
+#[cfg(feature = "os")]
+pub use crate::sizes::kmalloc::{PLAIN_FLAGS, SLOW_FLAGS};
+use crate::sizes::kmalloc::{class_cache, direct_cache, natural_align};
 use crate::sizes::large;
 pub use crate::sizes::large::KMALLOC_MAX_SIZE;
 use crate::sizes::owner::{self, Misuse, Owner};
@@ -27,19 +31,19 @@ pub use entry::{kfree, kfree_sized, kmalloc};
 /// The result of a request of 0 bytes: not null, but no memory. Freeing it does nothing.
 pub const ZERO_SIZE_PTR: *mut u8 = core::ptr::without_provenance_mut(16);
 
-/// `kmalloc` when the fast path found no object. Engines without sheaves take this path on every
-/// call, so their look-up comes first. They pay only two more instructions, in the entry point.
-#[cfg_attr(not(feature = "os"), inline(never))]
-pub(crate) extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
-    if is_direct(size) {
-        return engine::alloc(direct_cache(size));
-    }
-    kmalloc_rest(size)
+/// `kmalloc` of a size that needs only the look-up of its cache, behind the fast path. Engines
+/// without sheaves take this path on every call, so the entry points look for it first. They pay
+/// only two more instructions, in the entry point.
+pub(crate) extern "C" fn kmalloc_direct(size: usize) -> *mut u8 {
+    engine::alloc(direct_cache(size))
 }
 
+/// `kmalloc` when neither the fast path nor [`kmalloc_direct`] serves it. `caller` is where the
+/// call returns to, or 0 where that is unknown.
 #[cold]
 #[inline(never)]
-fn kmalloc_rest(size: usize) -> *mut u8 {
+#[cfg_attr(not(feature = "os"), expect(unreachable_pub, reason = "ashlar-c calls it"))]
+pub extern "C" fn kmalloc_called_from(size: usize, caller: usize) -> *mut u8 {
     if size == 0 {
         return ZERO_SIZE_PTR;
     }
@@ -47,7 +51,14 @@ fn kmalloc_rest(size: usize) -> *mut u8 {
         return core::ptr::null_mut();
     }
     match class_cache(size) {
-        Some(cache) => profiled::alloc(size, || engine::alloc_sized(cache, size)),
+        #[cfg(feature = "os")]
+        Some(cache) if crate::sizes::kmalloc::is_by_call_site() => {
+            profiled::alloc_of(call_site::cache_of_caller(cache, size, caller), size)
+        }
+        Some(cache) => {
+            let _ = caller;
+            profiled::alloc(size, || engine::alloc_sized(cache, size))
+        }
         None => alloc_large(size, natural_align(size), Fill::Any),
     }
 }
@@ -136,7 +147,24 @@ pub fn kzalloc(size: usize) -> *mut u8 {
     ptr
 }
 
+/// As [`kzalloc`], for a call that returns to `caller`.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+pub fn kzalloc_called_from(size: usize, caller: usize) -> *mut u8 {
+    if size > KMALLOC_MAX_CACHE_SIZE {
+        return kzalloc(size);
+    }
+    let ptr = kmalloc_called_from(size, caller);
+    if !ptr.is_null() && size > 0 {
+        // SAFETY: the memory is fresh and has `size` bytes.
+        unsafe { ptr.write_bytes(0, size) };
+    }
+    ptr
+}
+
 /// Allocates memory for `count` elements of `size` bytes. Returns null if the product overflows.
+#[inline]
 pub fn kmalloc_array(count: usize, size: usize) -> *mut u8 {
     count.checked_mul(size).map_or(core::ptr::null_mut(), |bytes| kmalloc(bytes))
 }
@@ -148,6 +176,7 @@ pub fn kcalloc(count: usize, size: usize) -> *mut u8 {
 
 /// Allocates memory of any size. In the kernel, such memory may be mapped instead of taken from the
 /// page allocator. Here kmalloc does that itself.
+#[inline]
 pub fn kvmalloc(size: usize) -> *mut u8 {
     kmalloc(size)
 }

@@ -12,7 +12,7 @@ use crate::percpu::{self, area::PERCPU, sections};
 #[cfg(all(feature = "os", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use crate::sizes::kmalloc::SIZE_SLOT;
 #[cfg(feature = "os")]
-use crate::sizes::profile;
+use crate::sizes::{guarded::in_place_of_kmalloc, kmalloc::class_cache, profile};
 
 /// Allocates an object for `size` bytes behind the fast path, by `slow` if no profile runs or this
 /// CPU has no sheaf.
@@ -32,7 +32,7 @@ pub(super) fn alloc(size: usize, slow: impl FnOnce() -> *mut u8) -> *mut u8 {
 #[place(cold)]
 #[inline(never)]
 fn instead(size: usize) -> *mut u8 {
-    match crate::sizes::guarded::in_place_of_kmalloc(size) {
+    match in_place_of_kmalloc(size, class_cache(size)) {
         Some(object) => object.as_ptr(),
         None => from_sheaf(size),
     }
@@ -53,17 +53,38 @@ fn from_sheaf(size: usize) -> *mut u8 {
     core::ptr::null_mut()
 }
 
-/// Allocates an object of a cache behind the fast path while a profile runs. Does what the fast
-/// path does, with the slot that has the sheaves.
+/// Allocates an object for `size` bytes of kmalloc, from a cache that its caller chose.
+#[cfg(feature = "os")]
+#[place(cold)]
+#[inline(never)]
+pub(super) fn alloc_of(cache: &'static RawCache, size: usize) -> *mut u8 {
+    if crate::engine::route::is_watched()
+        && let Some(object) = in_place_of_kmalloc(size, Some(cache))
+    {
+        return counted(object.as_ptr(), size);
+    }
+    let object = from_sheaf_of(cache);
+    counted(if object.is_null() { engine::alloc_sized(cache, size) } else { object }, size)
+}
+
+/// Does what the fast path of a cache does, with the slot that has the sheaves.
+#[cfg(feature = "os")]
+#[place(cold)]
+fn from_sheaf_of(cache: &'static RawCache) -> *mut u8 {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if cache.slabs.class_slot != 0 {
+        return sections::pop(percpu::slot0(cache.sheaf_slot()), sections::rseq_offset()) as *mut u8;
+    }
+    let _ = cache;
+    core::ptr::null_mut()
+}
+
+/// Allocates an object of a cache behind the fast path while a profile runs.
 #[cfg(feature = "os")]
 #[place(cold)]
 #[inline(never)]
 pub(in crate::faces) fn alloc_in(cache: &'static RawCache) -> *mut u8 {
-    let mut object = core::ptr::null_mut();
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if cache.slabs.class_slot != 0 {
-        object = sections::pop(percpu::slot0(cache.sheaf_slot()), sections::rseq_offset()) as *mut u8;
-    }
+    let mut object = from_sheaf_of(cache);
     if object.is_null() {
         object = engine::alloc(cache);
     }

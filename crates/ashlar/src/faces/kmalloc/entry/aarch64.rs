@@ -5,10 +5,10 @@
 #![allow(unsafe_code, reason = "naked functions")]
 
 use crate::base::units::{BLOCK_ORDER, PAGE_SHIFT};
-use crate::faces::kmalloc::{kfree_far, kfree_slow, kmalloc_slow};
+use crate::faces::kmalloc::{kfree_far, kfree_slow, kmalloc_called_from, kmalloc_direct};
 use crate::pages::memmap::{MEMMAP, MemMap};
 use crate::percpu::area::{AREA_SHIFT, GATE, NODE_OFFSET, PERCPU, PerCpu};
-use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT, SIZED_FREES_BY_ADDRESS};
+use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT, SIZED_FREES_BY_ADDRESS, is_direct};
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
@@ -68,6 +68,25 @@ pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
         gate = const GATE,
         shift = const AREA_SHIFT,
         slow = sym kmalloc_slow,
+    )
+}
+
+/// Where [`kmalloc`] jumps if its section found no object.
+extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
+    if is_direct(size) { kmalloc_direct(size) } else { kmalloc_with_caller(size) }
+}
+
+/// Passes on where the call of `kmalloc` returns to, if the compiler made jumps of the calls before
+/// it, as it does when it optimises. Otherwise all calls have one site.
+#[unsafe(naked)]
+extern "C" fn kmalloc_with_caller(size: usize) -> *mut u8 {
+    naked_asm!(
+        ".cfi_startproc",
+        crate::landing_pad!(),
+        "mov x1, x30",
+        "b {rest}",
+        ".cfi_endproc",
+        rest = sym kmalloc_called_from,
     )
 }
 

@@ -2,7 +2,8 @@
 //! have fast paths, by plain code in a section of the [`Platform`](crate::Platform); elsewhere
 //! every call takes the slow path.
 
-use crate::faces::kmalloc::{kfree_slow, kmalloc_slow};
+use crate::faces::kmalloc::{kfree_slow, kmalloc_called_from, kmalloc_direct};
+use crate::sizes::kmalloc::is_direct;
 #[cfg(not(feature = "os"))]
 use crate::{
     base::sync::Ordering,
@@ -22,6 +23,12 @@ pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
         }
     }
     kmalloc_slow(size)
+}
+
+/// [`kmalloc`] when the fast path found no object. Nothing says where the call returns to.
+#[cfg_attr(not(feature = "os"), inline(never))]
+fn kmalloc_slow(size: usize) -> *mut u8 {
+    if is_direct(size) { kmalloc_direct(size) } else { kmalloc_called_from(size, 0) }
 }
 
 /// Gives an object back; see `x86_64`.

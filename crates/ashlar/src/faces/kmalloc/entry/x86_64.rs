@@ -2,11 +2,11 @@
 #![allow(unsafe_code, reason = "naked functions")]
 
 use crate::base::units::{BLOCK_ORDER, PAGE_SHIFT};
-use crate::faces::kmalloc::{kfree_far, kfree_slow, kmalloc_slow};
+use crate::faces::kmalloc::{kfree_far, kfree_slow, kmalloc_called_from, kmalloc_direct};
 use crate::pages::memmap::{MEMMAP, MemMap};
 use crate::percpu::area::{AREA_SHIFT, GATE, NODE_OFFSET, PERCPU, PerCpu};
 use crate::percpu::sections::{section_close, section_cpu, section_open, section_room, section_twice};
-use crate::sizes::kmalloc::{LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT, SIZED_FREES_BY_ADDRESS};
+use crate::sizes::kmalloc::{DIRECT_MAX, LIMIT, SIZE_SLOT, SIZED_FREE_LIMIT, SIZED_FREES_BY_ADDRESS};
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
@@ -54,6 +54,24 @@ pub extern "C" fn kmalloc(size: usize) -> *mut u8 {
         gate = const GATE,
         shift = const AREA_SHIFT,
         slow = sym kmalloc_slow,
+    )
+}
+
+/// Where [`kmalloc`] jumps if its section found no object. Passes on where the call returns to, for
+/// sizes that need more than the look-up of their cache.
+#[unsafe(naked)]
+extern "C" fn kmalloc_slow(size: usize) -> *mut u8 {
+    naked_asm!(
+        ".cfi_startproc",
+        "lea rax, [rdi - 1]",
+        "cmp rax, [rip + {direct_max}]",
+        "jb {direct}",
+        "mov rsi, [rsp]",
+        "jmp {rest}",
+        ".cfi_endproc",
+        direct_max = sym DIRECT_MAX,
+        direct = sym kmalloc_direct,
+        rest = sym kmalloc_called_from,
     )
 }
 
