@@ -2,10 +2,9 @@
 use ashlar::Cache;
 use std::rc::Rc;
 
+fn moves<T: Send>(_: T) {}
+
 fn main() {
     let cache = Cache::<Rc<u32>>::new("counts").unwrap();
-    let count = cache.alloc(Rc::new(1)).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(move || drop(count));
-    });
+    moves(cache.alloc(Rc::new(1)).unwrap());
 }
