@@ -104,6 +104,7 @@ fn name<'a>(buffer: &'a mut [u8; MAX_NAME], own: &str, copy: usize) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     #[test]
     fn call_sites_spread_over_all_copies_and_another_seed_spreads_them_otherwise() {
