@@ -340,7 +340,8 @@ impl Strategy for SlobPools {
             (live, _) => live.min(pages.live),
         };
         if is_home {
-            return Usage { live, ..pages };
+            // The pages were counted before, and other CPUs may have taken more meanwhile.
+            return Usage { live: live.min(pages.objects), ..pages };
         }
         Usage { objects: live, live, bytes: live * cache.slabs.geometry.stride, ..Usage::default() }
     }
