@@ -38,7 +38,7 @@ pub(crate) extern "C" fn kmalloc_direct(size: usize) -> *mut u8 {
     engine::alloc(direct_cache(size))
 }
 
-/// `kmalloc` when neither the fast path nor [`kmalloc_direct`] serves it. `caller` is where the
+/// `kmalloc` when neither the fast path nor `kmalloc_direct` serves it. `caller` is where the
 /// call returns to, or 0 where that is unknown.
 #[cold]
 #[inline(never)]
