@@ -20,7 +20,7 @@
 //! | next | the slots of size classes |
 //! | next | the table of object map entries by size |
 //! | the rest | the slots of all other caches |
-//! | in a kernel, the second half | the far slot of each slot in the first, for objects of other nodes |
+//! | in a kernel, the second half | far slots, one for each slot, for objects of other nodes |
 //!
 //! The null sheaf is empty *and* full, so every fast path that meets it falls through to its slow
 //! path. So is the second null sheaf, to which both words of a *closed* slot point. The exchange of

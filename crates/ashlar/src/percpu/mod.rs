@@ -16,7 +16,7 @@
 //! | mode | what protects a slot | when |
 //! |---|---|---|
 //! | rseq | the kernel aborts interrupted sections | x86-64 and aarch64 Linux with rseq and membarrier |
-//! | section | the kernel below lets nothing else run on the CPU | with a [`Platform`](crate::Platform) |
+//! | section | nothing else runs on the CPU | in a kernel, by its [`Platform`](crate::Platform) |
 //! | lock | a try-lock for each CPU | everywhere else, or `percpu=lock` |
 //! | emulate | nothing: one thread only | `percpu=emulate`, to count instructions without rseq |
 //!
